@@ -1,6 +1,7 @@
 """Access to MariaDB and MySQL: their implementation of the database operations."""
 
 from hybrid_extensions.mariadb.added_columns import find_added_columns, find_types
+from hybrid_extensions.mariadb.gone_columns import find_gone_columns
 from hybrid_extensions.mariadb.log.binlog import ask_log
 from hybrid_extensions.mariadb.log.log_end import mark_log
 from hybrid_extensions.mariadb.server import server_of
@@ -18,6 +19,7 @@ BINLOG_ACCESS = Access(
     settle_log=lambda _options, _within_s: 0,
     ask_slot=ask_log,
     find_added_columns=find_added_columns,
+    find_gone_columns=find_gone_columns,
     find_types=find_types,
     look_at_table=look_at_table,
     server_of=server_of,

@@ -27,7 +27,7 @@ from sources.databases.captured_table import NewColumns, UnknownDefault, added_c
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError, UnavailableError
 
-with needs_extra("mariadb", "`on_schema_change: follow` with MariaDB or MySQL"):
+with needs_extra("mariadb", "`on_schema_change` with MariaDB or MySQL"):
     from pymysql import Connection, MySQLError
     from pymysql.cursors import Cursor
 
@@ -51,7 +51,7 @@ def find_added_columns(new: NewColumns) -> dict[str, AddedColumn]:
         UnavailableError: One of them does not answer.
     """
     statements = _statements(new)
-    with _asking(new.options, new.table) as connection:
+    with asking(new.options, new.table) as connection:
         described = describe_table(connection, new.table)
         columns = describe_columns(connection, new.table)
     found = {}
@@ -75,7 +75,7 @@ def find_types(options: SnapshotOptions, table: str) -> dict[str, str]:
         InputError: The database refuses.
         UnavailableError: The database does not answer.
     """
-    with _asking(options, table) as connection:
+    with asking(options, table) as connection:
         return describe_table(connection, table).columns
 
 
@@ -154,7 +154,7 @@ def _require_followed(
         raise UnknownDefault(reason)
     if change.is_read:
         return
-    renamed, lower = alteration.renamed_to(), {name.lower() for name in names}
+    renamed, lower = {*alteration.renames().values()}, {name.lower() for name in names}
     # A column that is dropped and added by one statement; IF NOT EXISTS does nothing then.
     again = {
         name
@@ -179,7 +179,7 @@ def _refuse_other(name: str, new: NewColumns) -> None:
 
 
 @contextmanager
-def _asking(options: SnapshotOptions, table: str) -> Iterator[Connection[Cursor]]:
+def asking(options: SnapshotOptions, table: str) -> Iterator[Connection[Cursor]]:
     """Connect to a database for questions about one of its tables."""
     address = parse_address(options.dsn)
     with connect(address, "snapshot") as connection:

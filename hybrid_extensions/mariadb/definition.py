@@ -13,6 +13,7 @@ from hybrid_extensions.mariadb.server import ask
 from hybrid_extensions.mariadb.snapshot.keys import key_of
 from sources.common.optional import needs_extra
 from sources.common.table_definition import BinlogColumn, BinlogDefinition
+from sources.databases.altered_table import Names, NarrowedColumn
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql import Connection
@@ -108,6 +109,36 @@ def find_alteration(
                 "the rows that were there may have other values"
             )
     return None
+
+
+def narrowed_columns(
+    before: BinlogDefinition, after: BinlogDefinition, names: Names, at_ms: int
+) -> list[NarrowedColumn]:
+    """Return the columns whose types hold less than before and nothing else, if that is ignored.
+
+    Args:
+        before: The table before.
+        after: The table after.
+        names: Names of its captured columns.
+        at_ms: When that was done, or seen, in ms since 1970.
+    """
+    old, new = before.columns, after.columns
+    both = names.in_both(old, new)
+    found = names.narrowed(
+        both,
+        lambda one, other: (
+            keeps_values(new[other], old[one]) and not keeps_values(old[one], new[other])
+        ),
+    )
+    return [
+        NarrowedColumn(
+            column=name,
+            before=_described(old[both[name][0]]),
+            after=_described(new[both[name][1]]),
+            since_ms=at_ms,
+        )
+        for name in sorted(found)
+    ]
 
 
 def _described(column: BinlogColumn) -> str:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hybrid_extensions.mariadb.definition import find_alteration
+from hybrid_extensions.mariadb.definition import find_alteration, narrowed_columns
 from hybrid_extensions.mariadb.log.schema_changes import SchemaChange
 from hybrid_extensions.mariadb.log.statement_effects import effect_on, formulas, reused_names
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.table_definition import BinlogDefinition
-from sources.databases.altered_table import Names, RequiredColumn
+from sources.databases.altered_table import Names, NarrowedColumn, RequiredColumn
 from sources.databases.captured_table import UnknownDefault
 from sources.databases.kafka_connect import without_passwords
 
@@ -19,15 +19,16 @@ class JudgedStatements(NamedTuple):
     """Combined effect of some statements on a table.
 
     Attributes:
-        stated: Definition of the table after them; None if that is not known.
-        altered: The first statement that altered rows, with what it did, as a predicate; None if
-            none did.
-        required: Columns that became NOT NULL; empty if rows were altered.
+        stated: Its definition after them; None if that is not known.
+        altered: The first one that altered rows, with what it did, as a predicate; None if none.
+        required: Columns that became NOT NULL.
+        narrowed: Columns that were narrowed, which is ignored.
     """
 
     stated: BinlogDefinition | None
     altered: tuple[SchemaChange, str] | None
     required: list[RequiredColumn]
+    narrowed: list[NarrowedColumn]
 
 
 def judge(
@@ -48,15 +49,18 @@ def judge(
         snapshot: Position of its snapshot, which contains what earlier statements did.
         stated: Definition of the table before them; None if that is not known.
     """
-    required = []
+    required, narrowed = [], list[NarrowedColumn]()
     for change in statements:
         if not is_in(change, snapshot):
             what = None if change.is_read else _effect(change, table, names, stated)
             if what is None and stated is not None and change.definition is not None:
+                ignored = narrowed_columns(stated, change.definition, names, change.at_ms)
+                narrowed += ignored
                 both = names.in_both(stated.columns, change.definition.columns)
-                what = find_alteration(stated, change.definition, dict(both.values()))
+                left = {name: both[name] for name in {*both} - {each.column for each in ignored}}
+                what = find_alteration(stated, change.definition, dict(left.values()))
             if what is not None:
-                return JudgedStatements(change.definition, (change, what), [])
+                return JudgedStatements(change.definition, (change, what), [], narrowed)
             required += [
                 RequiredColumn(
                     table=table,
@@ -67,7 +71,7 @@ def judge(
                 for name in newly_required(stated, change.definition, names)
             ]
         stated = change.definition or stated
-    return JudgedStatements(stated, None, required)
+    return JudgedStatements(stated, None, required, narrowed)
 
 
 def newly_required(

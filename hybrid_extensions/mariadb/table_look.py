@@ -6,7 +6,11 @@ catalog. Statements that run with ``sql_log_bin=0`` are in no log.
 
 from __future__ import annotations
 
-from hybrid_extensions.mariadb.definition import find_alteration, read_definition
+from hybrid_extensions.mariadb.definition import (
+    find_alteration,
+    narrowed_columns,
+    read_definition,
+)
 from hybrid_extensions.mariadb.judged_statements import is_in, judge, newly_required
 from hybrid_extensions.mariadb.log.schema_changes import read_statements
 from hybrid_extensions.mariadb.long_files import find_long_files
@@ -112,7 +116,8 @@ def _look_at_statements(
         gap = f"topic `{prefix}` has no definition of table `{table.name}` at its snapshot"
     if gap is not None:
         before = before.model_copy(update={"gap": f"{gap}. {_GAP}"})
-    stated, found, required = judge(statements, table.name, names, snapshot, known)
+    stated, found, required, narrowed = judge(statements, table.name, names, snapshot, known)
+    before = before.with_narrowed(narrowed)
     if found is not None:
         change, what = found
         finding = alteration_of(
@@ -143,8 +148,15 @@ def _look_at_catalog(
             raise QueryError(text, is_connection_lost=False)
         known, what = before.definition, None
         if isinstance(known, BinlogDefinition):
+            narrowed = narrowed_columns(known, now, names, before.looked_ms)
+            # The statement is told with its time, if it is known.
+            told = {(each.column, each.after) for each in before.narrowed}
+            before = before.with_narrowed(
+                [each for each in narrowed if (each.column, each.after) not in told]
+            )
             both = names.in_both(known.columns, now.columns)
-            what = find_alteration(known, now, dict(both.values()))
+            left = {name: both[name] for name in {*both} - {each.column for each in narrowed}}
+            what = find_alteration(known, now, dict(left.values()))
         variables = server_variables(connection)
         long = find_long_files(connection, table, variables, snapshot.file)
         new = [name for name in long if name not in before.long_files and known is not None]

@@ -1,6 +1,7 @@
 """Access to PostgreSQL: its implementation of the database operations."""
 
 from hybrid_extensions.postgres.added_columns import find_added_columns, find_types
+from hybrid_extensions.postgres.gone_columns import find_gone_columns
 from hybrid_extensions.postgres.in_flight import settle_log
 from hybrid_extensions.postgres.log_end import mark_log
 from hybrid_extensions.postgres.slot import ask_slot
@@ -18,6 +19,7 @@ POSTGRES_ACCESS = Access(
     settle_log=settle_log,
     ask_slot=ask_slot,
     find_added_columns=find_added_columns,
+    find_gone_columns=find_gone_columns,
     find_types=find_types,
     # The catalog alone decides.
     look_at_table=lambda table, topic, names, before, _: look_at_table(table, topic, names, before),

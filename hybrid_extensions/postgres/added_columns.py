@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 from hybrid_extensions.postgres.tables import describe_table
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.common.optional import needs_extra
+from sources.common.table_definition import PostgresDefinition
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.captured_table import NewColumns, UnknownDefault, added_column
 from sources.databases.libpq import answers, server_of
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError, UnavailableError
 
-with needs_extra("postgres", "`on_schema_change: follow` with PostgreSQL"):
+with needs_extra("postgres", "`on_schema_change` with PostgreSQL"):
     import psycopg
     from psycopg import sql
     from psycopg.conninfo import make_conninfo
@@ -84,7 +85,7 @@ def find_added_columns(new: NewColumns) -> dict[str, AddedColumn]:
         UnavailableError: The database does not answer.
     """
     table = new.table
-    with _asking(new.options, table) as connection:
+    with asking(new.options, table) as connection:
         described = describe_table(connection, table)
         schema, _, name = table.partition(".")
         seen = new.snapshot.xmin if isinstance(new.snapshot, PostgresSnapshot) else None
@@ -113,13 +114,18 @@ def find_types(options: SnapshotOptions, table: str) -> dict[str, str]:
         InputError: The database refuses.
         UnavailableError: The database does not answer.
     """
-    with _asking(options, table) as connection:
+    with asking(options, table) as connection:
         return describe_table(connection, table).columns
 
 
 @contextmanager
-def _asking(options: SnapshotOptions, table: str) -> Iterator[psycopg.Connection[Any]]:
-    """Connect to a database for questions about one of its tables."""
+def asking(options: SnapshotOptions, table: str) -> Iterator[psycopg.Connection[Any]]:
+    """Connect to a database for questions about one of its tables.
+
+    Args:
+        options: How the database is reached.
+        table: The table, ``schema.table``.
+    """
     conninfo = make_conninfo(
         options.dsn,
         application_name="hybrid columns",
@@ -149,10 +155,13 @@ def _require_added_last(attributes: Collection[_Attribute], new: NewColumns) -> 
 
     PostgreSQL numbers columns as they are added, and keeps the number of one that is dropped.
     """
-    before = {*new.known, *new.renamed}
-    last = max((each.number for each in attributes if each.name in before), default=0)
+    before, at_snapshot = {*new.known, *new.renamed}, set[int]()
+    if isinstance(new.definition, PostgresDefinition):
+        # Also of those that were dropped or renamed since.
+        at_snapshot = {each.number for each in new.definition.columns.values()}
+    last = max([*at_snapshot, *(each.number for each in attributes if each.name in before), 0])
     for each in attributes:
-        if each.name in new.names and each.number < last:
+        if each.name in new.names and (each.number < last or each.number in at_snapshot):
             reason = f"`{each.name}` is no column that was added: it was renamed"
             raise UnknownDefault(reason)
         if each.was_dropped and each.number > last:

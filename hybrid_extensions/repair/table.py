@@ -143,7 +143,7 @@ def _declared_otherwise(context: PipelineContext, topic: KafkaSource) -> str | N
 
 
 def _dropped(topic: KafkaSource) -> list[str]:
-    return [] if topic.changes is None else topic.changes.dropped_columns
+    return [] if topic.changes is None else topic.changes.gone_columns
 
 
 def _require_passed_on(context: PipelineContext, there: list[str]) -> None:

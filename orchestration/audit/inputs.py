@@ -274,7 +274,11 @@ def _create_rows(
         )
         hint = "Set `key` to columns that all sources have, or add the column with `select`."
         raise InputError(message, hint, field="key", column=absent[0])
-    shared = column_list(common)
+    emptied = pipeline.emptied_columns
+    shared = ", ".join(
+        f"CAST(NULL AS {first[name]}) AS {quoted(name)}" if name in emptied else quoted(name)
+        for name in common
+    )
     union = " UNION ALL ".join(
         f"SELECT {', '.join([shared, *_added_columns(added, columns[name])])}, {place} AS _place "
         f"FROM {quoted(name)}"

@@ -161,7 +161,8 @@ def _lines_below(found: Status) -> list[str]:
     if found.table_unknown is not None:
         unwatched = f"whether the captured table was altered is unknown: {found.table_unknown}"
     of_sources = [source.note for source in found.sources]
-    notes = [found.transform_changed, unwatched, *of_sources, *found.absent]
+    narrowed = [f"{each}." for each in found.narrowed]
+    notes = [found.transform_changed, unwatched, *narrowed, *of_sources, *found.absent]
     lines += [f"[yellow]Warning:[/] {escape(note)}" for note in notes if note]
     if (compared := found.compared) is not None:
         colour = "red" if compared.is_wrong else "green" if compared.is_answered else "yellow"

@@ -141,7 +141,10 @@ def compare(
         lines = [
             f"Generation {generation_with_role(loaded)}.",
             *compared_in_words(found, again),
-            *(["The table was altered, and no row differs: `hybrid resume P`."] * is_withdrawn),
+            *(
+                ["The table was altered, and no row differs: `hybrid resume P` if its run stopped."]
+                * is_withdrawn
+            ),
         ]
         document = {"generation": declared_generation(loaded), **found.to_dict(), "ok": is_equal}
         show(document, "\n".join(lines))

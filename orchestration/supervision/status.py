@@ -18,6 +18,7 @@ from orchestration.supervision.slot_watch import keep_slot, keep_table
 from orchestration.supervision.source_status import SourceStatus, source_status
 from orchestration.supervision.status_part import StatusPart
 from sources.config.loader import LoadedPipeline
+from sources.databases.altered_table import NarrowedColumn, read_table_watch
 from sources.errors import ErrorReport
 from sources.extensions import contributions
 from sources.generations import acting_on
@@ -70,6 +71,7 @@ class Status(BaseModel):
             it is not.
         table_unknown: Why it is not known whether something was done to the captured table that no
             change reports; None if that is known, or there is none.
+        narrowed: Columns of the captured table that were narrowed, which is ignored.
         compared: What comparisons with the database have found; None if none was made.
         transform_changed: Warning about a transform that changed under the checkpoint; None if
             none did.
@@ -95,6 +97,7 @@ class Status(BaseModel):
     live: Verdict | None = None
     refused: ErrorReport | None = None
     table_unknown: str | None = None
+    narrowed: list[NarrowedColumn] = Field(default_factory=list)
     compared: KeptCompare | None = None
     transform_changed: str | None = None
     followed: list[FollowedChange] = Field(default_factory=list)
@@ -171,6 +174,7 @@ def status(loaded: LoadedPipeline) -> Status:
         and refused is None
     )
     kept = None if generation is None else read_audit(generation)
+    watch = None if generation is None else read_table_watch(generation)
     is_wrong = (kept is not None and kept.is_wrong) or bool(compared and compared.is_wrong)
     # After a rollback the newest one is kept, and whatever it does touches no table of readers.
     is_kept = generation is not None and is_replaced(loaded, generation.name)
@@ -189,6 +193,7 @@ def status(loaded: LoadedPipeline) -> Status:
         refused=refused,
         compared=compared,
         table_unknown=None if found is None or found.table is None else found.table.doubt,
+        narrowed=[] if watch is None else watch.narrowed,
         transform_changed=None if generation is None else last_change(generation),
         followed=[] if generation is None else followed_columns(generation),
         audit=None if kept is None else _verdict(kept),

@@ -16,8 +16,8 @@ from sources.config.code.transform import DeclaredTransform, SqlTransform
 from sources.config.pipeline_checks import (
     check_arrival,
     check_export_names,
-    check_follows_columns,
     check_follows_truncates,
+    check_schema_policies,
     check_selects,
     check_widened,
 )
@@ -158,8 +158,7 @@ class Pipeline(SourceChain):
             if changes.follows_truncates:
                 check_follows_truncates(source, self.sink)
             check_widened(source, changes.widened_columns, self)
-            if changes.follows_columns:
-                check_follows_columns(source, self)
+            check_schema_policies(source, changes, self)
             name = source.envelope_column("unchanged")
             if name is not None and self.sink.unchanged != name:
                 message = (

@@ -12,6 +12,8 @@ from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.source_kinds import AnySource
 from sources.config.table.sink import Sink
+from sources.decoding.changes.declared_table import DeclaredTable
+from sources.decoding.changes.schema_policies import ALL_STOP
 from sources.decoding.record_columns import EnvelopePart
 
 if TYPE_CHECKING:
@@ -99,31 +101,44 @@ def check_widened(source: KafkaSource, types: Mapping[str, str], pipeline: Pipel
             raise ValueError(message)
 
 
-def check_follows_columns(source: KafkaSource, pipeline: Pipeline) -> None:
-    """Refuse ``on_schema_change: follow`` where the new column can't be looked up or merged.
-
-    Raises:
-        ValueError: It is not the last source, no source before it has a ``snapshot``, or the sink
-            does not merge.
-    """
+def check_schema_policies(source: KafkaSource, table: DeclaredTable, pipeline: Pipeline) -> None:
+    """Refuse to follow changed columns where the database can't be asked, or rows aren't merged."""
+    policies, sink = table.policies, pipeline.sink
+    if policies == ALL_STOP and not table.emptied_columns:
+        return
     snapshots = [each.snapshot for each in pipeline.sources if each.snapshot is not None]
+    empties = policies.dropped == "follow" or bool(table.emptied_columns)
     needed = None
     if source is not pipeline.sources[-1]:
         needed = "to be declared for the last source"
-    elif not snapshots:
+    elif (policies.asks_database or policies.narrowed == "ignore") and not snapshots:
         needed = (
-            "a source with a `snapshot` before it: its `dsn` is how the database is asked for the "
-            "type and the default of a column that was added"
+            "a source with a `snapshot` before it: its `dsn` is how the database is asked for what "
+            "became of a column"
         )
-    elif pipeline.sink.mode != "merge":
+    elif sink.mode != "merge" and (policies.changes_target or empties):
         needed = "`sink.mode: merge`"
+    elif sink.history is not None and empties:
+        needed = (
+            "a sink without `history`, whose older versions keep their values: declare `dropped: "
+            "ignore`, or `dropped_columns`"
+        )
     if needed is not None:
+        field = "emptied_columns" if policies == ALL_STOP else "on_schema_change"
+        given = ": follow" if table.on_schema_change == "follow" else ""
         message = (
-            f"`on_schema_change: follow` of source `{source.name}` needs {needed}. Declare that, "
-            "or remove `on_schema_change`: a column that was added then stops the run, which names "
+            f"`{field}{given}` of source `{source.name}` needs {needed}. Declare that, "
+            f"or remove `{field}`: a changed column then stops the run, which names "
             "what to declare."
         )
         raise ValueError(message)
+    for name in table.emptied_columns:
+        if name in pipeline.fixed_columns:
+            message = (
+                f"`emptied_columns` of source `{source.name}`: column `{name}` is in `key` or "
+                "`partition_by`. Begin a new generation with a new snapshot, without the column."
+            )
+            raise ValueError(message)
 
 
 def check_export_names(sources: Sequence[AnySource]) -> None:

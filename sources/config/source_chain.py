@@ -184,12 +184,15 @@ class SourceChain(Declared):
         return dict(columns) if changes is None else changes.current(columns)
 
     @property
-    def follows_columns(self) -> bool:
-        """Whether columns added to the captured table are added to the target by themselves.
+    def changes_target(self) -> bool:
+        """Whether columns of the target are changed when the captured table's are, as declared."""
+        return any(topic.changes and topic.changes.policies.changes_target for topic in self.topics)
 
-        That is, ``on_schema_change: follow`` is declared.
-        """
-        return any(topic.changes and topic.changes.follows_columns for topic in self.topics)
+    @property
+    def emptied_columns(self) -> list[str]:
+        """Columns that the last source's table no longer has, null in all rows; or empty."""
+        changes = self.sources[-1].changes
+        return [] if changes is None else changes.emptied_columns
 
     @property
     def ignored_columns(self) -> list[str]:

@@ -14,6 +14,7 @@ from sources.databases.captured_table import (
     CapturedTable,
     DatabaseTable,
     Exported,
+    GoneColumns,
     NewColumns,
     OpenTable,
 )
@@ -52,6 +53,9 @@ class Access:
         find_added_columns: Returns type of columns that a table got later, and the default that
             older rows hold. Raises UnknownDefault if what they hold can't be known; other errors
             also of the broker.
+        find_gone_columns: Returns the new name that each column had which a change of a captured
+            table lacks; None for one that was dropped. Raises UnknownDefault if that can't be
+            known; other errors also of the broker.
         find_types: Returns the Spark SQL types that a table's columns have now, by name.
         look_at_table: Returns what a look at a captured table sees, or why it sees nothing: of a
             table, the topic of its changes, the names of its captured columns, what the last look
@@ -67,6 +71,7 @@ class Access:
     settle_log: Callable[[SnapshotOptions, float], int]
     ask_slot: Callable[[SnapshotOptions], Slot | str]
     find_added_columns: Callable[[NewColumns], dict[str, AddedColumn]]
+    find_gone_columns: Callable[[GoneColumns], dict[str, str | None]]
     find_types: Callable[[SnapshotOptions, str], dict[str, str]]
     look_at_table: Callable[
         [CapturedTable, KafkaSource, Names, TableWatch, DatabaseSnapshot], TableWatch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import Field
@@ -115,6 +115,31 @@ class RequiredColumn(Part):
     ends: Offsets | None = None
 
 
+class NarrowedColumn(Part):
+    """A column whose type no longer holds all values, which is ignored by declaration.
+
+    Attributes:
+        column: Its name in the ``schema``.
+        before: The type that it had in the database.
+        after: Its type since then, each value of which the one before holds.
+        since_ms: When it was narrowed, or that was first seen, in ms since 1970.
+    """
+
+    column: str
+    before: str
+    after: str
+    since_ms: int
+
+    def __str__(self) -> str:
+        """Return what was done, and what to do about rows, as sentences."""
+        return (
+            f"column `{self.column}` was narrowed from {self.before} to {self.after} in the "
+            f"database ({iso(self.since_ms)}), which is ignored: rows that the statement altered "
+            "keep their values in the target until they change. `hybrid compare P` finds them, and "
+            "`hybrid repair P` writes them"
+        )
+
+
 class TableWatch(Record):
     """State document of a generation: result of the last inspection of the captured table.
 
@@ -125,7 +150,9 @@ class TableWatch(Record):
             read, and for PostgreSQL.
         statements: Offsets up to which the connector's topic of SQL statements is read.
         required: Columns that became NOT NULL, while the target has nulls in them.
-        prefix: Prefix of the connector's topics, by its configuration; None if it was never known.
+        narrowed: Columns that were narrowed, which is ignored; until a comparison finds no row
+            that differs.
+        prefix: Prefix of the connector's topics, as the connector told; None if it never did.
         gap: Why statements may never be known, as sentences; None if they are.
         unknown: Why the last inspection saw nothing; None if it did.
         altered: What was done to the table that no change reports; it stays once found. None if
@@ -139,11 +166,18 @@ class TableWatch(Record):
     stated: TableDefinition | None = None
     statements: Offsets = Field(default_factory=dict)
     required: list[RequiredColumn] = Field(default_factory=list)
+    narrowed: list[NarrowedColumn] = Field(default_factory=list)
     prefix: str | None = None
     gap: str | None = None
     unknown: str | None = None
     altered: AlteredTable | None = None
     long_files: list[str] = Field(default_factory=list)
+
+    def with_narrowed(self, narrowed: Sequence[NarrowedColumn]) -> TableWatch:
+        """Return the same with columns that were narrowed since, or once more."""
+        names = {each.column for each in narrowed}
+        kept = [each for each in self.narrowed if each.column not in names]
+        return self.model_copy(update={"narrowed": [*kept, *narrowed]})
 
     @property
     def doubt(self) -> str | None:
@@ -238,3 +272,18 @@ class Names(NamedTuple):
         """
         were, are = self.found_in(before), self.found_in(after)
         return {name: (old, are[name]) for name, old in were.items() if name in are}
+
+    def narrowed(
+        self, both: Mapping[str, tuple[str, str]], is_narrowed: Callable[[str, str], bool]
+    ) -> set[str]:
+        """Return the columns that were narrowed, by their names in the ``schema``.
+
+        None if the declaration does not ignore that.
+
+        Args:
+            both: What :meth:`in_both` returned.
+            is_narrowed: Returns whether a column was narrowed, of its names before and after.
+        """
+        if self.table.policies.narrowed != "ignore":
+            return set()
+        return {name for name, (old, new) in both.items() if is_narrowed(old, new)}

@@ -27,7 +27,7 @@ class Misfit(Exception):  # noqa: N818 - a verdict on data, as `KeyError` is not
 
 
 class UnknownDefault(Exception):  # noqa: N818 - a verdict on data, as `KeyError` is not
-    """Error that what older rows hold in an added column can't be known; the text says why."""
+    """Error: what a change of columns did to older rows can't be known; the text says why."""
 
 
 class NewColumns(NamedTuple):
@@ -40,7 +40,8 @@ class NewColumns(NamedTuple):
         names: Names of the new columns.
         known: Names of the columns that the table had before.
         renamed: Names that columns in ``known`` have got since.
-        snapshot: Which changes the snapshot contains; None if that is not known.
+        snapshot: What the snapshot contains; None if it is not known.
+        definition: The table in the catalog at the snapshot; None if that is not known.
     """
 
     options: SnapshotOptions
@@ -50,12 +51,31 @@ class NewColumns(NamedTuple):
     known: Collection[str]
     renamed: Collection[str]
     snapshot: DatabaseSnapshot | None
+    definition: TableDefinition | None = None
 
     @property
     def table(self) -> str:
         """Name of the table, ``schema.table`` or ``database.table``."""
         assert self.source.changes is not None  # only such a topic tells of new columns
         return self.source.changes.table
+
+
+class GoneColumns(NamedTuple):
+    """Question about columns that a change of a captured table lacks, for its database.
+
+    Columns are named as in the ``schema``; their names in the table are those known so far.
+
+    Attributes:
+        new: The columns that the change has and nothing declares, and how the database is reached.
+        gone: Names in the table of the columns that it lacks.
+        present: Names in the table of the declared columns that it has.
+        position: Position of the change in the database's log; None if that is not known.
+    """
+
+    new: NewColumns
+    gone: Mapping[str, str]
+    present: Mapping[str, str]
+    position: str | None
 
 
 class QueryError(Exception):

@@ -87,11 +87,18 @@ def observe_anew(loaded: LoadedPipeline, generation: Generation) -> TableWatch |
         loaded: The pipeline, with the columns that the generation's runs have followed.
         generation: Its state.
 
+    Returns:
+        What was seen, for :func:`~sources.databases.altered_table.withdraw_alteration`. None if no
+        finding or narrowed column is kept that could be withdrawn, or the table is not as it has to
+        be.
+
     Raises:
         StateError: The state can't be read.
     """
     kept = read_table_watch(generation)
-    if kept is None or kept.altered is None or (found := _captured(loaded, generation)) is None:
+    if kept is None or not (kept.altered or kept.narrowed):
+        return None
+    if (found := _captured(loaded, generation)) is None:
         return None
     source, topic, end = found
     seen = _look(loaded, source, topic, TableWatch(looked_ms=now_ms()), end)

@@ -63,18 +63,15 @@ class Alteration:
         """Whether the statement could not be parsed and may rename a column."""
         return not self.is_known and _RENAMES.search(self._statement) is not None
 
-    def renamed_to(self) -> set[str]:
-        """Return the new names of renamed columns, in lower case.
-
-        Empty if the statement could not be parsed.
-        """
-        found = set()
+    def renames(self) -> dict[str, str]:
+        """Return the new names of renamed columns, by the old ones, in lower case."""
+        found = {}
         for action in self._actions:
             if isinstance(action, exp.RenameColumn):
-                found.add(str(action.args["to"].name).lower())
+                found[str(action.this.name).lower()] = str(action.args["to"].name).lower()
             old = action.args.get("rename_from")
             if old is not None and old.name.lower() != action.this.name.lower():
-                found.add(str(action.this.name).lower())
+                found[str(old.name).lower()] = str(action.this.name).lower()
         return found
 
     def added(self) -> dict[str, exp.ColumnDef]:

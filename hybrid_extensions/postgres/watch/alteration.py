@@ -150,6 +150,12 @@ def _partitions(
     return None
 
 
+def is_narrowed(old: PostgresColumn, new: PostgresColumn) -> bool:
+    """Return whether a column's type holds less than before, and nothing else."""
+    is_same = old.number == new.number
+    return is_same and keeps_values(new.type, old.type) and not keeps_values(old.type, new.type)
+
+
 def keeps_values(old: str, new: str) -> bool:
     """Return whether every value of a type stays the same in another type.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hybrid_extensions.postgres.capture import require_capturable
 from hybrid_extensions.postgres.checks import check_publication
-from hybrid_extensions.postgres.watch.alteration import find_alteration
+from hybrid_extensions.postgres.watch.alteration import find_alteration, is_narrowed
 from hybrid_extensions.postgres.watch.definition import RowsOf, read_definition
 from hybrid_extensions.postgres.watch.publication import read_publication
 from sources.common.optional import needs_extra
@@ -13,6 +13,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.databases.altered_table import (
     AlteredTable,
     Names,
+    NarrowedColumn,
     TableWatch,
     alteration_by_refusal,
     alteration_of,
@@ -64,6 +65,7 @@ def look_at_table(
             found = None
             if isinstance(known, PostgresDefinition):
                 both = names.in_both(known.columns, {} if now is None else now.columns)
+                before, both = _without_narrowed(before, known, now, names, both)
                 what = find_alteration(known, now, dict(both.values()), RowsOf(connection))
                 if what is not None:
                     is_redefined = now is not None and (
@@ -81,6 +83,31 @@ def look_at_table(
     return before.model_copy(
         update={"definition": _kept(known, now, names), "altered": found, "unknown": None}
     )
+
+
+def _without_narrowed(
+    before: TableWatch,
+    known: PostgresDefinition,
+    now: PostgresDefinition | None,
+    names: Names,
+    both: dict[str, tuple[str, str]],
+) -> tuple[TableWatch, dict[str, tuple[str, str]]]:
+    """Return what is seen with columns whose narrowing is ignored, and the names of all others."""
+    if now is None:
+        return before, both
+    old, new = known.columns, now.columns
+    found = names.narrowed(both, lambda one, other: is_narrowed(old[one], new[other]))
+    narrowed = [
+        NarrowedColumn(
+            column=name,
+            before=old[both[name][0]].type,
+            after=new[both[name][1]].type,
+            since_ms=before.looked_ms,
+        )
+        for name in sorted(found)
+    ]
+    others = {name: each for name, each in both.items() if name not in found}
+    return before.with_narrowed(narrowed), others
 
 
 def _no_longer_captured(

@@ -89,7 +89,7 @@ def compared_table(loaded: LoadedPipeline) -> ComparedTable:
     return ComparedTable(
         options.dsn,
         table.table,
-        {name: kind for name, kind in columns.items() if name not in table.dropped_columns},
+        {name: kind for name, kind in columns.items() if name not in table.gone_columns},
         target_of(loaded),
         {name: table.name_in_table(name) for name in table.renamed_columns},
         loaded.pipeline.sink.present,

@@ -17,18 +17,32 @@ NEW_START = (
 _PLAIN = ("boolean", "smallint", "int", "bigint", "double", "float", "string")
 
 
-class NewColumnsError(InputError):
-    """Error of a change that has undeclared columns, and all of the declared ones.
+class ChangedColumnsError(InputError):
+    """Error of a change whose row has undeclared columns, or lacks declared ones.
 
-    With ``on_schema_change: follow`` the driver adds the columns to the target and starts the query
-    again.
+    With ``on_schema_change`` the driver asks the database what became of the columns, and starts
+    the query again with what follows from that.
 
     Attributes:
-        fields: ``value`` has the columns, as a JSON object: Spark SQL type by name, as the
-            envelope's schema tells it; null where it does not.
+        fields: ``value`` has the columns, as a JSON object: :class:`ColumnsOfChange`.
     """
 
-    kind = "new_columns"
+    kind = "changed_columns"
+
+
+class ColumnsOfChange(NamedTuple):
+    """Columns of a change that differ from the declared ones.
+
+    Attributes:
+        new: Undeclared columns: their Spark SQL types by name, as the envelope's schema tells them;
+            None where it does not.
+        gone: Declared columns that the change lacks.
+        present: Declared columns that it has, by their names in the ``schema``.
+    """
+
+    new: dict[str, str | None]
+    gone: list[str]
+    present: list[str]
 
 
 class WidenedColumnError(InputError):
@@ -63,15 +77,9 @@ def widened_column(table: str, name: str, kind: str, value: str, new_start: str)
     return WidenedColumnError(message, hint, table=table, column=name)
 
 
-def new_columns_of(report: ErrorReport) -> dict[str, str | None]:
-    """Return the columns that a reported :class:`NewColumnsError` is about; {} for other errors.
-
-    Spark SQL type by name, as the envelope's schema tells it; None where it does not.
-    """
-    if report.kind != NewColumnsError.kind:
-        return {}
-    columns: dict[str, str | None] = json.loads(str(report.fields["value"]))
-    return columns
+def columns_of_change(report: ErrorReport) -> ColumnsOfChange:
+    """Return the columns that a reported :class:`ChangedColumnsError` is about."""
+    return ColumnsOfChange(**json.loads(str(report.fields["value"])))
 
 
 class ChangedTable(NamedTuple):
@@ -90,8 +98,10 @@ class ChangedTable(NamedTuple):
     new_start: str
 
 
-def changed_columns(table: ChangedTable, new: Sequence[str], missing: Sequence[str]) -> InputError:
-    """Return the error, for the caller to raise, that a change has other columns than declared.
+def changed_columns(
+    table: ChangedTable, new: Sequence[str], missing: Sequence[str], present: Sequence[str]
+) -> InputError:
+    """Return the error of a change whose row has undeclared columns, or lacks declared ones.
 
     Its hint says what to declare for all of them, so that one stop is enough. A
     :class:`NewColumnsError` if columns are new and none is missing.
@@ -100,6 +110,7 @@ def changed_columns(table: ChangedTable, new: Sequence[str], missing: Sequence[s
         table: The table, and what the change says of it.
         new: Columns that are not declared.
         missing: Declared columns that the row lacks.
+        present: Declared columns that it has.
     """
     encodings = table.encodings
     news = _named(new)
@@ -127,10 +138,6 @@ def changed_columns(table: ChangedTable, new: Sequence[str], missing: Sequence[s
             f"{_with_default(table, new)}; to leave one out for good, list it in "
             "`ignored_columns`. Then run `hybrid resume P`."
         )
-        kinds = {name: encodings[name].kind if name in encodings else None for name in new}
-        return NewColumnsError(
-            message, hint, table=table.name, column=new[0], value=json.dumps(kinds)
-        )
     else:
         message = (
             f"{head} no longer has {'the column' if len(missing) == 1 else 'the columns'} "
@@ -139,12 +146,21 @@ def changed_columns(table: ChangedTable, new: Sequence[str], missing: Sequence[s
         )
         hint = (
             f"If {_list(missing)} {'was' if len(missing) == 1 else 'were'} dropped, declare {drop} "
-            "(null from then on), then run `hybrid resume P`. If the connector leaves a column "
+            "(null from then on), or `emptied_columns` to remove the values of all rows, then run "
+            "`hybrid resume P`. If the connector leaves a column "
             "out, add it to the connector's `column.include.list`. A long array that an update "
             f"left as it was may lack, too: then run ALTER TABLE {table.name} REPLICA IDENTITY "
             f"FULL, {table.new_start}."
         )
-    return InputError(message, hint, table=table.name, column=[*new, *missing][0])
+    kinds = {name: encodings[name].kind if name in encodings else None for name in new}
+    found = ColumnsOfChange(kinds, [*missing], [*present])
+    return ChangedColumnsError(
+        message,
+        hint,
+        table=table.name,
+        column=[*new, *missing][0],
+        value=json.dumps(found._asdict()),
+    )
 
 
 def where_defaults_are(table: str, names: Sequence[str], origin: Mapping[str, Any]) -> str:

@@ -11,6 +11,7 @@ from sources.common.fields import Columns, Declared
 from sources.decoding.changes.added_columns import AddedColumnOrType, types_of
 from sources.decoding.changes.placeholders import PLACEHOLDER, Placeholder
 from sources.decoding.changes.renamed_columns import NewNames, all_names, check_renamed
+from sources.decoding.changes.schema_policies import ALL_STOP, FOLLOWED, SchemaPolicies
 from sources.decoding.changes.values import BinaryMode
 from sources.decoding.changes.widened_columns import is_widened, with_widened_types
 from sources.decoding.record_columns import RecordColumns
@@ -43,12 +44,16 @@ class DeclaredTable(Declared):
         on_truncate: What a TRUNCATE of the table does: ``stop`` ends the run before it, ``follow``
             removes all older rows from a target that merges changes. ``stop`` by default. May be
             declared while a generation is in use.
-        on_schema_change: What a column does that the table got, or whose type it has widened:
-            ``stop`` ends the run before the first such change, and names what to declare;
-            ``follow`` adds the column to the target in place, with the type and the default that
-            the database has for it, or widens it, and stops where that can't be exact. ``stop`` by
-            default. Needs a source with a ``snapshot`` before it, and a sink that merges changes.
-            May be declared while a generation is in use.
+        emptied_columns: Declared columns that the table no longer has, and that are null in all
+            rows of the target. May be declared while a generation is in use: the target loses
+            their values, in one commit. Needs a sink that merges changes.
+        on_schema_change: What happens when columns of the table change, by event, such as
+            ``{added: follow, dropped: ignore}``; events that are not named are ``stop``, which ends
+            the run before the first such change, and names what to declare. ``follow`` stops, too,
+            where it can't be exact. ``follow`` alone is ``{added: follow, widened: follow}``.
+            ``stop`` by default. All but ``added: ignore`` need a source with a ``snapshot`` before
+            it, and ``follow`` a sink that merges changes. May be declared while a generation is in
+            use.
         unavailable_value_placeholder: The connector's ``unavailable.value.placeholder``, which
             stands for a long value that an update left as it was. May be declared while a
             generation is in use.
@@ -66,7 +71,8 @@ class DeclaredTable(Declared):
     widened_columns: Columns = Field(default_factory=dict)
     renamed_columns: dict[str, NewNames] = Field(default_factory=dict)
     on_truncate: Literal["stop", "follow"] = "stop"
-    on_schema_change: Literal["stop", "follow"] = "stop"
+    emptied_columns: list[str] = Field(default_factory=list)
+    on_schema_change: Literal["stop", "follow"] | SchemaPolicies = "stop"
     unavailable_value_placeholder: str = PLACEHOLDER
     binary_handling_mode: BinaryMode | None = None
 
@@ -96,9 +102,16 @@ class DeclaredTable(Declared):
         return self.on_truncate == "follow"
 
     @property
-    def follows_columns(self) -> bool:
-        """Whether columns that the table gets are added to the target."""
-        return self.on_schema_change == "follow"
+    def policies(self) -> SchemaPolicies:
+        """What a run does at each kind of change of the table's columns."""
+        if isinstance(self.on_schema_change, SchemaPolicies):
+            return self.on_schema_change
+        return FOLLOWED if self.on_schema_change == "follow" else ALL_STOP
+
+    @property
+    def gone_columns(self) -> list[str]:
+        """Declared columns that the table no longer has; computed, may be empty."""
+        return [*self.dropped_columns, *self.emptied_columns]
 
     @property
     def added_types(self) -> dict[str, str]:
@@ -135,13 +148,17 @@ class DeclaredTable(Declared):
             name: kind for name, kind in columns.columns.items() if name not in columns.include
         }
         listed = ", ".join(sorted(known))
-        for name in self.dropped_columns:
-            if name not in known and name not in self.added_columns:
-                message = (
-                    f"`dropped_columns`: no column `{name}` is declared in the `schema`. Correct "
-                    f"the name, or remove it; the declared columns are {listed}."
-                )
-                raise ValueError(message)
+        for field, names in (
+            ("dropped_columns", self.dropped_columns),
+            ("emptied_columns", self.emptied_columns),
+        ):
+            for name in names:
+                if name not in known and name not in self.added_columns:
+                    message = (
+                        f"`{field}`: no column `{name}` is declared in the `schema`. Correct "
+                        f"the name, or remove it; the declared columns are {listed}."
+                    )
+                    raise ValueError(message)
         for name in self.added_columns:
             if name in known or name in columns.include:
                 message = (
@@ -183,7 +200,7 @@ class DeclaredTable(Declared):
                 "on_truncate: follow",
                 "`select`, which may leave out the event or give it a key. Remove one of the two.",
             ),
-            (self.follows_columns, "on_schema_change: follow", f"{defines}one of the two."),
+            (self.policies != ALL_STOP, "on_schema_change", f"{defines}one of the two."),
             (
                 unchanged is not None,
                 f"include.{unchanged}: unchanged",
@@ -196,6 +213,7 @@ class DeclaredTable(Declared):
                 f"{defines}`added_columns`, or remove `select`.",
             ),
             (bool(self.widened_columns), "widened_columns", f"{defines}one of the two."),
+            (bool(self.emptied_columns), "emptied_columns", f"{defines}one of the two."),
         ):
             if columns.select and is_declared:
                 message = f"`{name}` has no meaning with {why}"

@@ -74,7 +74,7 @@ class DebeziumReader(BaseReader):
         self._integers = {
             field.name: field.type for field in columns if pa.types.is_integer(field.type)
         }
-        dropped = set(table.dropped_columns)
+        dropped = set(table.gone_columns)
         self._required = set(table_columns) - dropped
         # Older changes do not contain them; a change with an unknown column instead is a renaming.
         self._added = set(added) - dropped
@@ -90,7 +90,7 @@ class DebeziumReader(BaseReader):
             name for name in added if "default" not in added[name].model_fields_set
         ]
         # A wider type is looked up once a value does not fit, or the schema reports another type.
-        self._follows = table.follows_columns
+        self._follows = table.policies.widened == "follow"
         self._kinds = {field.name: type_name(field.type) for field in columns}
         self._decimals = {
             field.name: converter(field.type)
@@ -269,7 +269,7 @@ class DebeziumReader(BaseReader):
         new = [name for name in row if name not in self._known]
         missing = sorted((self._required | (self._added if new else set())) - row.keys())
         table = ChangedTable(self._table, encodings, origin, NEW_START)
-        raise changed_columns(table, new, missing)
+        raise changed_columns(table, new, missing, [name for name in row if name in self._known])
 
     def _check_encodings(
         self, encodings: Mapping[str, Encoding], origin: Mapping[str, Any]

@@ -74,8 +74,8 @@ def why_none(
         return "`select` is declared for it"
     if pipeline.row_rules.rules or pipeline.row_rules.sample is not None:
         return "`rules` and `sample` need a look at each row"
-    if pipeline.follows_columns:
-        return "`on_schema_change: follow` may add columns to the table"
+    if pipeline.changes_target:
+        return "`on_schema_change` may change columns of the table"
     if {*partitions} != {*sink.partition_by}:
         own, of = (", ".join(names) or "none" for names in (partitions, sink.partition_by))
         return f"their partition columns ({own}) are not those of `sink.partition_by` ({of})"

@@ -6,6 +6,7 @@ declaration that its runs go by is made of both. Another generation has its own.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -13,30 +14,44 @@ from sources.common.positions import Part, Record, iso
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.changes.added_columns import AddedColumn
+from sources.decoding.changes.declared_table import DeclaredTable
+from sources.decoding.changes.renamed_columns import all_names
 from sources.decoding.changes.widened_columns import is_widened
 from sources.state.generation import Generation
 
 _NAME = "followed-columns.json"
 
 
+Kind = Literal["added", "widened", "ignored", "dropped", "emptied", "renamed"]
+"""What was done about a change of a column."""
+_DONE = {
+    "ignored": "(left out) was added",
+    "dropped": "(null in rows that change from then on) was dropped",
+    "emptied": "(null in all rows now) was dropped",
+}
+
+
 class FollowedChange(Part):
-    """Added or widened column of a source's table, adopted by the target.
+    """Changed column of a source's table, adopted by the runs of a generation.
 
     Attributes:
-        kind: ``added`` or ``widened``.
-        column: Name of the column.
-        type: Its Spark SQL type since then.
-        default: Value of an added column in rows from before the change; None for null.
-        topic: Topic of the change record by which it was noticed.
-        partition: Partition of that record.
-        offset: Offset of that record.
-        position: Position of that change in the database's log; None if it is not known.
-        at_ms: When it was adopted, in Unix milliseconds.
+        kind: What was done: a column of the target was ``added``, ``widened`` or ``emptied``; a
+            new one of the table is ``ignored``; one that is gone was ``dropped`` or ``renamed``.
+        column: Name of the column; of one that is gone its name in the ``schema``.
+        type: Its Spark SQL type since then; empty where it has none.
+        name: New name of one that was renamed.
+        default: What rows from before an added column hold; null if left out.
+        topic: Topic of the change by which it was noticed.
+        partition: Partition of that change.
+        offset: Its offset.
+        position: Its position in the database's log; None if it is not known.
+        at_ms: When it was followed, in ms since 1970.
     """
 
-    kind: Literal["added", "widened"] = "added"
+    kind: Kind = "added"
     column: str
-    type: str
+    type: str = ""
+    name: str | None = None
     default: bool | int | float | str | None = None
     topic: str
     partition: int
@@ -47,9 +62,11 @@ class FollowedChange(Part):
     def __str__(self) -> str:
         """Return the change as a phrase, such as ``column `note` (string) was added …``."""
         default = "" if self.default is None else f", {self.default} in older rows"
-        what = f"({self.type}{default}) was added"
+        what = _DONE.get(self.kind, f"({self.type}{default}) was added")
         if self.kind == "widened":
             what = f"was widened to {self.type}"
+        elif self.kind == "renamed":
+            what = f"was renamed to `{self.name}`"
         log = "" if self.position is None else f", log position {self.position}"
         return (
             f"column `{self.column}` {what} at {iso(self.at_ms)}, at "
@@ -96,9 +113,8 @@ def keep_followed(generation: Generation, changes: list[FollowedChange]) -> None
 def with_followed_columns(loaded: LoadedPipeline, generation: Generation) -> LoadedPipeline:
     """Return a copy of a pipeline whose last source also declares the adopted column changes.
 
-    An added column that the user declares or ignores stays as the user says. Of two types of a
-    widened column the wider one counts. The same pipeline if its last source is no captured table,
-    or nothing was adopted.
+    A column that the user declares as added, ignored or gone is as the user says. Of two types of a
+    widened column the wider one counts.
 
     Raises:
         StateError: The document is damaged, or of an unknown version.
@@ -107,23 +123,40 @@ def with_followed_columns(loaded: LoadedPipeline, generation: Generation) -> Loa
     source = loaded.pipeline.sources[-1]
     if not isinstance(source, KafkaSource) or (table := source.changes) is None:
         return loaded
-    declared = {*source.value_columns, *table.added_types, *table.ignored_columns}
-    changes = followed_columns(generation)
-    more = {
-        each.column: AddedColumn(type=each.type, default=each.default)
-        for each in changes
-        if each.kind == "added" and each.column not in declared
-    }
-    added = {**table.added_columns, **more}
-    wider = dict(table.widened_columns)
-    for each in changes:
-        before = wider.get(each.column, source.value_columns.get(each.column))
-        # One may be widened more than once, and declared as well: the widest type counts.
-        if each.kind == "widened" and before is not None and is_widened(before, each.type):
-            wider[each.column] = each.type
-    if added == table.added_columns and wider == table.widened_columns:
+    followed = table
+    for each in followed_columns(generation):
+        followed = followed.model_copy(update=_declared(each, followed, source.value_columns))
+    if followed == table:
         return loaded
-    followed = table.model_copy(update={"added_columns": added, "widened_columns": wider})
     changed = source.model_copy(update={"value": followed})
     sources = [*loaded.pipeline.sources[:-1], changed]
     return replace(loaded, pipeline=loaded.pipeline.model_copy(update={"sources": sources}))
+
+
+def _declared(
+    change: FollowedChange, table: DeclaredTable, columns: Mapping[str, str]
+) -> dict[str, object]:
+    """Return the fields of a declaration that a change gives other values; none if it has it."""
+    name, kind = change.column, change.kind
+    if kind in ("added", "ignored"):
+        if name in {*columns, *table.added_types, *table.ignored_columns}:
+            return {}
+        if kind == "ignored":
+            return {"ignored_columns": [*table.ignored_columns, name]}
+        added = AddedColumn(type=change.type, default=change.default)
+        return {"added_columns": {**table.added_columns, name: added}}
+    if kind == "widened":
+        before = table.widened_columns.get(name, columns.get(name))
+        # One may be widened more than once, and declared as well: the widest type counts.
+        if before is None or not is_widened(before, change.type):
+            return {}
+        return {"widened_columns": {**table.widened_columns, name: change.type}}
+    if kind == "renamed":
+        names = all_names(table.renamed_columns.get(name, []))
+        if change.name is None or change.name in names:
+            return {}
+        return {"renamed_columns": {**table.renamed_columns, name: [*names, change.name]}}
+    if name in table.gone_columns:
+        return {}
+    field = "emptied_columns" if kind == "emptied" else "dropped_columns"
+    return {field: [*getattr(table, field), name]}

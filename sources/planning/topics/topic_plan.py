@@ -21,7 +21,8 @@ from sources.config.source.event_time import EventTime
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.base import FieldReader
-from sources.decoding.changes.changed_columns import NewColumnsError, WidenedColumnError
+from sources.decoding.changes.changed_columns import ChangedColumnsError, WidenedColumnError
+from sources.decoding.changes.schema_policies import ALL_STOP
 from sources.decoding.changes.widened_columns import with_widened_types
 from sources.errors import InputError, SeamError
 from sources.hybrid import SourceFactory, SourceSwitchContext
@@ -174,7 +175,7 @@ def fit_sample(
     # With `select`, the columns compared are the source's own.
     left = source.name if source.select else before
     sample = without_tombstones(source, of_value, sample)
-    if changes is not None and changes.follows_columns:
+    if changes is not None and changes.policies != ALL_STOP:
         sample = [record for record in sample if not _is_followed(record.value or b"", reader)]
     if source.value.parser != "json":
         return compare_sample(left, of_value, sample, reader, tolerant=tolerant), []
@@ -194,10 +195,10 @@ def _readable(sample: Sequence[LogRecord], reader: FieldReader) -> list[Mapping[
 
 
 def _is_followed(value: bytes, reader: FieldReader) -> bool:
-    """Return whether a change has columns or types that a run follows once it meets them."""
+    """Return whether a change has columns or types that a run judges once it meets them."""
     try:
         reader.fields(value)
-    except (NewColumnsError, WidenedColumnError):
+    except (ChangedColumnsError, WidenedColumnError):
         return True
     except BadValue:
         return False

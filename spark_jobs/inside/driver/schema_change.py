@@ -1,35 +1,37 @@
-"""Schema changes of a captured table: the driver adopts added or widened columns.
+"""Schema changes of a captured table: the driver adopts what the policies of the table say.
 
-The micro-batch that meets the change fails before it writes. The driver asks the database for type
-and default, keeps both in the state of the generation, and builds the query again on the same
-checkpoint: the start of a query adds or widens the columns of the target. A driver that is killed
-before the state is written meets the change again; after that, the next one completes the target.
+The micro-batch that meets the change fails before it writes. The driver asks the database what
+became of the columns, keeps that in the state of the generation, and builds the query again on the
+same checkpoint: the start of a query adds, widens or empties the columns of the target. A driver
+that is killed before the state is written meets the change again; after that, the next one
+completes the target.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from sources.common.counting import counted
-from sources.common.database_snapshot import DatabaseSnapshot
-from sources.common.positions import now_ms
+from sources.common.positions import EndPosition, now_ms
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.captured_table import NewColumns, UnknownDefault
+from sources.databases.captured_table import GoneColumns, NewColumns, UnknownDefault
 from sources.databases.kinds import access_to
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.decoding.changes.changed_columns import (
-    NewColumnsError,
+    ChangedColumnsError,
+    ColumnsOfChange,
     WidenedColumnError,
-    new_columns_of,
+    columns_of_change,
 )
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.changes.renamed_columns import all_names
 from sources.decoding.changes.widened_columns import is_widened
 from sources.errors import ErrorReport, HybridError, error_of
 from sources.planning.context import PipelineContext
-from sources.planning.topics.followed_columns import FollowedChange, keep_followed
+from sources.planning.topics.followed_columns import FollowedChange, Kind, keep_followed
 from spark_jobs.inside.driver.reports.reporter import Reporter
 from spark_jobs.inside.readers.spark_errors import report_of
 
@@ -54,20 +56,22 @@ def follow_columns_of(
         UnavailableError: The database does not answer.
     """
     report, source = report_of(error), context.pipeline.sources[-1]
-    is_followed = report.kind in (NewColumnsError.kind, WidenedColumnError.kind)
-    if not (is_followed and isinstance(source, KafkaSource)):
+    is_judged = report.kind in (ChangedColumnsError.kind, WidenedColumnError.kind)
+    if not (is_judged and isinstance(source, KafkaSource)):
         return None
-    if (table := source.changes) is None or not table.follows_columns:
+    if (table := source.changes) is None:
         return None
-    found: Mapping[str, AddedColumn | str]
     try:
-        if report.kind == NewColumnsError.kind:
-            found = _added(context, source, table, report)
+        if report.kind == ChangedColumnsError.kind:
+            changes = _changed(context, source, table, report)
+        elif table.policies.widened == "follow":
+            changes = _widened(context, source, table, report)
         else:
-            found = _widened(context, source, table, report)
+            return None
     except UnknownDefault as unknown:
         raise _not_followed(report, str(unknown)) from None
-    changes = [_change(name, column, report) for name, column in found.items()]
+    if changes is None:
+        return None
     keep_followed(context.generation, changes)
     made = PipelineContext(context.loaded, context.generation)
     if made.pipeline == context.pipeline:
@@ -80,34 +84,120 @@ def follow_columns_of(
     return made
 
 
-def _change(name: str, column: AddedColumn | str, report: ErrorReport) -> FollowedChange:
-    """Return what is kept of an added column, or of one that was widened to a type."""
-    fields, added = report.fields, column if isinstance(column, AddedColumn) else None
+def _change(kind: Kind, column: str, report: ErrorReport, **more: Any) -> FollowedChange:
+    """Return what is kept of a change of a column, with where it was met."""
+    fields = report.fields
     return FollowedChange(
-        kind="widened" if added is None else "added",
-        column=name,
-        type=str(column) if added is None else added.type,
-        default=None if added is None else added.model_dump(mode="json")["default"],
+        kind=kind,
+        column=column,
         topic=str(fields["topic"]),
         partition=int(fields["partition"]),
         offset=int(fields["offset"]),
         position=str(fields["position"]) if "position" in fields else None,
         at_ms=now_ms(),
+        **more,
+    )
+
+
+def _changed(
+    context: PipelineContext, source: KafkaSource, table: DeclaredTable, report: ErrorReport
+) -> list[FollowedChange] | None:
+    """Return what follows from the columns of a change; None if one of them stops the run."""
+    columns, policies = columns_of_change(report), table.policies
+    if columns.gone and policies.dropped == policies.renamed == "stop":
+        return None
+    gone = _gone(context, source, table, report, columns) if columns.gone else {}
+    renamed = {name: new for name, new in gone.items() if new is not None}
+    dropped = [name for name in gone if name not in renamed]
+    new = {name: kind for name, kind in columns.new.items() if name not in renamed.values()}
+    needed = [
+        *([policies.renamed] if renamed else []),
+        *([policies.dropped] if dropped else []),
+        *([policies.added] if new else []),
+    ]
+    if "stop" in needed:
+        return None
+    if dropped and policies.dropped == "follow" and (fixed := _fixed(context, dropped)):
+        reason = f"`{fixed}` is in `key` or `partition_by`, which are those of a generation"
+        raise UnknownDefault(reason)
+    kind: Kind = "emptied" if policies.dropped == "follow" else "dropped"
+    changes = [_change("renamed", name, report, name=new) for name, new in renamed.items()]
+    changes += [_change(kind, name, report) for name in dropped]
+    if new and policies.added == "ignore":
+        return [*changes, *(_change("ignored", name, report) for name in new)]
+    added = _added(context, source, table, report, new, [*renamed.values()]) if new else {}
+    for name, column in added.items():
+        default = column.model_dump(mode="json")["default"]
+        changes.append(_change("added", name, report, type=column.type, default=default))
+    return changes
+
+
+def _fixed(context: PipelineContext, names: Collection[str]) -> str | None:
+    """Return a column that identifies or places rows; None if none of some does."""
+    return next((name for name in names if name in context.pipeline.fixed_columns), None)
+
+
+def _gone(
+    context: PipelineContext,
+    source: KafkaSource,
+    table: DeclaredTable,
+    report: ErrorReport,
+    columns: ColumnsOfChange,
+) -> dict[str, str | None]:
+    """Return the new names of the columns that a change lacks; None for those that were dropped."""
+    asked = GoneColumns(
+        _question(context, source, table, report, [*columns.new]),
+        {name: table.name_in_table(name) for name in columns.gone},
+        {name: table.name_in_table(name) for name in columns.present},
+        str(report.fields["position"]) if "position" in report.fields else None,
+    )
+    return access_to(asked.new.options.dsn).find_gone_columns(asked)
+
+
+def _question(
+    context: PipelineContext,
+    source: KafkaSource,
+    table: DeclaredTable,
+    report: ErrorReport,
+    names: Collection[str],
+    renamed: Collection[str] = (),
+) -> NewColumns:
+    """Return the question about new columns of a change.
+
+    Args:
+        context: The pipeline.
+        source: The topic of the changes.
+        table: Its table.
+        report: The error of the change.
+        names: Names of the columns.
+        renamed: New names of known columns, besides those that are declared.
+    """
+    end = _end(context)
+    others = {name for each in table.renamed_columns.values() for name in all_names(each)}
+    return NewColumns(
+        _options(context),
+        source,
+        str(report.fields.get("connector", "")),
+        names,
+        [*source.value_columns, *table.added_types, *table.ignored_columns],
+        {*others, *renamed},
+        None if end is None else end.snapshot,
+        None if end is None else end.definition,
     )
 
 
 def _added(
-    context: PipelineContext, source: KafkaSource, table: DeclaredTable, report: ErrorReport
+    context: PipelineContext,
+    source: KafkaSource,
+    table: DeclaredTable,
+    report: ErrorReport,
+    columns: Mapping[str, str | None],
+    renamed: Collection[str],
 ) -> dict[str, AddedColumn]:
     """Return the columns of a change that nothing declares, as the database knows them."""
-    known = [*source.value_columns, *table.added_types, *table.ignored_columns]
-    names, connector = new_columns_of(report), str(report.fields.get("connector", ""))
-    renamed = {name for each in table.renamed_columns.values() for name in all_names(each)}
-    new = NewColumns(
-        _options(context), source, connector, [*names], known, renamed, _snapshot(context)
-    )
+    new = _question(context, source, table, report, [*columns], renamed)
     found = access_to(new.options.dsn).find_added_columns(new)
-    for name, kind in names.items():
+    for name, kind in columns.items():
         now = found[name].type
         if kind is not None and kind in _PLAIN and not is_widened(kind, now):
             reason = f"`{name}` was added as {kind}, and is {now} now"
@@ -117,7 +207,7 @@ def _added(
 
 def _widened(
     context: PipelineContext, source: KafkaSource, table: DeclaredTable, report: ErrorReport
-) -> dict[str, str]:
+) -> list[FollowedChange]:
     """Return the wider types that the database has now, of all columns: one stop is enough."""
     name, fixed = str(report.fields["column"]), context.pipeline.fixed_columns
     options, declared = _options(context), source.value_columns
@@ -137,8 +227,8 @@ def _widened(
     if not is_widened(current[name], now):
         reason = f"`{name}` is {now} in the database, which does not hold every {current[name]}"
         raise UnknownDefault(reason)
-    return {
-        each: types[each]
+    return [
+        _change("widened", each, report, type=types[each])
         for each, before in current.items()
         if each in declared
         and each not in fixed
@@ -147,7 +237,7 @@ def _widened(
         # Of a `float` the schema of each change has to tell which digits it has.
         and (each == name or before != "float")
         and is_widened(before, types[each])
-    }
+    ]
 
 
 def _options(context: PipelineContext) -> SnapshotOptions:
@@ -156,14 +246,13 @@ def _options(context: PipelineContext) -> SnapshotOptions:
     return next(each for each in reversed(snapshots) if isinstance(each, SnapshotOptions))
 
 
-def _snapshot(context: PipelineContext) -> DatabaseSnapshot | None:
-    """Return what the last snapshot contains; None if it is not known."""
+def _end(context: PipelineContext) -> EndPosition | None:
+    """Return the end of the last source with a snapshot; None if it is not known."""
     ends = context.switch_state.ends_before(context.pipeline.sources[-1].name)
-    snapshots = [end.snapshot for end in ends if end.snapshot is not None]
-    return snapshots[-1] if snapshots else None
+    return next((end for end in reversed(ends) if end.snapshot is not None), None)
 
 
 def _not_followed(report: ErrorReport, reason: str) -> HybridError:
-    """Return the error of a change that can't be followed: as without `follow`, with the reason."""
+    """Return the error of a change that can't be followed: as with `stop`, with the reason."""
     message = f"{report.message} It is not followed: {reason}."
     return error_of(report.model_copy(update={"message": message}))

@@ -40,6 +40,7 @@ from spark_jobs.inside.query.transform.passed_columns import (
     columns_passed_on,
     needs_rows_passed_on,
     require_passed_on,
+    same_columns,
 )
 from spark_jobs.inside.query.transform.user_transform import load_transform
 from spark_jobs.inside.readers.spark_errors import reporting_batch
@@ -49,6 +50,7 @@ from spark_jobs.inside.sink.added_columns import with_added
 from spark_jobs.inside.sink.appending.copied_files import CopyingSink
 from spark_jobs.inside.sink.appending.direct_sink import DirectSink
 from spark_jobs.inside.sink.catalog_entry import CatalogEntry
+from spark_jobs.inside.sink.emptied_columns import with_emptied
 from spark_jobs.table.history_files import has_history_files, keep_history_files
 from spark_jobs.table.ownership.guard import TargetGuard
 
@@ -118,8 +120,9 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     watermark = watermark_of(rows, given, pipeline.event_time.column)
     warnings = _judge_watermark(query, watermark)
     path = target_of(context.loaded, generation.name)
+    emptied = {*pipeline.emptied_columns} & same_columns(rows, given)
     later = sink.LaterColumns(
-        pipeline.added_columns, pipeline.ignored_columns, pipeline.widened_columns
+        pipeline.added_columns, pipeline.ignored_columns, pipeline.widened_columns, sorted(emptied)
     )
     entry = CatalogEntry.of(context.loaded, path)
     if entry is not None:
@@ -204,7 +207,7 @@ def _union(query: QueryDeclaration, streams: list[PlaceStream]) -> DataFrame:
         )
         for each in streams
     ]
-    return reduce(DataFrame.unionByName, parts)
+    return with_emptied(reduce(DataFrame.unionByName, parts), pipeline.emptied_columns)
 
 
 def require_replayable(pipeline: Pipeline, replayed: Sequence[str], rows: DataFrame) -> None:
@@ -249,7 +252,7 @@ def require_extensible(pipeline: Pipeline, rows: DataFrame) -> None:
     Raises:
         InputError: The transform is stateful, and columns are followed.
     """
-    kept = Shape(rows).stateful if pipeline.follows_columns else []
+    kept = Shape(rows).stateful if pipeline.changes_target else []
     if not kept:
         return
     message = (

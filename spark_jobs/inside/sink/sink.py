@@ -22,6 +22,7 @@ from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.inside.checkpoint.transform_shape import Shape
 from spark_jobs.inside.sink.added_columns import follow_columns, table_schema
+from spark_jobs.inside.sink.emptied_columns import empty_columns
 from spark_jobs.inside.sink.merging import unchanged_values
 from spark_jobs.inside.sink.merging.declared import declared_merging
 from spark_jobs.inside.sink.merging.every_version import require_validity
@@ -45,11 +46,13 @@ class LaterColumns(NamedTuple):
         added: Columns that the source got later; the table gets those that it lacks.
         ignored: Columns of the source that the table leaves out.
         widened: Wider types that the source got later, by column.
+        emptied: Columns of the table that lose their values.
     """
 
     added: Mapping[str, AddedColumn] = MappingProxyType({})
     ignored: Collection[str] = ()
     widened: Mapping[str, str] = MappingProxyType({})
+    emptied: Collection[str] = ()
 
 
 NOTHING_LATER = LaterColumns()
@@ -109,6 +112,7 @@ def prepare_table(
         widen_columns(rows.sparkSession, target, table, sink, generation, later.widened)
     if later.added or later.ignored:
         follow_columns(target, table, rows, generation, later.added, later.ignored)
+    empty_columns(target, table, rows, generation, later.emptied)
     _require_same_columns(target, json.loads(table.schema().to_json()), rows.schema)
     return confirm_start(side, record)
 

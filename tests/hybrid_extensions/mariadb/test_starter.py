@@ -47,7 +47,7 @@ def test_everything_that_a_capture_needs_is_written(
         "amount": "decimal(12,2)",
         "placed": "timestamp",
     }
-    assert (pipeline.ignored_columns, pipeline.follows_columns) == (["twice"], True)
+    assert (pipeline.ignored_columns, pipeline.changes_target) == (["twice"], True)
     assert pipeline.sink.key == ["id"]
     assert f"Column `twice` of table `{shop}.orders` is left out: it is generated" in output
     config = json.loads((tmp_path / "shop_connector.json").read_text())["config"]

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from hybrid_extensions.postgres.added_columns import find_added_columns
+from hybrid_extensions.postgres.watch.definition import read_definition
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.config.source.snapshot import SnapshotOptions
@@ -113,6 +114,18 @@ def test_a_default_that_is_computed_once_is_known(table: Table) -> None:
     assert row is not None
     found = find_added_columns(table.asked("c"))
     assert (found["c"].value, found["c"].value) == row
+
+
+def test_numbers_at_the_snapshot_tell_added_columns_from_others(table: Table) -> None:
+    at_snapshot = read_definition(table.connection, table.name)
+    table.execute("ALTER TABLE t DROP name", "ALTER TABLE t ADD c int DEFAULT 7")
+    dropped = table.asked("c", seen=1, definition=at_snapshot)
+    assert find_added_columns(dropped)["c"].default == 7
+    # The last column, which no declaration needs to know.
+    at_snapshot = read_definition(table.connection, table.name)
+    table.execute("ALTER TABLE t RENAME c TO d")
+    with pytest.raises(UnknownDefault, match="`d` is no column that was added: it was renamed"):
+        find_added_columns(table.asked("d", definition=at_snapshot))
 
 
 def test_rows_that_changed_since_say_nothing(table: Table) -> None:

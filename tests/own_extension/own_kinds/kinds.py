@@ -22,6 +22,7 @@ ACCESS = Access(
     settle_log=_unavailable,
     ask_slot=lambda _: "The database does not answer.",
     find_added_columns=_unavailable,
+    find_gone_columns=_unavailable,
     find_types=_unavailable,
     look_at_table=_unavailable,
     server_of=lambda dsn: dsn.partition("@")[2].partition("/")[0],

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sources.config.loader import LoadedPipeline
+from sources.decoding.changes.declared_table import DeclaredTable
 from sources.planning.topics.followed_columns import (
     FollowedChange,
     followed_columns,
@@ -92,8 +93,47 @@ def test_a_column_that_is_widened_again_has_the_widest_type(generation: Generati
     assert types(widened_columns=wider) == {**WIDER, **wider}
 
 
+def test_columns_that_are_gone_or_left_out_are_declared_as_such(generation: Generation) -> None:
+    columns = {"id": "bigint", "amount": "int", "name": "string", "day": "date"}
+
+    def table(**changed: Any) -> DeclaredTable:
+        source = {**CHANGES, "schema": columns, **changed}
+        loaded = LoadedPipeline(Path("/p.yaml"), declared(SNAPSHOT, source))
+        followed = with_followed_columns(loaded, generation)
+        assert with_followed_columns(followed, generation) == followed
+        assert followed.contract() == loaded.contract()
+        found = followed.pipeline.sources[-1].changes
+        assert found is not None
+        return found
+
+    keep_followed(
+        generation,
+        [
+            change("note", kind="ignored"),
+            change("amount", kind="dropped"),
+            change("day", kind="emptied"),
+            change("name", kind="renamed", name="title"),
+            change("name", kind="renamed", name="label"),
+        ],
+    )
+    found = table()
+    assert found.ignored_columns == ["note"]
+    assert (found.dropped_columns, found.emptied_columns) == (["amount"], ["day"])
+    assert found.renamed_columns == {"name": ["title", "label"]}
+    assert found.name_in_table("name") == "label"
+    # What the user declares counts.
+    assert table(dropped_columns=["day"]).emptied_columns == []
+    assert table(added_columns={"note": "int"}).ignored_columns == []
+    assert table(renamed_columns={"name": ["title", "label"]}).name_in_table("name") == "label"
+
+
 def test_people_read_what_was_followed_when_and_where() -> None:
     assert str(change("discount", "int", 7, position="0a")) == (
         "column `discount` (int, 7 in older rows) was added at 1970-01-01T00:00:00Z, at topic "
         "`shop.public.orders`, partition 1, offset 7, log position 0a"
     )
+    assert str(change("note", "", kind="ignored")).startswith(
+        "column `note` (left out) was added at 1970"
+    )
+    assert "was renamed to `b` at 1970" in str(change("a", "", kind="renamed", name="b"))
+    assert "(null in all rows now) was dropped at" in str(change("a", "", kind="emptied"))

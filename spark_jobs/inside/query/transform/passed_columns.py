@@ -103,6 +103,18 @@ def columns_passed_on(rows: DataFrame, given: DataFrame) -> list[str] | None:
     return [name for _, name in made] if is_passed else None
 
 
+def same_columns(rows: DataFrame, given: DataFrame) -> set[str]:
+    """Return the columns that a transform passes on under their names, whatever else it does.
+
+    Args:
+        rows: DataFrame that the transform returns.
+        given: DataFrame that it was called with.
+    """
+    own = {number_of(each): str(each.name()) for each in each_of(analyzed_plan(given).output())}
+    made = [(number_of(each), str(each.name())) for each in each_of(analyzed_plan(rows).output())]
+    return {name for number, name in made if own.get(number) == name}
+
+
 def _require_identity(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> None:
     """Refuse a transform that does more than to put the columns into another order."""
     analyzed, leaf = analyzed_plan(rows), analyzed_plan(given)

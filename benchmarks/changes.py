@@ -41,6 +41,7 @@ from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import stream_topics, with_new_partitions
 from spark_jobs.inside.readers.topics.parse_records import parse_values
 from spark_jobs.inside.sink import sink
+from spark_jobs.table.commit_position import CommitPositions
 
 _TOPIC = "shop.public.orders"
 _PARTITIONS = 4
@@ -187,7 +188,8 @@ def _project(spark: SparkSession, home: Path, servers: str) -> tuple[Path, DataS
     rows = parse_values(raw, source, columns, generation, event_time).select(*names)
     target = loaded.target
     guard = sink.prepare_table(loaded.pipeline.sink, target, rows, generation)
-    writer = sink.write_stream(rows, loaded, target, generation, guard, reporting_batch)
+    positions = CommitPositions(generation, [source.name], is_append=False)
+    writer = sink.write_stream(rows, loaded, target, positions, guard, reporting_batch)
     return target.root, writer.option("checkpointLocation", generation.checkpoint.hadoop_path)
 
 

@@ -40,6 +40,7 @@ from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import LOG, has_log
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch import process
+from spark_jobs.table.commit_position import find_position
 from spark_jobs.table.delta_table import NO_MORE, open_table, transactions_of
 from spark_jobs.table.ownership.belonging import SWITCHES, epoch_id, is_committed, require_servable
 from spark_jobs.table.ownership.starts import record_moved_rows
@@ -178,6 +179,10 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
     ids = _writers(to.generation)
     allowed = dict.fromkeys(transactions_of(target, ids), _BEFORE_FIRST)
     written = transactions_of(source, ids, version)
+    position: str | None = None
+    # Rows of a stateful pipeline, or of earlier releases, say none.
+    with suppress(StateError):
+        position = find_position(source, version).text()
     for attempt in range(_TRIES):
         ready = prepare(target, source, version)
         # After the version that is taken over was read: none of its rows is unknown.
@@ -189,6 +194,7 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
             ready.commit(
                 {**allowed, **written, **fence, SWITCHES: switch.at_ms},
                 owner_properties(to.generation),
+                position,
             )
         except OutdatedError:
             if attempt + 1 == _TRIES:

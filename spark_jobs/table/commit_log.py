@@ -29,6 +29,7 @@ class Commit:
             or if the command named a time.
         transactions: Transaction versions by application id that it sets.
         changes_rows: Whether it adds or removes rows: compaction, VACUUM and properties do not.
+        user_metadata: What its writer says of it; None if it says nothing.
     """
 
     version: int
@@ -37,6 +38,7 @@ class Commit:
     restored_to: int | None = None
     transactions: dict[str, int] = field(default_factory=dict)
     changes_rows: bool = False
+    user_metadata: str | None = None
 
 
 class CommitLog:
@@ -122,6 +124,7 @@ def parse_commit(version: int, text: bytes) -> Commit:
         restored_to=None if to is None else int(to),
         transactions=transactions,
         changes_rows=changes_rows,
+        user_metadata=info.get("userMetadata"),
     )
 
 

@@ -21,6 +21,8 @@ from sources.storage.tables.delta import delta_table
 
 _COPIES = 16
 _COMMIT = "hybridCommit"
+USER_METADATA = "userMetadata"
+"""Field of ``commitInfo``, and option of Spark's writer, for what a writer says of its commit."""
 # Commits of others, between ours and the look at the log.
 _LOOKED_AT = 20
 NO_MORE = 2**62
@@ -91,7 +93,10 @@ def open_table(folder: Folder, version: int | None = None) -> DeltaTable:
 
 
 def commit_once(
-    commit: Callable[[CommitProperties], object], table: Folder, transaction: Transaction
+    commit: Callable[[CommitProperties], object],
+    table: Folder,
+    transaction: Transaction,
+    user_metadata: str | None = None,
 ) -> None:
     """Commit with a transaction id by delta-rs, exactly once even if the answer is lost.
 
@@ -102,6 +107,7 @@ def commit_once(
         commit: Makes the commit, with the properties that it is given.
         table: The table's folder.
         transaction: Application id and version of the commit.
+        user_metadata: What the commit says in ``userMetadata``; None for nothing.
 
     Raises:
         CommitFailedError: Another writer has committed this transaction, or has changed what the
@@ -109,8 +115,11 @@ def commit_once(
         UnavailableError: The table's store does not answer.
     """
     mark = uuid.uuid4().hex
+    said = {_COMMIT: mark}
+    if user_metadata is not None:
+        said[USER_METADATA] = user_metadata
     try:
-        commit(CommitProperties(app_transactions=[transaction], custom_metadata={_COMMIT: mark}))
+        commit(CommitProperties(app_transactions=[transaction], custom_metadata=said))
     except CommitFailedError:
         latest = delta_table(table).history(_LOOKED_AT)
         if not any(each.get(_COMMIT) == mark for each in latest):

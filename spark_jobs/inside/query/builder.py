@@ -51,6 +51,7 @@ from spark_jobs.inside.sink.appending.copied_files import CopyingSink
 from spark_jobs.inside.sink.appending.direct_sink import DirectSink
 from spark_jobs.inside.sink.catalog_entry import CatalogEntry
 from spark_jobs.inside.sink.emptied_columns import with_emptied
+from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.history_files import has_history_files, keep_history_files
 from spark_jobs.table.ownership.guard import TargetGuard
 
@@ -139,8 +140,9 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     )
     if (changed := record_transform(generation, transform)) is not None:
         warnings.append(changed)
-    direct = direct_query(query, streams, columns_passed_on(rows, given), path, guard)
-    writer = _writer(query, rows, path, guard, direct).option(
+    positions = _positions(query, stream)
+    direct = direct_query(query, streams, columns_passed_on(rows, given), path, guard, positions)
+    writer = _writer(query, rows, path, guard, direct, positions).option(
         "checkpointLocation", generation.checkpoint.hadoop_path
     )
     is_paced = query.is_bounded and stream.interval_ms > 0
@@ -158,6 +160,7 @@ def _writer(
     target: Folder,
     guard: TargetGuard,
     direct: tuple[DirectSink, DataFrame] | None,
+    positions: CommitPositions,
 ) -> DataStreamWriter:
     """Return the writer of the query to its target, without checkpoint and trigger."""
     pipeline, generation = query.context.pipeline, query.generation
@@ -166,11 +169,24 @@ def _writer(
         return reporting_batch(keeping_wrong_rows(write, pipeline, generation))
 
     if (copyable := copied_history(query)) is not None:
-        return CopyingSink(target, generation, copyable, guard).stream(rows, reporting)
+        return CopyingSink(target, generation, copyable, guard, positions).stream(rows, reporting)
     if direct is not None:
         direct_sink, written = direct
         return direct_sink.stream(written, reporting)
-    return sink.write_stream(rows, query.context.loaded, target, generation, guard, reporting)
+    return sink.write_stream(rows, query.context.loaded, target, positions, guard, reporting)
+
+
+def _positions(query: QueryDeclaration, stream: PlaceStream) -> CommitPositions:
+    """Return what says the positions of the query's micro-batches."""
+    pipeline, topic = query.context.pipeline, query.plan.topic
+    seam = query.place.seam if stream.filtering else None
+    return CommitPositions(
+        query.generation,
+        [source.name for source in pipeline.sources],
+        {} if topic is None else topic.topics,
+        is_append=pipeline.sink.mode == "append",
+        seam_end={} if seam is None else seam.seam_end,
+    )
 
 
 def _judge_watermark(query: QueryDeclaration, watermark: QueryWatermark | None) -> list[str]:

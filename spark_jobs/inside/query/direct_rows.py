@@ -23,6 +23,7 @@ from spark_jobs.inside.readers.direct_rows import RowWriters
 from spark_jobs.inside.sink.appending.append_once import columns_with_statistics
 from spark_jobs.inside.sink.appending.direct_sink import DirectSink
 from spark_jobs.inside.sink.appending.task_files import CODECS, FILES, LEFT, TaskFiles
+from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.delta_table import open_table
 from spark_jobs.table.ownership.guard import TargetGuard
 from spark_jobs.table.protocol import is_plain
@@ -36,6 +37,7 @@ def direct_query(
     columns: Sequence[str] | None,
     target: Folder,
     guard: TargetGuard,
+    positions: CommitPositions,
 ) -> tuple[DirectSink, DataFrame] | None:
     """Return sink and stream of a query whose tasks write the rows that they read.
 
@@ -47,6 +49,7 @@ def direct_query(
         columns: The columns that the transform passes on, if it does nothing else; None otherwise.
         target: Folder of the table, which exists.
         guard: Guard of the target.
+        positions: Says the positions of micro-batches, for their commits.
 
     Returns:
         None if Spark has to process and write the rows: the source can't be parsed in whole
@@ -75,4 +78,5 @@ def direct_query(
     ]
     written = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
     read = None if direct.read is None else partial(direct.read, writers)
-    return DirectSink(target, query.generation, guard, files, direct.left, read), written
+    sink = DirectSink(target, query.generation, guard, files, direct.left, read, positions)
+    return sink, written

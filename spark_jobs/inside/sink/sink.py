@@ -22,15 +22,18 @@ from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.inside.checkpoint.transform_shape import Shape
 from spark_jobs.inside.sink.added_columns import follow_columns, table_schema
+from spark_jobs.inside.sink.appending.append_once import append_rows
 from spark_jobs.inside.sink.emptied_columns import empty_columns
 from spark_jobs.inside.sink.merging import unchanged_values
 from spark_jobs.inside.sink.merging.declared import declared_merging
 from spark_jobs.inside.sink.merging.every_version import require_validity
 from spark_jobs.inside.sink.merging.newest_change import target_rows
+from spark_jobs.inside.sink.merging.once import saying
 from spark_jobs.inside.sink.merging.small_batches import SmallBatches
 from spark_jobs.inside.sink.table_properties import missing_properties, table_properties
 from spark_jobs.inside.sink.widened_columns import widen_columns
 from spark_jobs.run_state.lock import table_turn
+from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.ownership.belonging import TargetSide, require_owner
 from spark_jobs.table.ownership.guard import TargetGuard, confirm_start, epoch_transaction
 from spark_jobs.table.ownership.starts import announce_start
@@ -206,43 +209,53 @@ def write_stream(
     rows: DataFrame,
     loaded: LoadedPipeline,
     target: Folder,
-    generation: Generation,
+    positions: CommitPositions,
     guard: TargetGuard,
     reporting: Callable[[BatchFunction], BatchFunction],
 ) -> DataStreamWriter:
     """Return the writer of the pipeline's query to its target; the caller sets checkpoint, trigger.
 
-    Each micro-batch is written once. ``append`` is Delta's own streaming sink, whose transaction is
-    (query id, batch id); the other modes merge by key in ``foreachBatch``. Nothing is written
-    before the query is started.
+    Each micro-batch is written once, and its commit says its position. Appended rows have the
+    transaction of Delta's own streaming sink, (query id, batch id); the other modes merge by key.
+    Rows of a stateful query are appended by that sink itself: its commits say no position, by which
+    nobody could go on without the state. Nothing is written before the
+    query is started.
 
     Args:
         rows: DataFrame that the transform returned.
         loaded: Declares the sink, and what extensions do around its micro-batches.
         target: The table's folder.
-        generation: Generation that owns the target; its transaction id names the query.
+        positions: Say the positions of micro-batches, for their commits.
         guard: Refuses a micro-batch that does not follow what the target holds.
         reporting: Wraps the function for ``foreachBatch`` so that its errors, which Spark turns
             into text, reach the driver with their fields.
     """
-    pipeline = loaded.pipeline
+    pipeline, generation = loaded.pipeline, positions.generation
     writer = rows.writeStream.queryName(generation.info.transaction_id)
+    is_stateful = bool(Shape(rows).stateful)
     if pipeline.sink.mode == "append":
-        return writer.format("delta").outputMode("append").option("path", target.hadoop_path)
+        writer = writer.outputMode("append")
+        if is_stateful:
+            return writer.format("delta").option("path", target.hadoop_path)
+
+        def append(batch: DataFrame, batch_id: int) -> None:
+            guard.before(batch_id)
+            append_rows(batch, batch_id, target, generation, positions)
+
+        return writer.foreachBatch(reporting(append))
 
     merging = declared_merging(loaded, target, generation)
-    small = None
-    last = pipeline.sources[-1]
+    small, last = None, pipeline.sources[-1]
     # A range of offsets is read by its plan, in batches of its own.
     is_followed = isinstance(last, KafkaSource) and last.until is None
-    if is_followed and not Shape(rows).stateful:
+    if is_followed and not is_stateful:
         small = SmallBatches(generation.checkpoint, len(pipeline.sources) - 1)
 
     def write(batch: DataFrame, batch_id: int) -> None:
         if small is not None:
             batch = small.in_one_task(batch, batch_id)
         # A compaction that removed a file which a merge reads would make it fail.
-        with table_turn(generation):
+        with table_turn(generation), saying(batch.sparkSession, positions.of(batch_id)):
             merging.batch(batch, batch_id, guard)
 
     return writer.outputMode("update").foreachBatch(reporting(write))

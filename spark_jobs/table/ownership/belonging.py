@@ -59,8 +59,8 @@ class TargetSide:
     Attributes:
         generation: State of the generation.
         table: Folder of the table.
-        is_append: Whether Spark's own sink writes the micro-batches, under the query's id; else
-            they are merged under the generation's transaction id.
+        is_append: Whether the micro-batches are appended, under the query's id; else they are
+            merged under the generation's transaction id.
     """
 
     generation: Generation

@@ -18,7 +18,7 @@ from typing import Any
 from sources.errors import InputError, StateError
 from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import commit_name
-from spark_jobs.table.delta_table import link_files, missing_file
+from spark_jobs.table.delta_table import USER_METADATA, link_files, missing_file
 from spark_jobs.table.protocol import CARRIED
 from spark_jobs.table.table_snapshot import (
     TableSnapshot,
@@ -56,20 +56,29 @@ class TakeOver:
     table: TableSnapshot
     other: TableSnapshot
 
-    def commit(self, transactions: Mapping[str, int], properties: Mapping[str, str]) -> None:
+    def commit(
+        self,
+        transactions: Mapping[str, int],
+        properties: Mapping[str, str],
+        user_metadata: str | None = None,
+    ) -> None:
         """Link the other table's files, then replace rows, columns and properties in one commit.
 
         Args:
             transactions: Transaction versions by application id that the commit sets, by which
                 writers recognize what they have written.
             properties: Table properties that the commit sets.
+            user_metadata: What the commit says in ``userMetadata``; None for nothing.
 
         Raises:
             StateError: A file of the other table is missing. The table is unchanged then.
             OutdatedError: Another writer has committed to the table since this was prepared.
         """
         self._bring()
-        lines = [json.dumps(each) for each in self._actions(transactions, properties)]
+        actions = self._actions(transactions, properties)
+        if user_metadata is not None:
+            actions[0]["commitInfo"][USER_METADATA] = user_metadata
+        lines = [json.dumps(each) for each in actions]
         target = self.table.folder
         name = commit_name(self.table.version + 1)
         # Refused if that version exists, so of two writers one wins, as Delta demands.

@@ -37,12 +37,12 @@ from spark_jobs.inside.sink.appending import append_once
 commit_once = append_once.commit_once
 followed_topic.READ_OFFSETS = {least}
 
-def die_or_commit(commit, table, transaction):
+def die_or_commit(commit, table, transaction, said):
     for mark in Path(__file__).parent.glob("die-*"):
         if transaction.version == int(mark.name.removeprefix("die-")):
             mark.unlink()
             os.kill(os.getpid(), signal.SIGKILL)
-    commit_once(commit, table, transaction)
+    commit_once(commit, table, transaction, said)
 
 append_once.commit_once = die_or_commit
 """

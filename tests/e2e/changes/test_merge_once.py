@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 from sources.storage.folder import Folder
 from spark_jobs.inside.sink.merging.clauses import When, of_source
 from spark_jobs.inside.sink.merging.keys import Match
-from spark_jobs.inside.sink.merging.once import merge_once
+from spark_jobs.inside.sink.merging.once import merge_once, saying
+from spark_jobs.table.commit_log import CommitLog
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.slow]
 
@@ -42,3 +43,20 @@ def test_a_merge_is_skipped_by_its_version_and_a_later_write_is_not(
     assert values() == ["by others", "second"]
     merge("third", 8)
     assert values() == ["by others", "third"]
+
+
+def test_a_merge_says_what_its_session_says_and_the_next_write_what_it_said_before(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    table = str(tmp_path / "out")
+    spark.sql("SELECT 1 AS id, 'first' AS v").write.format("delta").save(table)
+    match, log = Match("t.id = s.id", {}), CommitLog(Folder(table))
+    clauses = [When("MATCHED", "UPDATE", values=of_source(["id", "v"]))]
+    with saying(spark, "of the job"):
+        with saying(spark, "of the batch"):
+            rows = spark.sql("SELECT 1 AS id, 'second' AS v")
+            merge_once(rows, Folder(table), match, clauses, Transaction("me", 0))
+        spark.sql(f"INSERT INTO delta.`{table}` VALUES (2, 'of the job')")
+    spark.sql(f"INSERT INTO delta.`{table}` VALUES (3, 'of others')")
+    said = [each.user_metadata for each in log.between(0, 3)]
+    assert said == ["of the batch", "of the job", None]

@@ -18,6 +18,7 @@ from sources.kept_definitions import keep_definition
 from sources.serving import OWNER, target_of
 from sources.state.generation import Generation
 from sources.storage.tables.delta import delta_table
+from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.ownership.belonging import TargetSide
 from spark_jobs.table.ownership.guard import confirm_start, epoch_transaction
 from spark_jobs.table.ownership.starts import announce_start
@@ -103,9 +104,12 @@ class GenerationCase:
 
     def append(self, generation: Generation, rows: pa.Table, batch: int) -> None:
         """A micro-batch of the generation's stream."""
-        done = CommitProperties(app_transactions=[Transaction(self.query(generation), batch)])
         target = target_of(self.loaded, generation.name)
         generation.checkpoint.replace_bytes(f"offsets/{batch}", b"v1\n{}\n-")
+        done = CommitProperties(
+            app_transactions=[Transaction(self.query(generation), batch)],
+            custom_metadata={"userMetadata": CommitPositions(generation, ["history"]).of(batch)},
+        )
         options = target.documents.delta_options
         write_deltalake(
             target.url, rows, mode="append", commit_properties=done, storage_options=options

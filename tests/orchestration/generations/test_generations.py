@@ -24,6 +24,7 @@ from sources.serving import pending_switch, read_serving, require_in_service, ta
 from sources.state.generation import read_generation
 from sources.storage.folder import Folder
 from spark_jobs.run_state.lock import is_switching, take_switch_lock
+from spark_jobs.table.commit_position import find_position
 from spark_jobs.table.delta_table import NO_MORE, transactions_of
 from spark_jobs.table.ownership.belonging import TargetSide, examine, require_belonging
 from tests.command_line import invoke
@@ -104,6 +105,17 @@ def test_a_driver_that_was_taken_for_dead_adds_nothing_to_the_next_generation(
     promotion.roll_back(case.loaded)
     found = transactions_of(out, ids)
     assert (found[ids[0]], found[ids[2]]) == (0, NO_MORE)
+
+
+def test_the_commit_of_a_switch_says_the_position_of_the_rows_that_readers_see_then(
+    tmp_path: Path,
+) -> None:
+    case = two(tmp_path)
+    assert find_position(case.loaded.target).generation == "g1"
+    promotion.promote(case.loaded)
+    assert find_position(case.loaded.target).generation == "g2"
+    promotion.roll_back(case.loaded)
+    assert find_position(case.loaded.target).generation == "g1"
 
 
 def test_rows_that_were_written_after_the_promotion_are_there_after_a_rollback_of_the_rollback(

@@ -7,12 +7,14 @@ from functools import partial
 
 from deltalake import DeltaTable, Transaction
 from deltalake.transaction import AddAction
+from pyspark.sql import DataFrame
 
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.sink.table_properties import STATISTICS
-from spark_jobs.table.delta_table import commit_files, commit_once, open_table
+from spark_jobs.table.commit_position import CommitPositions
+from spark_jobs.table.delta_table import USER_METADATA, commit_files, commit_once, open_table
 
 
 def append_once(
@@ -20,6 +22,7 @@ def append_once(
     generation: Generation,
     batch_id: int,
     files: Callable[[DeltaTable], Sequence[AddAction]],
+    positions: CommitPositions | None = None,
 ) -> None:
     """Commit the files of a micro-batch to the target, unless it was committed before.
 
@@ -31,6 +34,7 @@ def append_once(
         generation: Generation that owns the target.
         batch_id: Number of the micro-batch.
         files: Makes the files; called only if the micro-batch is not in the table.
+        positions: Says the position of the micro-batch, for its commit.
 
     Raises:
         CommitFailedError: Another process has written this micro-batch meanwhile.
@@ -41,7 +45,31 @@ def append_once(
     if written is not None and written >= batch_id:
         return
     commit = partial(commit_files, table, files(table))
-    commit_once(commit, target, Transaction(query_id, batch_id))
+    said = None if positions is None else positions.of(batch_id)
+    commit_once(commit, target, Transaction(query_id, batch_id), said)
+
+
+def append_rows(
+    batch: DataFrame,
+    batch_id: int,
+    target: Folder,
+    generation: Generation,
+    positions: CommitPositions | None = None,
+) -> None:
+    """Append the rows of a micro-batch by Spark, unless they were appended before.
+
+    Args:
+        batch: The rows.
+        batch_id: Number of the micro-batch.
+        target: The table's folder.
+        generation: Generation that owns the target.
+        positions: Says the position of the micro-batch, for its commit.
+    """
+    query_id = str(offset_log.query_id(generation.checkpoint))
+    options = {"txnAppId": query_id, "txnVersion": str(batch_id)}
+    if positions is not None:
+        options[USER_METADATA] = positions.of(batch_id)
+    batch.write.format("delta").mode("append").options(**options).save(target.hadoop_path)
 
 
 def columns_with_statistics(table: DeltaTable) -> list[str]:

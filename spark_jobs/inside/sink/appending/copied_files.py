@@ -25,8 +25,12 @@ from sources.formats.parquet.table_file import statistics
 from sources.state.generation import Generation
 from sources.storage.documents import copy_apart
 from sources.storage.folder import Folder
-from spark_jobs.checkpoint import offset_log
-from spark_jobs.inside.sink.appending.append_once import append_once, columns_with_statistics
+from spark_jobs.inside.sink.appending.append_once import (
+    append_once,
+    append_rows,
+    columns_with_statistics,
+)
+from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.delta_table import missing_file
 from spark_jobs.table.ownership.guard import TargetGuard
 
@@ -78,6 +82,7 @@ class CopyingSink:
         generation: Generation that owns the target.
         history: The history that the query reads.
         guard: Refuses a micro-batch that does not follow what the target holds.
+        positions: Says the positions of micro-batches, for their commits.
     """
 
     def __init__(
@@ -86,11 +91,13 @@ class CopyingSink:
         generation: Generation,
         history: CopyableHistory,
         guard: TargetGuard,
+        positions: CommitPositions | None = None,
     ) -> None:
         self._target = target
         self._generation = generation
         self._history = history
         self._guard = guard
+        self._positions = positions
 
     def stream(self, rows: DataFrame, reporting: Callable[[_Write], _Write]) -> DataStreamWriter:
         """Return the writer of a query into this sink; the caller sets checkpoint and trigger.
@@ -116,10 +123,7 @@ class CopyingSink:
         self._guard.before(batch_id)
         files = self._history.files(batch_id)
         if files is None:
-            query_id = str(offset_log.query_id(self._generation.checkpoint))
-            options = {"txnAppId": query_id, "txnVersion": str(batch_id)}
-            writer = batch.write.format("delta").mode("append").options(**options)
-            writer.save(self._target.hadoop_path)
+            append_rows(batch, batch_id, self._target, self._generation, self._positions)
             return
 
         def copies(table: DeltaTable) -> list[AddAction]:
@@ -128,7 +132,7 @@ class CopyingSink:
             self._history.require_unchanged(batch_id)
             return made
 
-        append_once(self._target, self._generation, batch_id, copies)
+        append_once(self._target, self._generation, batch_id, copies, self._positions)
 
     def _copy(self, files: Sequence[JudgedFile], table: DeltaTable) -> list[AddAction]:
         """Copy files into the table's folder; return the actions that add them to the table."""

@@ -25,6 +25,7 @@ from spark_jobs.inside.sink.appending.task_files import (
     STATISTICS,
     TaskFiles,
 )
+from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.ownership.guard import TargetGuard
 
 _Write = Callable[[DataFrame, int], None]
@@ -47,6 +48,7 @@ class DirectSink:
         read: Given a micro-batch and its number, returns its reports from tasks that read the
             source themselves, which is faster; or None if Spark should read this one. None if Spark
             reads all.
+        positions: Says the positions of micro-batches, for their commits.
     """
 
     target: Folder
@@ -55,6 +57,7 @@ class DirectSink:
     files: TaskFiles
     left: Callable[[DataFrame, int], DataFrame] | None
     read: Callable[[DataFrame, int], DataFrame | None] | None
+    positions: CommitPositions | None = None
 
     def stream(self, written: DataFrame, reporting: Callable[[_Write], _Write]) -> DataStreamWriter:
         """Return the writer of a query into this sink; the caller sets checkpoint and trigger.
@@ -82,7 +85,7 @@ class DirectSink:
         def files(_: DeltaTable) -> list[AddAction]:
             return self._written(batch, batch_id)
 
-        append_once(self.target, self.generation, batch_id, files)
+        append_once(self.target, self.generation, batch_id, files, self.positions)
 
     def _written(self, batch: DataFrame, batch_id: int) -> list[AddAction]:
         """Let tasks write a micro-batch; return the actions that add its files to the table."""

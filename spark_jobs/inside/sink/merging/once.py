@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from deltalake import Transaction
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from sources.storage.folder import Folder
 from spark_jobs.inside.sink.merging.clauses import When, spark_sql
 from spark_jobs.inside.sink.merging.keys import Match
-from spark_jobs.inside.sink.merging.small_merge import SmallMerge, merge_small
+from spark_jobs.inside.sink.merging.small_merge import SAID, SmallMerge, merge_small
 
 _PREFIX = "spark.databricks.delta.write."
+
+
+@contextmanager
+def saying(spark: SparkSession, text: str) -> Iterator[None]:
+    """Let the commits of a session say a text in ``userMetadata``, as long as the body runs.
+
+    Args:
+        spark: The session of the micro-batch: on any other one it has no effect.
+        text: The text.
+    """
+    before = spark.conf.get(SAID, None)
+    spark.conf.set(SAID, text)
+    try:
+        yield
+    finally:
+        if before is None:
+            spark.conf.unset(SAID)
+        else:
+            spark.conf.set(SAID, before)
 
 
 def merge_once(

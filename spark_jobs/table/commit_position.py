@@ -1,0 +1,222 @@
+"""Position of a pipeline in the commits of its table: up to where their rows come from its sources.
+
+Each commit of a micro-batch says it in ``userMetadata`` of its ``commitInfo``, where Spark's
+``DESCRIBE HISTORY`` shows it (https://docs.delta.io/latest/delta-batch.html#set-user-defined-commit-metadata).
+So a table alone tells how to go on, even if the checkpoint is lost. A position counts only if its
+commit has the transaction of that micro-batch: another commit of the same session, such as the
+first part of a micro-batch, says nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
+from pydantic import Field, ValidationError
+
+from sources.common.positions import Offsets, Part, TopicPartition, flatten
+from sources.errors import StateError
+from sources.serving import OWNER
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.table.commit_log import RESTORE, Commit, CommitLog
+from spark_jobs.table.delta_table import open_table
+
+FORM = 1
+"""Version of the form; a higher one is refused."""
+_PLAN, _TOPIC = "plan", "offsets"
+_WAY = (
+    "Declare the position instead, by offsets or by a time. Or compute the table again: name "
+    "another `sink.path`, and run `hybrid run P`."
+)
+
+
+class CommitPosition(Part):
+    """Position of one commit.
+
+    Attributes:
+        hybrid: Version of the form.
+        generation: Name of the generation.
+        writer: Delta's application id of the micro-batch.
+        batch: Number of the micro-batch, the version of its transaction.
+        sources: What each source was read up to, by its name: ``{"offsets": {topic: {partition:
+            first unread offset}}}``, or ``{"plan": [version, index]}`` of its plan's log. A source
+            that has not begun is missing.
+        topics: ``<cluster id>/<topic id>`` of each topic of the last source, by name.
+        seam: Whether rows that history holds were still filtered, so that what comes next depends
+            on history, too.
+    """
+
+    hybrid: int = FORM
+    generation: str
+    writer: str
+    batch: int
+    sources: dict[str, dict[str, Any]]
+    topics: dict[str, str] = Field(default_factory=dict)
+    seam: bool = False
+
+    def offsets_of(self, source: str) -> Offsets | None:
+        """Return the first unread offset of each partition of a source; None if it has none."""
+        found = self.sources.get(source, {}).get(_TOPIC)
+        return None if found is None else flatten(found)
+
+    def text(self) -> str:
+        """Return the position as compact JSON, for ``userMetadata``."""
+        return json.dumps(
+            self.model_dump(exclude_defaults=True) | {"hybrid": FORM}, separators=(",", ":")
+        )
+
+    @classmethod
+    def of(cls, commit: Commit) -> Self | None:
+        """Return the position that a commit says; None if it says none.
+
+        Raises:
+            StateError: It is of a newer form.
+        """
+        try:
+            found = json.loads(commit.user_metadata or "null")
+        except ValueError:
+            return None
+        if not isinstance(found, dict) or "hybrid" not in found:
+            return None
+        if found["hybrid"] != FORM:
+            message = (
+                f"Version {commit.version} of the table says its position in form "
+                f"{found['hybrid']}; this project reads form {FORM}."
+            )
+            raise StateError(message, "Use the version of this project that wrote it.")
+        try:
+            position = cls.model_validate(found)
+        except ValidationError:
+            return None
+        is_own = commit.transactions.get(position.writer) == position.batch
+        return position if is_own else None
+
+
+@dataclass(frozen=True)
+class CommitPositions:
+    """Positions of the commits of one query, by its checkpoint.
+
+    Attributes:
+        generation: State of the generation.
+        sources: Names of the sources, in the order of their places in the query's union.
+        topics: Identities of the topics of the last source, as in :class:`CommitPosition`.
+        is_append: Whether micro-batches are committed under the query's id; else under the
+            generation's.
+        seam_end: First offset of each partition of the last source from which on its rows need not
+            be compared with history; empty if the query compares none.
+    """
+
+    generation: Generation
+    sources: Sequence[str]
+    topics: Mapping[str, str] = field(default_factory=dict)
+    is_append: bool = True
+    seam_end: Mapping[TopicPartition, int] = field(default_factory=dict)
+
+    def of(self, batch_id: int) -> str:
+        """Return what the commit of a micro-batch that has begun says, as JSON.
+
+        Raises:
+            StateError: The file with the micro-batch's offsets is missing.
+        """
+        ends = offset_log.offsets_of(self.generation.checkpoint, batch_id)
+        named = zip(self.sources, ends, strict=False)
+        reached = {name: _reached(end) for name, end in named}
+        position = CommitPosition(
+            generation=self.generation.name,
+            writer=self._writer,
+            batch=batch_id,
+            sources={name: each for name, each in reached.items() if each is not None},
+            topics=dict(self.topics),
+        )
+        following = position.offsets_of(self.sources[-1]) or {}
+        is_in_seam = any(following.get(at, 0) < end for at, end in self.seam_end.items())
+        return position.model_copy(update={"seam": is_in_seam}).text()
+
+    @cached_property
+    def _writer(self) -> str:
+        # There is none before the query's first start.
+        query = offset_log.query_id(self.generation.checkpoint) if self.is_append else None
+        return query or self.generation.info.transaction_id
+
+
+def _reached(offset: Any) -> dict[str, Any] | None:
+    """Return one of Spark's offsets in the form of a position; None for a placeholder's."""
+    if not isinstance(offset, dict) or "logOffset" in offset:
+        return None
+    if "reservoirVersion" in offset:
+        return {_PLAN: [offset["reservoirVersion"], offset["index"]]}
+    return {_TOPIC: offset}
+
+
+def topic_position(
+    generation: Generation,
+    writer: str,
+    source: str,
+    offsets: Mapping[str, Mapping[int, int]],
+    topics: Mapping[str, str],
+) -> CommitPosition:
+    """Return the position of a commit by which a generation takes a table over, as its batch 0.
+
+    Args:
+        generation: The generation.
+        writer: Application id of the commit's transaction.
+        source: Name of the last source.
+        offsets: Its first unread offsets, by topic and partition.
+        topics: Identities of its topics.
+    """
+    return CommitPosition(
+        generation=generation.name,
+        writer=writer,
+        batch=0,
+        sources={source: {_TOPIC: {name: dict(of) for name, of in offsets.items()}}},
+        topics=dict(topics),
+    )
+
+
+def find_position(table: Folder, version: int | None = None) -> CommitPosition:
+    """Return the position of a version of a table, by its commits.
+
+    It is that of the newest micro-batch in it. Commits after that one may have changed no row, or
+    be the pipeline's own that add nothing of the sources: ranges, repairs, barriers.
+
+    Args:
+        table: Folder of the table.
+        version: Number of the version; None for the newest.
+
+    Raises:
+        StateError: The commits do not tell it: names the version, and why.
+        InputError: The table can't be read.
+    """
+    opened = open_table(table, version)
+    owner = opened.metadata().configuration.get(OWNER)
+    log, number = CommitLog(table), int(opened.version())
+    while number >= 0:
+        if (commit := log.read(number)) is None:
+            raise _unknown(table, number, "Delta has removed its commit from the log")
+        if (position := CommitPosition.of(commit)) is not None:
+            return position
+        if commit.operation == RESTORE:
+            if commit.restored_to is None:
+                raise _unknown(table, number, "it is a RESTORE to a time, which names no version")
+            number = commit.restored_to
+            continue
+        if commit.changes_rows and not _is_aside(commit, owner):
+            why = f"its {commit.operation} changed rows and says no position"
+            raise _unknown(table, number, why)
+        number -= 1
+    raise _unknown(table, 0, "no commit since then says one")
+
+
+def _is_aside(commit: Commit, owner: str | None) -> bool:
+    """Return whether a commit is the pipeline's own, beside its micro-batches."""
+    return owner is not None and any(each.startswith(f"{owner}-") for each in commit.transactions)
+
+
+def _unknown(table: Folder, version: int, why: str) -> StateError:
+    message = f"The commits of the table {table} don't tell its position: version {version}: {why}."
+    return StateError(message, _WAY, table=table.url)

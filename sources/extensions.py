@@ -72,6 +72,7 @@ class Extension:
         sources: Mapping from values of a source's ``type`` to kinds of sources that are exported to
             files, each a subclass of
             :class:`sources.config.source.exported_source.ExportedSource`.
+        lost_state: What people can do if checkpoint or state of a table are lost: a text.
     """
 
     name: str
@@ -92,6 +93,7 @@ class Extension:
     clusters: str | None = None
     sources: str | None = None
     jobs: str | None = None
+    lost_state: str | None = None
 
 
 @cache

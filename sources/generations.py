@@ -16,6 +16,7 @@ from sources.serving import (
     target_of,
 )
 from sources.state.action_log import recorded
+from sources.state.adopted import Adopted
 from sources.state.generation import (
     CURRENT,
     IDENTITY,
@@ -127,13 +128,14 @@ def is_unread(generation: Generation) -> bool:
     """Return whether no run of a generation has read anything yet, so that a new plan is allowed.
 
     That is, its checkpoint has no planned micro-batch (Spark writes ``offsets/N`` before it reads),
-    and no source has an end position.
+    no source has an end position, and no table was adopted in place of history.
 
     Raises:
         UnavailableError: The state's store does not answer.
     """
     batches = generation.names("checkpoint/offsets/[0-9]*")
-    return not batches and not generation.names("positions/*-end.json")
+    is_adopted = generation.exists(Adopted.NAME)
+    return not (batches or is_adopted or generation.names("positions/*-end.json"))
 
 
 def _has_run(loaded: LoadedPipeline, serving: str) -> bool:

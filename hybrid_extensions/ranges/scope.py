@@ -19,6 +19,7 @@ from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from sources.planning.event_windows import EventWindows, Interval
 from sources.serving import require_in_service
+from sources.state.adopted import read_adopted
 from spark_jobs.checkpoint.transform_compatibility import read_transforms
 
 
@@ -90,6 +91,13 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> R
         message = f"The range from {utc(since)} until {utc(until)} is empty."
         hint = "Choose an `until` that is later than `since`."
         raise InputError(message, hint, pipeline=pipeline.name, field="until")
+    if (adopted := read_adopted(generation)) is not None:
+        message = (
+            f"Generation {generation.name} has adopted its table at version "
+            f"{adopted.table_version}: which of its rows are of history is not known, so no range "
+            "of them can be replaced."
+        )
+        raise StateError(message, RERUN, pipeline=pipeline.name, generation=generation.name)
     if pipeline.sink.history is not None:
         message = (
             f"The table of pipeline `{pipeline.name}` has every version of a row "

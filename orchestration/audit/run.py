@@ -83,6 +83,7 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     # DuckDB, delta-rs and librdkafka take half a second to import.
     from orchestration.audit.compare import compare  # noqa: PLC0415
     from orchestration.audit.computed.expected import expected_query  # noqa: PLC0415
+    from orchestration.audit.computed.proven import NotProvenError  # noqa: PLC0415
     from orchestration.audit.computed.snapshot_rows import settle_snapshot_rows  # noqa: PLC0415
     from orchestration.audit.inputs import create_inputs  # noqa: PLC0415
     from orchestration.audit.readers.files import AuditFiles  # noqa: PLC0415
@@ -90,6 +91,7 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     from orchestration.audit.sides import create_sides  # noqa: PLC0415
     from orchestration.audit.sql import open_database  # noqa: PLC0415
     from sources.planning.context import PipelineContext  # noqa: PLC0415
+    from sources.state.adopted import read_adopted  # noqa: PLC0415
     from spark_jobs.run_state.repairs import read_repairs  # noqa: PLC0415
 
     repaired: list[str] = []
@@ -97,6 +99,10 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
         # It knows the places of tables that are declared by their names.
         loaded = context.loaded
         repaired = [each.version for each in read_repairs(context.generation).repairs]
+        if (adopted := read_adopted(context.generation)) is not None:
+            version = f"version {adopted.table_version} of the table"
+            message = f"{version} was adopted, and no input of this pipeline says what is in it"
+            raise NotProvenError(message)
     query = expected_query(loaded)
     pipeline = loaded.pipeline
     with (

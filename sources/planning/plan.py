@@ -117,10 +117,15 @@ class Plan(Record):
         return self.topics[0].columns if self.folder is None else self.folder.columns
 
 
+Draft = Callable[[LoadedPipeline], tuple[Plan, dict[str, FileListing]]]
+"""Makes a plan without writing anything, and the listing of each file source by name."""
+
+
 def make_plan(
     loaded: LoadedPipeline,
     drop_outdated: Callable[[], None] | None = None,
     check: Callable[[Plan], None] = lambda _: None,
+    draft: Draft | None = None,
 ) -> Plan:
     """Return the newest generation's plan; if there is none, make it, check it and write it.
 
@@ -133,6 +138,8 @@ def make_plan(
             then removes the old one, and is called after all checks have passed.
         check: Refuses a new plan by raising an error, before anything is written; not called for a
             plan that is kept.
+        draft: Makes the plan of something else than all sources as they are declared; by default
+            :func:`draft_plan` of these.
 
     Raises:
         InputError: The declaration does not fit the data, or a broker or store refuses.
@@ -147,7 +154,7 @@ def make_plan(
     if generation is not None and (kept := generation.read("plan.json", Plan)) is not None:
         return kept
     loaded = with_required_exports(loaded, generation)
-    plan, listings = draft_plan(loaded)
+    plan, listings = (draft or draft_plan)(loaded)
     check(plan)
     require_writable(loaded.state, "state")
     require_writable(loaded.target, "sink.path")

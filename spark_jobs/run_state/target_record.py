@@ -11,9 +11,16 @@ from typing import ClassVar
 from pydantic import Field
 
 from sources.common.positions import Part, Record
+from sources.state.adopted import Adopted
 from sources.state.generation import Generation
 
-_ALWAYS = ("generation.json", "plan.json", "columns.json", "history-files.parquet")
+_ALWAYS = (
+    "generation.json",
+    "plan.json",
+    "columns.json",
+    "history-files.parquet",
+    Adopted.NAME,
+)
 _GROUPS = ("positions", "ranges", "rounds", "ledger", "transforms")
 _REQUESTED = "run/requested.json"
 

@@ -40,6 +40,7 @@ from sources.planning.topics.key_of_changes import KeyOfChanges
 from sources.planning.topics.seen_topics import SeenTopics
 from sources.planning.topics.topic_range import TopicRange
 from sources.serving import Served, Serving
+from sources.state.adopted import Adopted
 from spark_jobs.inside.query.seam.kept_rows import KeptRows
 from spark_jobs.inside.readers.files.kept_batch import KeptBatch
 from spark_jobs.inside.readers.files.staged_listings import StagedListing
@@ -103,6 +104,13 @@ def samples(plan: Plan, end: EndPosition) -> Sequence[Record]:
     (files,) = plan.files
     return [
         *_of_planning(plan, end),
+        Adopted(
+            table_version=3,
+            newest=5,
+            offsets={TopicPartition("events", 0): 17},
+            by_commits=True,
+            before=["events-g1"],
+        ),
         Approval(plan="ab12", by="Ada", at_ms=_AT),
         ExportRecord(
             source="history",

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from sources.common.positions import iso
 from sources.errors import ErrorFields, StateError
+from sources.extensions import contributions
 from sources.serving import Serving
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
@@ -30,6 +31,11 @@ def _refused(
     if file is not None:
         fields["file"] = file
     return StateError(f"{message} {nothing}", hint, **fields)
+
+
+def _or_as_added(hint: str) -> str:
+    """Return what to do about a lost state, with what extensions can do about it."""
+    return " ".join([hint, *contributions("lost_state")])
 
 
 def _batches(first: int, last: int) -> str:
@@ -60,6 +66,7 @@ def documents_missing(generation: Generation, names: Sequence[str]) -> StateErro
         "A new decision could lose or duplicate rows. Nothing was started."
     )
     hint = f"Restore the file from a backup of the state folder. Without one, {_NEW}."
+    hint = _or_as_added(hint)
     return StateError(message, hint, generation=generation.name, file=files[0])
 
 
@@ -135,6 +142,7 @@ def another_owner(
         "rows of that table any more, move its folder away and run the pipeline again. If the "
         "state folder was restored or lost, restore the one that wrote this table."
     )
+    hint = _or_as_added(hint)
     return StateError(message, hint, table=table.url, generation=generation.name, field="sink.path")
 
 
@@ -190,7 +198,7 @@ def state_behind(generation: Generation, table: Folder, found: str, known: str) 
         f"state knows {known}. It was restored from a backup, or a file of it was. A run would "
         "skip new rows as already written, or write rows twice."
     )
-    hint = f"Put the newest state folder back. If it is lost, {_NEW}."
+    hint = _or_as_added(f"Put the newest state folder back. If it is lost, {_NEW}.")
     return _refused(generation, table, message, hint)
 
 
@@ -209,6 +217,7 @@ def checkpoint_missing(generation: Generation, table: Folder, written: int) -> S
         "written."
     )
     hint = f"Restore the folder `checkpoint` from a backup made after the last run. Else {_NEW}."
+    hint = _or_as_added(hint)
     return _refused(generation, table, message, hint)
 
 
@@ -230,7 +239,7 @@ def checkpoint_behind(
         f"{_batches(first, written)}, the checkpoint knows {known}. It was restored from a "
         "backup, or files of it were deleted. New rows would be skipped as already written."
     )
-    hint = f"Put the newest checkpoint back. If it is lost, {_NEW}."
+    hint = _or_as_added(f"Put the newest checkpoint back. If it is lost, {_NEW}.")
     return _refused(generation, table, message, hint)
 
 
@@ -247,7 +256,7 @@ def commits_missing(generation: Generation, committed: int | None, planned: int)
         f"the last one in its folder `commits` is {'none' if committed is None else committed}. "
         "How far the sources were read is unknown. Nothing was started."
     )
-    hint = f"Restore the checkpoint's files. If they are lost, {_NEW}."
+    hint = _or_as_added(f"Restore the checkpoint's files. If they are lost, {_NEW}.")
     return StateError(
         message, hint, generation=generation.name, file=generation.checkpoint.location("commits")
     )

@@ -38,6 +38,7 @@ from sources.planning.topics.topic_range import TopicRange
 from sources.planning.transform_analysis import TransformAnalysis
 from sources.serving import Serving, Switch
 from sources.state.action_log import Action, ActionEnd
+from sources.state.adopted import Adopted
 from sources.state.generation import CurrentGeneration, GenerationInfo
 from spark_jobs.checkpoint.history_watermark import HistoryWatermark
 from spark_jobs.checkpoint.transform_compatibility import Transform
@@ -59,6 +60,7 @@ from spark_jobs.table.history_files import CompactedFiles
 KINDS: list[type[Record]] = [
     Action,
     ActionEnd,
+    Adopted,
     Approval,
     BadRecordCount,
     Barrier,

@@ -1,0 +1,204 @@
+"""Position of a table that is adopted: by its commits, by declared offsets, or by a time."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Self
+
+from pydantic import TypeAdapter, ValidationError
+
+from sources.common.positions import HeldOffsets, Offsets, StartPosition, iso, now_ms, to_ms
+from sources.config.source.kafka_options import StartAtOffsets
+from sources.config.source.kafka_source import KafkaSource
+from sources.errors import InputError, SeamError, StateError
+from sources.hybrid import SourceSwitchContext
+from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.start.log_checks import written_offsets
+from sources.kafka.start.look_up import Known, StartLookUp
+from spark_jobs.table.commit_position import CommitPosition
+
+_DECLARE = (
+    "Name the first offset of each partition whose record is not in the table: `hybrid adopt P "
+    "--offsets '{\"0\": 17}'`. Or compute the table again: name another `sink.path`, and run "
+    "`hybrid run P`."
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a person asks for: exactly one of the three kinds of position.
+
+    Attributes:
+        offsets: By topic, which is empty text if there is one, and partition; None if not given.
+        time: From when on records are not in the table; None if not given.
+        version: Version of the table; None for the newest.
+    """
+
+    offsets: dict[str, dict[int, int]] | None = None
+    time: datetime | None = None
+    version: int | None = None
+
+    @property
+    def by_commits(self) -> bool:
+        """Whether the commits of the table say the position."""
+        return self.offsets is None and self.time is None
+
+    @classmethod
+    def of(
+        cls, offsets: str | None, time: str | None, version: int | None, *, from_commits: bool
+    ) -> Self:
+        """Parse the options of the command.
+
+        Raises:
+            InputError: None or several of the three are given, or one is not valid.
+        """
+        if [from_commits, offsets is not None, time is not None].count(True) != 1:
+            message = "The position of the table is said by exactly one of three options."
+            hint = (
+                "Give `--from-commits` for a table that this project wrote, `--offsets` or `--time`"
+                " for another one."
+            )
+            raise InputError(message, hint)
+        try:
+            if offsets is not None:
+                declared = StartAtOffsets.model_validate({"offsets": json.loads(offsets)}).offsets
+                if all(each >= 0 for parts in declared.values() for each in parts.values()):
+                    return cls(declared, None, version)
+                raise ValueError(offsets)
+            if time is not None:
+                return cls(None, _moment(time), version)
+        except (ValidationError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            given = f"--offsets {offsets}" if offsets is not None else f"--time {time}"
+            message = f"`{given}` is no position."
+            hint = (
+                'Offsets are `{"0": 17, "1": 4}`, or `{"topic": {"0": 17}}` for several '
+                "topics; a time is `2024-01-01T00:00:00Z`, with its zone."
+            )
+            raise InputError(message, hint, value=given) from None
+        return cls(None, None, version)
+
+
+def _moment(text: str) -> datetime:
+    moment: datetime = TypeAdapter(datetime).validate_python(text)
+    if moment.tzinfo is None:
+        raise ValueError(text)
+    return moment
+
+
+def offsets_of(
+    asked: Asked, said: CommitPosition | None, source: KafkaSource, log: KafkaLog
+) -> Offsets:
+    """Return the first offset of each partition that is not in the table.
+
+    Args:
+        asked: What was asked for.
+        said: What the commits of the table say; None unless that was asked for.
+        source: The last source, which goes on from there.
+        log: Look-ups on its topics.
+
+    Raises:
+        SeamError: A partition is left out or does not exist, or the time is not decidable.
+        StateError: The commits say no position of the source, or one of other topics, or one that
+            needs history.
+    """
+    if said is not None:
+        return _of_commits(said, source, log)
+    if asked.time is not None:
+        return _at(asked.time, source, log)
+    what = "The declared offsets of the table"
+    return written_offsets(asked.offsets or {}, log.partitions, what)
+
+
+def start_at(offsets: Offsets, source: KafkaSource, log: KafkaLog) -> StartPosition:
+    """Return the start of a topic right after what a table holds.
+
+    Raises:
+        SeamError: Kafka has deleted records from there on, and the source does not accept that; or
+            an offset is beyond the log end.
+    """
+    starts = log.log_start()
+    for partition, offset in sorted(offsets.items()):
+        if offset < starts.get(partition, offset) and source.on_gap != "accept":
+            lost = starts[partition] - offset
+            message = (
+                f"Topic `{partition.topic}`, partition {partition.partition}: the table ends before"
+                f" offset {offset}, and the log starts at {starts[partition]}. Kafka has deleted "
+                f"the {lost:,} offsets between, whose rows would be missing."
+            )
+            hint = (
+                "Compute the table again from history that covers them: name another `sink.path`, "
+                f"and run `hybrid run P`. Or declare `on_gap: accept` for source `{source.name}`."
+            )
+            raise SeamError(
+                message,
+                hint,
+                source=source.name,
+                topic=partition.topic,
+                partition=partition.partition,
+                offset=offset,
+            )
+    # A partition that appeared later has nothing in the table.
+    held = HeldOffsets(
+        next={at: offsets.get(at, 0) for at in {*log.partitions, *offsets}}, exact=True, holes={}
+    )
+    context = SourceSwitchContext(None, log)
+    return StartLookUp(source, context, 0, now_ms(), Known()).after_offsets(held)
+
+
+def _of_commits(said: CommitPosition, source: KafkaSource, log: KafkaLog) -> Offsets:
+    where = f"micro-batch {said.batch} of {said.generation}"
+    offsets = said.offsets_of(source.name)
+    if offsets is None:
+        known = ", ".join(f"`{name}`" for name in said.sources) or "none"
+        message = (
+            f"The table's commits end with {where}, which has read nothing of `{source.name}` yet "
+            f"(sources that it has begun: {known}). So history is not complete in the table."
+        )
+        raise StateError(message, _DECLARE, source=source.name)
+    if said.seam:
+        message = (
+            f"The table's commits end with {where}, in which rows of `{source.name}` that history "
+            "holds were still filtered: what comes next depends on history, too."
+        )
+        raise StateError(message, _DECLARE, source=source.name)
+    found = log.identities()
+    for topic, identity in said.topics.items():
+        if found.get(topic) != identity:
+            message = (
+                f"Topic `{topic}` is not the one that {where} has read: its offsets have another "
+                f"meaning. That was {identity} (cluster id/topic id), found is "
+                f"{found.get(topic, 'no topic')}."
+            )
+            raise StateError(message, _DECLARE, source=source.name, topic=topic)
+    return offsets
+
+
+def _at(moment: datetime, source: KafkaSource, log: KafkaLog) -> Offsets:
+    """Return each partition's first record from a time on; without one its end, read before."""
+    time_ms = to_ms(moment)
+    if time_ms > now_ms():
+        message = f"`--time {iso(time_ms)}` is in the future: no record can be before or after it."
+        raise SeamError(message, _DECLARE, source=source.name)
+    ends = log.log_end()
+    answers, starts = log.offsets_for_time(time_ms), log.log_start()
+    found: dict[Any, int] = {}
+    for partition, answer in answers.items():
+        found[partition] = ends[partition] if answer is None else answer
+        if starts[partition] and found[partition] <= starts[partition]:
+            message = (
+                f"Topic `{partition.topic}`, partition {partition.partition}: its first record that"
+                f" Kafka has not deleted, offset {starts[partition]}, is not before "
+                f"{iso(time_ms)}: whether records from then on are missing is not known."
+            )
+            raise SeamError(
+                message,
+                _DECLARE,
+                source=source.name,
+                topic=partition.topic,
+                partition=partition.partition,
+            )
+    return found

@@ -21,8 +21,8 @@ from sources.config.loader import LoadedPipeline, declare
 from sources.errors import HybridError
 from sources.planning.transform_analysis import AnalysisRequest
 from sources.storage.folder import Folder
-from spark_jobs.inside.query.places.place import empty_stream
 from spark_jobs.inside.query.transform.analysis import analyze
+from spark_jobs.inside.readers.empty_stream import empty_stream
 from spark_jobs.inside.readers.spark_errors import report_of
 
 

@@ -98,9 +98,12 @@ def _rehearse(
             if not ahead.is_same_driver:
                 expected.keep_seam_keys(spark)
                 return
+            rows = expected.rehearsal(spark, shadow)
+            if stop.is_set():
+                # From now on it would take from the live query what it is to give it.
+                return
             running = (
-                expected.rehearsal(spark, shadow)
-                .writeStream.format("noop")
+                rows.writeStream.format("noop")
                 .queryName(f"rehearsal of {ahead.live.name}")
                 .option("checkpointLocation", shadow.checkpoint.hadoop_path)
                 # One micro-batch, at once.
@@ -110,6 +113,7 @@ def _rehearse(
             while running.isActive and running.lastProgress is None and not stop.wait(_POLL_S):
                 pass
             running.stop()
-            ahead.prepared = expected.prepare(spark)
+            if not stop.is_set():
+                ahead.prepared = expected.prepare(spark)
         except Exception:
             _log.info("The live query could not be rehearsed.", exc_info=True)

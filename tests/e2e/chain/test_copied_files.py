@@ -22,8 +22,8 @@ from sources.errors import InputError, RunError
 from sources.planning.context import PipelineContext
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import delta_table
-from spark_jobs.inside.query.places.place import empty_stream
 from spark_jobs.inside.query.transform.passed_columns import require_passed_on
+from spark_jobs.inside.readers.empty_stream import empty_stream
 from tests.e2e.case import Case, history_of, moment, run_through, wrong
 from tests.e2e.in_session import run_chain
 from tests.services.lake import lake

@@ -13,9 +13,9 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.common.schema import parse_schema
 from sources.planning.event_windows import EventWindows
 from sources.storage.folder import Folder
-from spark_jobs.inside.query.places.place import empty_stream
 from spark_jobs.inside.query.transform.window_lengths import NoWindowsError
 from spark_jobs.inside.query.transform.windows import event_windows
+from spark_jobs.inside.readers.empty_stream import empty_stream
 
 pytestmark = pytest.mark.spark
 HOUR_US = 3_600_000_000

@@ -271,7 +271,7 @@ class ExpectedTopic:
         raw = stream_topics(spark, self._live, self._start.offsets(), 1)
         rules = self._context.pipeline.row_rules
         rows = parse_values(raw, self._live, self._columns, shadow, self._event_time, rules)
-        return rows if self._seam.is_passed({}) else self._seam.apply(rows)
+        return rows if self._seam.is_passed({}) else self._seam.rehearse(rows)
 
     def keep_seam_keys(self, spark: SparkSession) -> None:
         """Write the keys of history that the seam filter will need, as Parquet, before the switch.
@@ -285,11 +285,14 @@ class ExpectedTopic:
         """
         self._seam.keep_keys(spark)
 
-    def prepare(self, spark: SparkSession) -> Prepared:
+    def prepare(self, spark: SparkSession) -> Prepared | None:
         """Build the DataFrame of the topic's rows from the expected start offsets on.
 
         Called while history is read. After the switch it is used if start, rate limit and filter
         are then the same. Nothing is read from the topic.
+
+        Returns:
+            None if it can't be built before history is read to its end.
 
         Raises:
             UnavailableError: The broker does not answer.
@@ -297,6 +300,8 @@ class ExpectedTopic:
                 was rewritten.
             SeamError: Kafka has deleted records of history.
         """
+        if self._seam.waits_for_table(spark):
+            return None
         generation, live = self._context.generation, self._live
         log = KafkaLog(live)
         partitions = with_new_partitions(self._start.offsets(), log.partitions)

@@ -24,6 +24,10 @@ class Planned(Protocol):
         """
 
     @property
+    def is_parsed(self) -> bool:
+        """Whether all rows have to be parsed to find those of a range of event times."""
+
+    @property
     def largest(self) -> Batch:
         """Highest numbers of bytes, files, rows or offsets that any one micro-batch reads.
 
@@ -82,6 +86,14 @@ class EarlierSources:
 
     planned: Sequence[Planned]
     columns: Sequence[str]
+
+    @property
+    def is_parsed(self) -> bool:
+        """Whether all rows of a source have to be parsed to find those of a range of event times.
+
+        Of Parquet files only those are read that the range is in.
+        """
+        return any(source.is_parsed for source in self.planned)
 
     def require_unchanged(self) -> None:
         """Refuse history whose files or records differ from what was planned.

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.positions import EndPosition, Offsets
@@ -25,9 +24,9 @@ from sources.planning.files.discovery import GrowingFolder
 from sources.planning.files.file_plan import FoundFiles
 from sources.planning.files.rounds import Round
 from sources.planning.topics.topic_plan import TopicPlan
-from sources.storage.folder import Folder
 from spark_jobs.inside.query.seam.topic_seam import Seam
 from spark_jobs.inside.readers.direct_rows import RowWriters
+from spark_jobs.inside.readers.empty_stream import empty_stream
 from spark_jobs.inside.readers.select import select_columns
 
 
@@ -226,18 +225,3 @@ class PlaceholderPlace(SourcePlace):
             select_columns(nothing, self._selection, parse_schema(self._planned.columns))
         rows = empty_stream(spark, self._context.generation, self._context.plan.columns)
         return PlaceStream(rows)
-
-
-def empty_stream(spark: SparkSession, folder: Folder, columns: pa.Schema) -> DataFrame:
-    """Return a stream with the given columns that never has a row.
-
-    In a query's union the real source can take its place later on the same checkpoint. It reads a
-    glob that matches nothing, as Spark would check the path of a plain folder at a restart.
-
-    Args:
-        spark: The Spark session.
-        folder: Folder that has no folder `nothing`: that of the generation.
-        columns: The columns.
-    """
-    nowhere = f"{folder.hadoop_path}/nothing/*"
-    return spark.readStream.schema(ddl(columns)).parquet(nowhere)

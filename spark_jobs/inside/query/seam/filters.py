@@ -174,6 +174,11 @@ class KeyColumns:
     compared: Collection[str]
     event_time: str
 
+    @property
+    def all(self) -> set[str]:
+        """All of them."""
+        return {*self.key, *self.compared, self.event_time}
+
 
 class KeyFilter(SeamFilter):
     """Filter that drops rows of the seam whose key is in history; others with that key fail it.
@@ -183,6 +188,7 @@ class KeyFilter(SeamFilter):
         history: All bounded sources before the topic, as one batch.
         columns: Columns by which a row is recognized.
         keys_from_ms: Keys of rows before this event time (ms) are not kept.
+        table: The same rows, read from the table that has them; None if it may have others.
     """
 
     def __init__(
@@ -192,9 +198,11 @@ class KeyFilter(SeamFilter):
         columns: KeyColumns,
         *,
         keys_from_ms: int,
+        table: DataFrame | None = None,
     ) -> None:
         self._folder = folder
         self._history = history
+        self._recent = history if table is None else table
         self._key = columns.key
         self._compared = [field for field in history.schema if field.name in columns.compared]
         self._event_time = columns.event_time
@@ -209,14 +217,22 @@ class KeyFilter(SeamFilter):
         unless :meth:`look_up_older` was called before; and with a :class:`SeamError` at the first
         row whose key history holds with other values only.
         """
-        spark = live.sparkSession
         kept = self.keep()
-        keys = kept.read(spark, self._folder)
         # A broadcast table has to fit into memory, the driver's first; a sort can spill.
         way = "broadcast" if kept.rows <= MOST_BROADCAST else "merge"
+        return self._marked(live, kept.read(live.sparkSession, self._folder).hint(way))
+
+    def mark_without_keys(self, live: DataFrame) -> DataFrame:
+        """Mark rows by the steps of :meth:`mark`, as if history had none of their keys."""
+        columns = self._grouped(self._history).schema
+        # Not of an empty table: Spark would leave out the join.
+        null = [F.lit(None).cast(each.dataType).alias(each.name) for each in columns]
+        return self._marked(live, F.broadcast(live.sparkSession.range(1).select(*null)))
+
+    def _marked(self, live: DataFrame, keys: DataFrame) -> DataFrame:
         is_held = self._matches(live, keys) & is_in_seam()
         # Each key is kept once, so no row is doubled.
-        found = live.join(keys.hint(way), is_held, "left")
+        found = live.join(keys, is_held, "left")
         is_known = F.col(_CONTENTS).isNotNull()
         is_same = F.array_contains(_CONTENTS, content_of(self._compared))
         refused = raise_at_record(SeamError, self._changed(), _CHANGED_HINT).cast("boolean")
@@ -231,7 +247,7 @@ class KeyFilter(SeamFilter):
         if older is None:
             is_new = F.col(IS_NEW) & self._is_recent()
             return found.withColumn(IS_NEW, is_new)
-        known = older.read(spark, self._folder)
+        known = older.read(live.sparkSession, self._folder)
         places = [F.col(name).alias(f"{name}_known") for name in LOG_COLUMNS]
         # Each place in the log is kept once, so no row is doubled.
         known = known.select(*places, F.lit(True).alias(_IS_OLDER))
@@ -285,9 +301,8 @@ class KeyFilter(SeamFilter):
     def keep(self) -> KeptRows:
         """Write the recent keys of history as Parquet unless they are kept; return them.
 
-        These are the keys of rows from ``keys_from_ms`` on, and of rows without a time; each once,
-        with the hashes of all its rows. The first call reads all of history; meanwhile others of
-        this driver wait.
+        Each key is there once, with the hashes of all its rows, as Parquet next to the checkpoint.
+        The first call reads history and writes them there; meanwhile others of this driver wait.
         """
         # The live query is built while the warm-up still looks the keys up, if history is short.
         with _KEEPING[self._folder.url]:
@@ -296,7 +311,7 @@ class KeyFilter(SeamFilter):
                 return kept
             # Rows without an event time may be in the seam, too.
             at = F.col(in_backticks(self._event_time))
-            recent = self._history.where((at >= self._keys_from) | at.isNull())
+            recent = self._recent.where((at >= self._keys_from) | at.isNull())
             return publish_rows(
                 self._folder, KEYS, write_rows(self._folder, KEYS, self._grouped(recent))
             )

@@ -29,6 +29,7 @@ from spark_jobs.inside.query.seam.filters import (
 from spark_jobs.inside.query.seam.kept_rows import find_kept
 from spark_jobs.inside.query.seam.metrics import SeamMetrics, observe_seam
 from spark_jobs.inside.query.seam.offsets import NUMBER, POSITION, SeamOffsets
+from spark_jobs.inside.query.seam.table_rows import is_in_table, rows_of_table
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import PARTITION, TOPIC, read_topics
 from spark_jobs.inside.readers.topics.parse_records import parse_values, record_columns
@@ -62,6 +63,7 @@ class Seam:
         seam_end: Offsets,
         history: EarlierSources,
     ) -> None:
+        self._context = context
         self._pipeline = context.pipeline
         self._source = source
         self._generation = context.generation
@@ -137,12 +139,29 @@ class Seam:
             SeamError: History is needed, and Kafka has deleted records of it.
             StateError: The rule is ``sequence``, and the pipeline or the end position has none.
         """
-        if self._needs_history():
-            self._history.require_unchanged()
-        marked = self._mark(rows)
-        if rows.isStreaming and self._ends_with_seam:
-            marked = observe_seam(marked, self._offsets)
-        return marked.where(IS_NEW).drop(IS_NEW, NUMBER, POSITION)
+        return self._without_held(rows, self._mark(rows))
+
+    def rehearse(self, rows: DataFrame) -> DataFrame:
+        """Return rows as :meth:`apply` does, for a trial run while history is still read.
+
+        Keys that will be read from the target, where all of history is not yet, are left out.
+
+        Raises:
+            InputError, SeamError, StateError: As :meth:`apply`.
+        """
+        if not self.waits_for_table(rows.sparkSession):
+            return self.apply(rows)
+        placed = self._offsets.mark(rows)
+        marked = self._key_filter(rows.sparkSession).mark_without_keys(placed)
+        return self._without_held(rows, marked)
+
+    def waits_for_table(self, spark: SparkSession) -> bool:
+        """Return whether the filter's keys will be read from the target, once it has history.
+
+        They are if the transform passes on history's rows, and to parse them again would take long.
+        """
+        is_due = self._needs_keys() and self._history.is_parsed
+        return is_due and is_in_table(spark, self._context, self._key_columns.all)
 
     def keep_keys(self, spark: SparkSession) -> None:
         """Write the keys of history that the seam filter compares, as Parquet, unless they exist.
@@ -153,7 +172,7 @@ class Seam:
             InputError: A planned file is missing or was rewritten.
             SeamError: Kafka has deleted records of history.
         """
-        if self._needs_history():
+        if self._needs_keys() and not self.waits_for_table(spark):
             self._history.require_unchanged()
             self._key_filter(spark).keep()
 
@@ -217,8 +236,14 @@ class Seam:
         placed = self._offsets.mark(rows) if self._ends_with_seam else rows
         return self._filter(rows.sparkSession).mark(placed)
 
-    def _needs_history(self) -> bool:
-        """Whether history has to be read for the filter: its keys are not kept yet."""
+    def _without_held(self, rows: DataFrame, marked: DataFrame) -> DataFrame:
+        """Return the rows that are marked as new; of a stream, report how many are not."""
+        if rows.isStreaming and self._ends_with_seam:
+            marked = observe_seam(marked, self._offsets)
+        return marked.where(IS_NEW).drop(IS_NEW, NUMBER, POSITION)
+
+    def _needs_keys(self) -> bool:
+        """Whether keys of history have to be looked up for the filter: they are not kept yet."""
         return self.rule == "key" and find_kept(self._folder, KEYS) is None
 
     def _filter(self, spark: SparkSession) -> SeamFilter:
@@ -228,7 +253,7 @@ class Seam:
         if self.rule == "event_time":
             end_ms = max(each.event_time_ms for each in self._ends)
             return EventTimeFilter(self._pipeline.event_time.column, end_ms)
-        return self._key_filter(spark)
+        return self._key_filter(spark, self._table(spark))
 
     def _sequence_filter(self) -> SeamFilter:
         end = self._ends[-1]
@@ -262,13 +287,30 @@ class Seam:
             self._pipeline.row_rules,
         )
 
-    def _key_filter(self, spark: SparkSession) -> KeyFilter:
+    def _key_filter(self, spark: SparkSession, table: DataFrame | None = None) -> KeyFilter:
         return KeyFilter(
             self._folder,
             self._history.batch(spark),
-            KeyColumns(self._pipeline.key, self._compared(), self._pipeline.event_time.column),
+            self._key_columns,
             keys_from_ms=self._keys_from_ms,
+            table=table,
         )
+
+    def _table(self, spark: SparkSession) -> DataFrame | None:
+        """Return history's rows from the target, if the keys are to be read from there."""
+        if not self._needs_keys():
+            return None
+        table = None
+        if self._history.is_parsed:
+            name, columns = self._source.name, self._key_columns.all
+            table = rows_of_table(spark, self._context, name, columns)
+        if table is None:
+            self._history.require_unchanged()
+        return table
+
+    @property
+    def _key_columns(self) -> KeyColumns:
+        return KeyColumns(self._pipeline.key, self._compared(), self._pipeline.event_time.column)
 
     def _compared(self) -> list[str]:
         """Columns by which rows of one key are compared; none if the key was declared to decide.

@@ -35,12 +35,12 @@ from spark_jobs.inside.checkpoint.kept_event_times import require_no_watermark_o
 from spark_jobs.inside.checkpoint.transform_shape import Shape
 from spark_jobs.inside.checkpoint.watermark import watermark_of
 from spark_jobs.inside.query.builder import require_extensible, require_replayable, require_stream
-from spark_jobs.inside.query.places.place import empty_stream
 from spark_jobs.inside.query.transform.column_lineage import column_lineage
 from spark_jobs.inside.query.transform.passed_columns import columns_passed_on, require_passed_on
 from spark_jobs.inside.query.transform.user_transform import load_transform
 from spark_jobs.inside.query.transform.window_lengths import NoWindowsError
 from spark_jobs.inside.query.transform.windows import event_windows
+from spark_jobs.inside.readers.empty_stream import empty_stream
 from spark_jobs.inside.readers.row_rules import require_evaluable
 from spark_jobs.inside.sink.added_columns import table_schema
 from spark_jobs.inside.sink.merging.newest_change import target_rows

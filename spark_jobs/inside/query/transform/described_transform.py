@@ -8,8 +8,8 @@ from sources.common.schema import parse_schema
 from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.transform_compatibility import Transform
 from spark_jobs.inside.checkpoint.transform_shape import Shape, digest
-from spark_jobs.inside.query.places.place import empty_stream
 from spark_jobs.inside.query.transform.user_transform import load_transform
+from spark_jobs.inside.readers.empty_stream import empty_stream
 
 
 def describe_transform(

@@ -149,6 +149,11 @@ class PlannedSource:
         self.prepare()
 
     @property
+    def is_parsed(self) -> bool:
+        """Whether all rows have to be parsed to find those of a range of event times."""
+        return not self._source.is_read_by_spark
+
+    @property
     def largest(self) -> Batch:
         """Highest numbers of bytes, splits (as ``files``) and rows that a micro-batch reads.
 

@@ -104,6 +104,11 @@ class PlannedTopic:
         return self._range.end
 
     @property
+    def is_parsed(self) -> bool:
+        """True: a range of event times is in unknown records."""
+        return True
+
+    @property
     def largest(self) -> Batch:
         """Highest number of offsets that a micro-batch reads; bytes, files and rows are None.
 

@@ -9,18 +9,14 @@ builds it again, which needs a JDK.
 from __future__ import annotations
 
 import importlib.util
-import io
-import shutil
-import subprocess
 import sys
-import tempfile
-import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sources.common.counting import counted
 from sources.errors import InputError
 from spark_jobs.jvm.jars import resolve
+from spark_jobs.jvm.own_jar import build_jar
 
 SOURCE = Path(__file__).with_name("storage")
 JAR = SOURCE / "hybrid-storage.jar"
@@ -43,7 +39,6 @@ DEFAULT_LOGIN = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvi
 FOLLOWING_LOGIN = "hybridbackfill.storage.FollowingCredentialsProvider"
 """The same places, but a credentials file that is rewritten is read again."""
 _PACKAGE = "hybridbackfill/storage"
-_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def require_jar() -> Path:
@@ -81,48 +76,13 @@ def use_own_classes(spark: SparkSession) -> None:
         conf.set(_LOGIN.removeprefix("spark.hadoop."), FOLLOWING_LOGIN)
 
 
-def compile_classes(folder: Path) -> None:
-    """Compile the storage jar's sources against the jars of Spark, Hadoop and Delta.
-
-    Those that are not in the cache are downloaded.
-
-    Args:
-        folder: Folder for the class files.
-
-    Raises:
-        InputError: There is no Java compiler, or a jar can't be downloaded.
-        CalledProcessError: The sources do not compile.
-    """
-    if (javac := shutil.which("javac")) is None:
-        message = "The storage jar can't be built: there is no Java compiler (`javac`)."
-        raise InputError(message, "Install a JDK, version 17 or later.", value="javac")
+def class_path() -> list[str]:
+    """Return the jars of Spark, Hadoop and Delta that a query has, which the sources need."""
     pyspark = importlib.util.find_spec("pyspark")
     spark = "" if pyspark is None else str(Path(str(pyspark.origin)).with_name("jars"))
-    path = [f"{spark}/*", *map(str, (*resolve("spark"), *resolve("s3")))]
-    command = [javac, "--release", "17", "-proc:none", "-d", str(folder), "-cp", ":".join(path)]
-    files = sorted(map(str, SOURCE.glob("*.java")))
-    subprocess.run([*command, *files], check=True)
-
-
-def build() -> bytes:
-    """Compile the sources and return the storage jar; the same compiler makes the same bytes.
-
-    Raises:
-        InputError: There is no Java compiler, or a jar can't be downloaded.
-        CalledProcessError: The sources do not compile.
-    """
-    out = io.BytesIO()
-    with tempfile.TemporaryDirectory() as scratch, zipfile.ZipFile(out, "w") as jar:
-        compile_classes(Path(scratch))
-        classes = {path.relative_to(scratch): path for path in Path(scratch).rglob("*.class")}
-        sources = {Path(_PACKAGE, path.name): path for path in SOURCE.glob("*.java")}
-        for name, path in sorted({**classes, **sources}.items()):
-            info = zipfile.ZipInfo(str(name), _TIME)
-            info.compress_type = zipfile.ZIP_DEFLATED
-            jar.writestr(info, path.read_bytes())
-    return out.getvalue()
+    return [f"{spark}/*", *map(str, (*resolve("spark"), *resolve("s3")))]
 
 
 if __name__ == "__main__":
-    JAR.write_bytes(build())
+    JAR.write_bytes(build_jar(SOURCE, class_path(), _PACKAGE))
     sys.stdout.write(f"{JAR}: {counted(JAR.stat().st_size, 'byte')}\n")

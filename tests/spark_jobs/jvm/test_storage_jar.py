@@ -10,7 +10,8 @@ import pytest
 
 from sources.errors import InputError
 from spark_jobs.jvm import storage_jar
-from spark_jobs.jvm.storage_jar import JAR, SOURCE, compile_classes, require_jar
+from spark_jobs.jvm.own_jar import compile_classes
+from spark_jobs.jvm.storage_jar import JAR, SOURCE, class_path, require_jar
 
 PACKAGE = "hybridbackfill/storage"
 
@@ -31,7 +32,7 @@ def test_the_jar_holds_the_sources_as_they_are() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("javac") is None, reason="a JRE has no compiler")
 def test_the_sources_compile_to_the_classes_of_the_jar(tmp_path: Path) -> None:
-    compile_classes(tmp_path)
+    compile_classes(SOURCE, class_path(), tmp_path)
     found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.class")}
     assert found == names(".class")
 

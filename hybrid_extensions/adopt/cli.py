@@ -6,12 +6,13 @@ from typing import Annotated
 
 import typer
 
+from orchestration.cli import panels
 from orchestration.cli.output import AsJson, By, PipelineFile, answer, load, person, tell
 
 app = typer.Typer()
 
 
-@app.command()
+@app.command(rich_help_panel=panels.START)
 def adopt(  # noqa: PLR0913, PLR0917 - an option each
     pipeline: PipelineFile,
     from_commits: Annotated[

@@ -218,8 +218,7 @@ def write_stream(
     Each micro-batch is written once, and its commit says its position. Appended rows have the
     transaction of Delta's own streaming sink, (query id, batch id); the other modes merge by key.
     Rows of a stateful query are appended by that sink itself: its commits say no position, by which
-    nobody could go on without the state. Nothing is written before the
-    query is started.
+    nobody could go on without the state. Nothing is written before the query is started.
 
     Args:
         rows: DataFrame that the transform returned.

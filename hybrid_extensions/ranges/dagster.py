@@ -219,7 +219,7 @@ def _recomputed(
         by = acting_user(context.run.tags, None)
         say = say_in(context, loaded)
         done = backfill(loaded, since, until, _run_id(context.run), say, by)
-        shown = metadata.replaced(done)
+        shown = metadata.replaced(done, len(of_history))
         if done.is_empty:
             context.log.warning(done.text)
     if live:

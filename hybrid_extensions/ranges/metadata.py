@@ -28,10 +28,17 @@ def looked(found: RangeLook, rows: int | None) -> Metadata:
     return {**_range(found), "splits": found.splits, "size": size(found.bytes), **known, **why}
 
 
-def replaced(found: RangeResult) -> Metadata:
-    """Return the metadata of a range that was recomputed: rows written, replaced and kept."""
+def replaced(found: RangeResult, ranges: int = 1) -> Metadata:
+    """Return the metadata of a range that was recomputed: rows written, replaced and kept.
+
+    Args:
+        found: What was done.
+        ranges: Number of the partitions that it covers, each of which shows all of it.
+    """
+    of_all = f"with others: since, until and the rows below are of all {ranges:,} ranges of the run"
     return {
         **_range(found),
+        **({"recomputed": of_all} if ranges > 1 else {}),
         "rows written": found.replaced.written,
         "rows replaced": found.replaced.removed,
         "live rows kept": found.replaced.kept_live,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hybrid_extensions.ranges import backfill as ranges
+from hybrid_extensions.ranges.metadata import replaced
 from hybrid_extensions.ranges.scope import RangeScope
 from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement
 from orchestration.chain import ChainRun
@@ -50,3 +51,11 @@ def test_of_a_range_without_rows_it_says_that_nothing_changed() -> None:
     )
     again = ranges.RangeResult(scope, "g1", Replaced(0, 0, 0), is_repeated=True)
     assert not again.is_empty
+
+
+def test_numbers_of_several_ranges_say_whose_they_are() -> None:
+    since, until = (datetime(2020, 1, day, tzinfo=UTC) for day in (1, 3))
+    scope = RangeScope(since, until, None, Interval(since, until))
+    done = ranges.RangeResult(scope, "g1", Replaced(288, 288, 0))
+    assert "recomputed" not in replaced(done)
+    assert "of all 2 ranges of the run" in str(replaced(done, 2)["recomputed"])

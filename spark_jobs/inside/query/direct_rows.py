@@ -78,5 +78,6 @@ def direct_query(
     ]
     written = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
     read = None if direct.read is None else partial(direct.read, writers)
-    sink = DirectSink(target, query.generation, guard, files, direct.left, read, positions)
+    left, count = direct.left, direct.count
+    sink = DirectSink(target, query.generation, guard, files, left, read, count, positions)
     return sink, written

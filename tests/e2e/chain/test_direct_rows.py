@@ -21,6 +21,7 @@ from sources.errors import RunError
 from sources.kafka.ranges.cut import Split
 from sources.storage.tables.delta import delta_table
 from spark_jobs.inside.query.places import followed_topic
+from spark_jobs.inside.query.seam.topic_seam import Seam
 from spark_jobs.inside.readers.topics.direct_records import DirectRecords
 from tests.e2e.case import Case, as_json, moment, run_through, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_live
@@ -114,12 +115,37 @@ def test_history_and_topic_are_written_by_the_tasks_that_parse_them(
     assert (report.expected, wrong(report), report.ok) == (2000, {}, True)
     direct, _ = files_of(loaded)
     assert len(direct) >= 3
-    # Beyond the seam, beside a history that is read to its end.
-    assert read_by_tasks == [2]
+    # In the seam and beyond it, beside a history that is read to its end.
+    assert read_by_tasks == [2, 2]
     # Spark skips files by what tasks said of them, and finds each row.
     found = spark.read.format("delta").load(str(tmp_path / "out"))
     for low in (0, 499, 999, 1000, 1998):
         assert found.where(f"id >= {low} AND id < {low + 2}").count() == 2
+
+
+def test_rows_of_the_seam_that_history_cannot_have_are_written_by_tasks(
+    tmp_path: Path,
+    servers: str,
+    spark: SparkSession,
+    read_by_tasks: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = Case(tmp_path, servers, partitions=2)
+    case.write_json_history()
+    # All of it is there before the plan, so that all of it is in the seam.
+    case.produce()
+    left: list[int] = []
+    apply_to_left = Seam.apply_to_left
+
+    def noted(seam: Seam, rows: DataFrame, batch_id: int) -> DataFrame:
+        left.append(rows.count())
+        return apply_to_left(seam, rows, batch_id)
+
+    monkeypatch.setattr(Seam, "apply_to_left", noted)
+    report = run_and_audit(spark, case.pipeline(json_history))
+    assert (report.expected, wrong(report), report.ok) == (2000, {}, True)
+    # Those that history has: 899…999, from its end minus the lateness on.
+    assert (left, len(read_by_tasks)) == ([101], 1)
 
 
 def values(n: int) -> dict[str, Any]:

@@ -356,6 +356,8 @@ class QueryReporter:
         if running.stream.filtering:
             metrics = self._reporter.seam_metrics
             self._seam.pass_on(running.spark_query, metrics.last_batch, metrics.add)
+            if (seam := running.declared.place.seam) is not None:
+                metrics.add_counts(seam.counts.by_batch)
 
     def progress(self, running: RunningQuery) -> int | None:
         """Write a heartbeat if a micro-batch was committed, idleness changed, or one is due.

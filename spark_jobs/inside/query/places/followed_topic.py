@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.positions import EndPosition, Offsets, span_ms
+from sources.common.schema import parse_schema
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.rate_limit import RateLimit, live_pace, rate_of
 from sources.config.table.rules import RowRules
@@ -111,17 +112,21 @@ class FollowedTopic:
     def direct(self, spark: SparkSession, place: int) -> DirectStream | None:
         """Return the topic's stream whose reading tasks write the rows themselves, past Spark.
 
-        None if Spark must process the rows: while the seam is filtered, or if it alone can parse
-        them.
+        Spark has to if it alone can parse the records, or can tell which of them history has. Call
+        it after :meth:`rows`.
 
         Args:
             spark: The Spark session.
             place: Number of its place in the query's union, from 0.
         """
-        parse = batch_parser(spark, self.source, self.columns, self.rules)
-        if parse is None or self._filter is not None:
+        parse, certain = batch_parser(spark, self.source, self.columns, self.rules), None
+        if parse is not None and self._filter is not None:
+            certain = self._filter.certain_rows(parse_schema(self.columns))
+        if parse is None or (self._filter is not None and certain is None):
             return None
-        records = partial(DirectRecords, self.source, self.columns, self.event_time, parse)
+        is_new = None if certain is None else certain.are_new
+        made_of = (self.source, self.columns, self.event_time, parse)
+        records = partial(DirectRecords, *made_of, is_new=is_new)
 
         def written(writers: RowWriters) -> DataFrame:
             raw = stream_topics(spark, self.source, self.partitions, self.max_offsets)
@@ -141,14 +146,26 @@ class FollowedTopic:
             numbers = session.range(0, len(splits), 1, len(splits))
             return records(writers).of_numbered(splits, numbers, clock_ms)
 
-        return DirectStream(written, self._left, read if can_read(self.source, spark) else None)
+        def count(batch_id: int, written: int, left: int) -> None:
+            found = ranges.of(batch_id)
+            # Where an offset has no record, it is unknown which one.
+            if self._filter is not None and found and size_of(found) == written + left:
+                self._filter.counts.add(batch_id, found, left)
+
+        return DirectStream(
+            written,
+            self._left,
+            read if can_read(self.source, spark) else None,
+            None if certain is None else count,
+        )
 
     def _left(self, records: DataFrame, batch_id: int) -> DataFrame:
         """Return the rows of the records of a micro-batch that its tasks did not write."""
         clock_ms = offset_log.clock_ms(self.generation.checkpoint, batch_id)
         staging = staging_folder(self.generation, self.source.name)
         checks = (replace(self.event_time, clock_ms=clock_ms), self.rules, staging)
-        return rows_of(records, self.source, self.columns, self.generation, checks)
+        rows = rows_of(records, self.source, self.columns, self.generation, checks)
+        return rows if self._filter is None else self._filter.apply_to_left(rows, batch_id)
 
     def prepare(self, spark: SparkSession) -> Prepared:
         """Build the DataFrame of the topic's rows in advance, for a query that starts later.

@@ -35,17 +35,21 @@ class DirectStream:
     """Stream of a place whose reading tasks can write the rows themselves, past Spark.
 
     Attributes:
-        written: Given how tasks write, returns the stream of their reports: of rows that they
-            wrote, and records that they left to Spark.
-        left: Given the left records of a micro-batch and its number, returns their rows; None if
-            tasks leave none.
-        read: Given how tasks write, a micro-batch and its number, returns the reports of tasks that
-            read the source themselves; or None where that does not pay. None if they never do.
+        written: Returns the stream of what tasks tell of the rows that they write, and of records
+            that they leave, if they may leave some.
+        left: Computes the rows of the records that tasks have left, of a micro-batch with a
+            number; None if they leave none.
+        read: Returns what ``written`` would have of one micro-batch, given its DataFrame and
+            number, from tasks that read the source themselves; None where that does not pay. None
+            if they never do.
+        count: Called with the number of a micro-batch, and the numbers of rows that its tasks have
+            written, and of records that they have left; None if nobody counts them.
     """
 
     written: Callable[[RowWriters], DataFrame]
     left: Callable[[DataFrame, int], DataFrame] | None = None
     read: Callable[[RowWriters, DataFrame, int], DataFrame | None] | None = None
+    count: Callable[[int, int, int], None] | None = None
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,11 @@ MOST_BROADCAST = 1_000_000
 _KEEPING: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
+def kept_name(column: str) -> str:
+    """Return the name of a column of the key in the kept keys."""
+    return f"__{column}"
+
+
 class OlderThanKeysError(SeamError):
     """Error of a query that met a row of the seam older than the keys kept of history.
 
@@ -318,13 +323,13 @@ class KeyFilter(SeamFilter):
 
     def _grouped(self, rows: DataFrame) -> DataFrame:
         """Return each key of some rows of history, renamed, with the hashes of its rows."""
-        renamed = [F.col(in_backticks(name)).alias(f"__{name}") for name in self._key]
+        renamed = [F.col(in_backticks(name)).alias(kept_name(name)) for name in self._key]
         hashes = F.collect_set(content_of(self._compared)).alias(_CONTENTS)
         return rows.groupBy(*renamed).agg(hashes)
 
     def _matches(self, rows: DataFrame, keys: DataFrame) -> Column:
         matches = [
-            rows[in_backticks(name)].eqNullSafe(keys[in_backticks(f"__{name}")])
+            rows[in_backticks(name)].eqNullSafe(keys[in_backticks(kept_name(name))])
             for name in self._key
         ]
         return reduce(lambda left, right: left & right, matches)

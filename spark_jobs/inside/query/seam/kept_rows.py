@@ -7,7 +7,10 @@ process was first, so that what a crash leaves half-written is never read.
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
@@ -34,6 +37,21 @@ class KeptRows(Record):
             place: Folder of the state in which they were found.
         """
         return spark.read.parquet(place.folder(self.folder).hadoop_path)
+
+    def columns(self, place: Folder, names: Sequence[str]) -> pa.Table:
+        """Return columns of the rows, read by this process; Spark has written one file at least.
+
+        Args:
+            place: The folder that they were found in.
+            names: Names of the columns.
+
+        Raises:
+            UnavailableError: The state's store does not answer.
+        """
+        folder = place.folder(self.folder)
+        found = (folder.read_bytes(name) for name in folder.names("*.parquet"))
+        files = [pa.BufferReader(data) for data in found if data is not None]
+        return pa.concat_tables(pq.read_table(file, columns=[*names]) for file in files)
 
 
 def find_kept(place: Folder, name: str) -> KeptRows | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.positions import TopicPartition
@@ -18,24 +18,27 @@ from spark_jobs.inside.query.seam.filters import IS_NEW
 from spark_jobs.inside.query.seam.offsets import NUMBER, POSITION, SeamOffsets, is_in_seam
 
 _NAME = "__seam"
-_COUNTS = "counts"
+COUNTS = "counts"
 _POSITIONS = "positions"
+ROWS = "rows"
 
 
-def observe_seam(marked: DataFrame, offsets: SeamOffsets) -> DataFrame:
-    """Return a stream with the same rows, whose micro-batches report their rows in the seam.
-
-    :class:`SeamMetrics` reads these reports.
+def observe_seam(
+    marked: DataFrame, offsets: SeamOffsets, by: Observation | str = _NAME
+) -> DataFrame:
+    """Return rows unchanged, but each micro-batch reports its number of rows in the seam.
 
     Args:
         marked: Rows that :meth:`SeamOffsets.mark` and the seam filter have marked.
         offsets: The offsets of the seam.
+        by: Gets the counts of a batch; those of a stream are in its progress reports.
     """
     kind = 2 * F.col(NUMBER) + F.col(IS_NEW).cast("int")
     # A histogram with a bin for each value counts exactly.
     counts = F.histogram_numeric(kind, F.lit(2 * len(offsets.partitions)))
     positions = F.bit_xor(F.when(is_in_seam(), F.xxhash64(POSITION)))
-    return marked.observe(_NAME, counts.alias(_COUNTS), positions.alias(_POSITIONS))
+    rows = F.count(F.lit(1)).alias(ROWS)
+    return marked.observe(by, counts.alias(COUNTS), positions.alias(_POSITIONS), rows)
 
 
 class SeamMetrics:
@@ -48,13 +51,18 @@ class SeamMetrics:
     def __init__(self) -> None:
         self.last_batch = -1
         self._by_batch: dict[int, Mapping[str, Any]] = {}
+        self._by_tasks: dict[int, Mapping[TopicPartition, tuple[int, int]]] = {}
+
+    def add_counts(self, counts: Mapping[int, Mapping[TopicPartition, tuple[int, int]]]) -> None:
+        """Add the numbers of old and new rows of micro-batches whose tasks have written some."""
+        self._by_tasks |= counts
 
     def add(self, reports: Sequence[Mapping[str, Any]]) -> None:
         """Add progress reports of micro-batches, decoded from JSON; each batch counts once."""
         for report in reports:
             self.last_batch = max(self.last_batch, int(report["batchId"]))
             found = (report.get("observedMetrics") or {}).get(_NAME)
-            if found is not None and found[_COUNTS]:
+            if found is not None and found[COUNTS]:
                 self._by_batch[int(report["batchId"])] = found
 
     def by_partition(
@@ -72,14 +80,20 @@ class SeamMetrics:
             driver has read a part of the seam.
         """
         found: dict[TopicPartition, list[int]] = {at: [0, 0] for at in offsets.partitions}
+        for counts in self._by_tasks.values():
+            for at, (held, new) in counts.items():
+                found[at] = [found[at][0] + held, found[at][1] + new]
         positions = 0
         for each in self._by_batch.values():
             positions ^= each[_POSITIONS]
-            for kind in each[_COUNTS]:
+            for kind in each[COUNTS]:
                 number, is_new = divmod(kind["x"], 2)
                 found[offsets.partitions[number]][is_new] += int(kind["y"])
         if sum(map(sum, found.values())) != offsets.total:
             return None
+        if self._by_tasks and not self._by_batch:
+            # Spark takes what each task has told once.
+            return {at: (held + new, new) for at, (held, new) in found.items()}
         hashes = spark.range(offsets.total).select(F.bit_xor(F.xxhash64("id"))).first()
         if hashes is None or hashes[0] != positions:
             return None

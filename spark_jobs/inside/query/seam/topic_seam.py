@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
@@ -16,20 +18,24 @@ from sources.planning.context import PipelineContext
 from sources.planning.topics.topic_range import find_range
 from sources.storage.folder import Folder
 from spark_jobs.inside.query.places.history import EarlierSources
+from spark_jobs.inside.query.seam.certain_rows import CertainRows, are_compared_exactly
 from spark_jobs.inside.query.seam.filters import (
     IS_NEW,
     KEYS,
+    MOST_BROADCAST,
     EventTimeFilter,
     KeyColumns,
     KeyFilter,
     SeamFilter,
     SequenceFilter,
     SnapshotFilter,
+    kept_name,
 )
 from spark_jobs.inside.query.seam.kept_rows import find_kept
 from spark_jobs.inside.query.seam.metrics import SeamMetrics, observe_seam
 from spark_jobs.inside.query.seam.offsets import NUMBER, POSITION, SeamOffsets
 from spark_jobs.inside.query.seam.table_rows import is_in_table, rows_of_table
+from spark_jobs.inside.query.seam.task_counts import TaskCounts
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import PARTITION, TOPIC, read_topics
 from spark_jobs.inside.readers.topics.parse_records import parse_values, record_columns
@@ -51,6 +57,7 @@ class Seam:
         seam_end: First offset beyond the seam, by partition, as given.
         rule: By what rows that history has delivered are recognized: ``key``, ``event_time``,
             ``sequence``; or ``none``, ``off`` or ``replay`` if no row is filtered.
+        counts: Row counts of micro-batches whose tasks write what is certainly new.
     """
 
     def __init__(
@@ -76,6 +83,8 @@ class Seam:
         self._history = history
         self.start = start
         self.rule = seam_rule(context.pipeline, ends, start, seam_end)
+        self.counts = TaskCounts(self._offsets, seam_end)
+        self._keys: KeyFilter | None = None
 
     @property
     def made_of(self) -> tuple[object, ...]:
@@ -140,6 +149,40 @@ class Seam:
             StateError: The rule is ``sequence``, and the pipeline or the end position has none.
         """
         return self._without_held(rows, self._mark(rows))
+
+    def certain_rows(self, columns: pa.Schema) -> CertainRows | None:
+        """Return the check by which tasks write rows of the seam that are certainly new.
+
+        Call it after :meth:`apply`, which keeps the keys.
+
+        Args:
+            columns: Columns of the topic's rows.
+
+        Returns:
+            None if only the filter can tell which rows are new.
+        """
+        kept = find_kept(self._folder, KEYS) if self.rule == "key" else None
+        if kept is None or kept.rows > MOST_BROADCAST:
+            return None
+        names = self._pipeline.key
+        keys = kept.columns(self._folder, [kept_name(name) for name in names])
+        keys = keys.rename_columns(names).combine_chunks()
+        if not are_compared_exactly(keys.schema, columns):
+            return None
+        values = {name: pc.unique(keys[name]) for name in names}
+        starts = self.start.offsets()
+        ends = {at: end for at, end in self.seam_end.items() if starts.get(at, 0) < end}
+        event_time = self._pipeline.event_time.column
+        return CertainRows(ends, values, event_time, self._keys_from_ms)
+
+    def apply_to_left(self, rows: DataFrame, batch_id: int) -> DataFrame:
+        """Return the rows without those that history contains, of records that tasks have left.
+
+        Args:
+            rows: As for :meth:`apply`, of a micro-batch.
+            batch_id: Its number; the rows are counted in ``counts``.
+        """
+        return _new(self.counts.observe(self._mark(rows), batch_id))
 
     def rehearse(self, rows: DataFrame) -> DataFrame:
         """Return rows as :meth:`apply` does, for a trial run while history is still read.
@@ -240,7 +283,7 @@ class Seam:
         """Return the rows that are marked as new; of a stream, report how many are not."""
         if rows.isStreaming and self._ends_with_seam:
             marked = observe_seam(marked, self._offsets)
-        return marked.where(IS_NEW).drop(IS_NEW, NUMBER, POSITION)
+        return _new(marked)
 
     def _needs_keys(self) -> bool:
         """Whether keys of history have to be looked up for the filter: they are not kept yet."""
@@ -253,7 +296,9 @@ class Seam:
         if self.rule == "event_time":
             end_ms = max(each.event_time_ms for each in self._ends)
             return EventTimeFilter(self._pipeline.event_time.column, end_ms)
-        return self._key_filter(spark, self._table(spark))
+        if self._keys is None:
+            self._keys = self._key_filter(spark, self._table(spark))
+        return self._keys
 
     def _sequence_filter(self) -> SeamFilter:
         end = self._ends[-1]
@@ -325,6 +370,10 @@ class Seam:
             for name in self._history.columns
             if name not in self._pipeline.key and not own & self._source.selection.inputs(name)
         ]
+
+
+def _new(marked: DataFrame) -> DataFrame:
+    return marked.where(IS_NEW).drop(IS_NEW, NUMBER, POSITION)
 
 
 def _by_partition(marked: DataFrame) -> dict[TopicPartition, tuple[int, int]]:

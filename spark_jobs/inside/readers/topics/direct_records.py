@@ -86,6 +86,8 @@ class DirectRecords:
         event_time: Check of the event times.
         parse: How tasks parse, from :func:`batch_parser`.
         writers: How tasks write.
+        is_new: Which parsed rows, with their places in the log, may be written: those that history
+            has certainly not delivered. None if all may.
     """
 
     source: KafkaSource
@@ -93,6 +95,7 @@ class DirectRecords:
     event_time: EventTimeCheck
     parse: BatchParser
     writers: RowWriters
+    is_new: Callable[[pa.RecordBatch], Mask] | None = None
 
     def of_stream(self, records: DataFrame) -> DataFrame:
         """Return the reports of tasks that write records which Spark's Kafka source reads.
@@ -146,7 +149,8 @@ class DirectRecords:
         bounds_ms = self.event_time.declared.bounds_ms(clock_ms) if self._is_checked else None
         columns = _Columns(self.source.record_columns, bounds_ms)
         left = partial(_Columns(self.source.record_columns).left, self._names)
-        needed = [VALUE, *self.source.record_columns]
+        places = [] if self.is_new is None else LOG_COLUMNS
+        needed = [VALUE, *places, *self.source.record_columns]
         fetch, write = fetcher(self.source), self._writer
 
         def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -180,7 +184,7 @@ class DirectRecords:
         column = self.event_time.declared.column if self._is_checked else None
         returned = pa.schema([*self.writers.told, *record])
         names = self.source.value_schema(self.columns).names
-        return _Writer(self.parse, names, column, self.writers, returned)
+        return _Writer(self.parse, names, column, self.is_new, self.writers, returned)
 
 
 @dataclass(frozen=True)
@@ -227,6 +231,7 @@ class _Writer:
         parse: How values are parsed.
         columns: Names of the columns of a value.
         event_time: Column whose bounds are looked at; None for none.
+        is_new: Which parsed rows may be written; None if all may.
         writers: How tasks write.
         returned: Columns of its result: what writers tell, and those of a record.
     """
@@ -234,6 +239,7 @@ class _Writer:
     parse: BatchParser
     columns: Sequence[str]
     event_time: str | None
+    is_new: Callable[[pa.RecordBatch], Mask] | None
     writers: RowWriters
     returned: pa.Schema
 
@@ -257,6 +263,8 @@ class _Writer:
         arrays = [*batch.columns, *objects.flatten()]
         rows = pa.RecordBatch.from_arrays(arrays, [*batch.schema.names, *self.columns])
         good = as_mask(objects.is_valid())
+        if self.is_new is not None:
+            good &= self.is_new(rows)
         if self.event_time is None:
             return rows, good
         times = rows.column(self.event_time)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -48,6 +49,8 @@ class DirectSink:
         read: Given a micro-batch and its number, returns its reports from tasks that read the
             source themselves, which is faster; or None if Spark should read this one. None if Spark
             reads all.
+        count: Called with the number of a micro-batch, and the numbers of rows that its tasks have
+            written, and of records that they have left. None if nobody counts them.
         positions: Says the positions of micro-batches, for their commits.
     """
 
@@ -57,6 +60,7 @@ class DirectSink:
     files: TaskFiles
     left: Callable[[DataFrame, int], DataFrame] | None
     read: Callable[[DataFrame, int], DataFrame | None] | None
+    count: Callable[[int, int, int], None] | None = None
     positions: CommitPositions | None = None
 
     def stream(self, written: DataFrame, reporting: Callable[[_Write], _Write]) -> DataStreamWriter:
@@ -98,12 +102,20 @@ class DirectSink:
         try:
             is_told = F.col(PATH).isNotNull() | F.col(LEFT).isNotNull()
             told = batch.where(is_told).select(*FILES.names).collect()
-            if any(row[LEFT] for row in told):
+            written, left = _rows_in(told), sum(row[LEFT] or 0 for row in told)
+            if left:
                 rows = self.left(batch.where(~is_told).drop(*FILES.names), batch_id)
                 told += map_in_arrow(rows, self.files.write, ddl(FILES)).collect()
+            if self.count is not None:
+                self.count(batch_id, written, left)
             return _actions(told)
         finally:
             batch.unpersist()
+
+
+def _rows_in(told: Sequence[Row]) -> int:
+    """Return the number of rows in the files that tasks have told of."""
+    return sum(json.loads(row[STATISTICS])["numRecords"] for row in told if row[PATH] is not None)
 
 
 def _actions(told: Sequence[Row]) -> list[AddAction]:

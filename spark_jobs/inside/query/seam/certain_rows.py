@@ -1,0 +1,86 @@
+"""Rows that are certainly new although they are in the seam, told by the tasks that parse them.
+
+A row is new if history has no row with its key. Of each part of a key tasks know the values that
+the kept keys have, so they leave some new rows to the filter, and never write one that history has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sources.common.positions import Offsets, TopicPartition
+from sources.decoding.batch_cursor import Mask, as_mask
+from spark_jobs.inside.readers.topics.kafka_stream import OFFSET, PARTITION, TOPIC
+
+_US = 1000  # microseconds in a millisecond
+_EXACT = (
+    pa.types.is_integer,
+    pa.types.is_string,
+    pa.types.is_binary,
+    pa.types.is_boolean,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+)
+
+
+def are_compared_exactly(keys: pa.Schema, columns: pa.Schema) -> bool:
+    """Return whether Arrow finds values of these columns equal exactly where Spark does.
+
+    Args:
+        keys: Columns of the kept keys.
+        columns: Columns of the rows, which have those of the keys.
+    """
+    return all(
+        columns.field(key.name).type == key.type and any(is_exact(key.type) for is_exact in _EXACT)
+        for key in keys
+    )
+
+
+@dataclass(frozen=True)
+class CertainRows:
+    """Check of rows against the kept keys of history, for the tasks that parse them.
+
+    Attributes:
+        ends: First offset beyond the seam, of each partition with offsets in it.
+        keys: Values that each column of the key has in the kept keys.
+        event_time: Name of the event-time column.
+        keys_from_ms: Keys of rows before this event time (ms) are not kept.
+    """
+
+    ends: Offsets
+    keys: Mapping[str, pa.Array]
+    event_time: str
+    keys_from_ms: int
+
+    def are_new(self, rows: pa.RecordBatch) -> Mask:
+        """Return which rows history has certainly not delivered.
+
+        Args:
+            rows: Parsed rows with their topic, partition and offset (``LOG_COLUMNS``).
+        """
+        inside = self._are_inside(rows)
+        if not inside.any():
+            return ~inside
+        found = (
+            as_mask(pc.is_in(rows.column(name), value_set=values))
+            for name, values in self.keys.items()
+        )
+        times = rows.column(self.event_time).cast(pa.int64())
+        is_older = as_mask(pc.less(times, self.keys_from_ms * _US).fill_null(fill_value=False))
+        return ~(inside & (reduce(np.logical_and, found) | is_older))
+
+    def _are_inside(self, rows: pa.RecordBatch) -> Mask:
+        offsets = rows.column(OFFSET).to_numpy()
+        inside = np.zeros(len(rows), bool)
+        places = rows.select([TOPIC, PARTITION])
+        found = pa.Table.from_batches([places]).group_by([TOPIC, PARTITION]).aggregate([])
+        for at in (TopicPartition(each[TOPIC], each[PARTITION]) for each in found.to_pylist()):
+            is_here = pc.and_(pc.equal(places[0], at.topic), pc.equal(places[1], at.partition))
+            inside |= (offsets < self.ends.get(at, 0)) & as_mask(is_here)
+        return inside

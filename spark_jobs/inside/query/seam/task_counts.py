@@ -1,0 +1,72 @@
+"""Row counts of a seam, of micro-batches whose tasks write the rows that are certainly new.
+
+Spark takes what a task tells once, so such counts need no proof but that each offset has a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame, Observation
+
+from sources.common.positions import Offsets, TopicPartition
+from sources.kafka.ranges.cut import Ranges
+from spark_jobs.inside.query.seam.metrics import COUNTS, ROWS, observe_seam
+from spark_jobs.inside.query.seam.offsets import SeamOffsets
+
+Counts = Mapping[TopicPartition, tuple[int, int]]
+"""Number of rows that history has, and of new ones, by partition."""
+
+
+class TaskCounts:
+    """Counts of the rows of a seam by micro-batch.
+
+    Args:
+        offsets: The offsets of the seam.
+        ends: First offset beyond the seam, by partition.
+
+    Attributes:
+        by_batch: The counts by number of the micro-batch; those that are not known are missing.
+    """
+
+    def __init__(self, offsets: SeamOffsets, ends: Offsets) -> None:
+        self.by_batch: dict[int, Counts] = {}
+        self._offsets = offsets
+        self._ends = {at: ends[at] for at in offsets.partitions}
+        self._left: tuple[int, Observation] | None = None
+
+    def observe(self, marked: DataFrame, batch_id: int) -> DataFrame:
+        """Return the rows of the records that tasks have left unchanged; they are counted.
+
+        Args:
+            marked: Rows that the seam filter has marked.
+            batch_id: Number of their micro-batch.
+        """
+        observed = Observation()
+        self._left = (batch_id, observed)
+        return observe_seam(marked, self._offsets, observed)
+
+    def add(self, batch_id: int, ranges: Ranges, left: int) -> None:
+        """Count the rows of a micro-batch, unless a record that was left has none, or two.
+
+        Args:
+            batch_id: Its number.
+            ranges: Its offsets, each of which has a record.
+            left: Number of records that its tasks have left, whose rows were computed by now.
+        """
+        found = self._left[1].get if left and self._left and self._left[0] == batch_id else {}
+        if found.get(ROWS, 0) != left:
+            return
+        held = {
+            self._offsets.partitions[int(kind["x"]) // 2]: int(kind["y"])
+            for kind in found.get(COUNTS) or []
+            if not int(kind["x"]) % 2
+        }
+        read = {
+            at: min(end, self._ends[at]) - first
+            for at, (first, end) in ranges.items()
+            if first < self._ends.get(at, 0)
+        }
+        self.by_batch[batch_id] = {
+            at: (held.get(at, 0), count - held.get(at, 0)) for at, count in read.items()
+        }

@@ -429,7 +429,8 @@ def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit, by: str =
     Args:
         loaded: The pipeline.
         source: Name of the source.
-        limit: Numbers per second; an empty one lifts the limit.
+        limit: Numbers per second. What it leaves out is unlimited from then on, whatever the
+            pipeline's file declares.
         by: Who asked for it; empty if unknown.
 
     Raises:

@@ -298,7 +298,7 @@ class Division(NamedTuple):
 
 
 class SnapshotReader(Protocol):
-    """Interface of a reader of a table's chunks; all readers see one snapshot of the database."""
+    """Interface of a reader of a table's chunks, in a snapshot of the database."""
 
     @property
     def snapshot(self) -> DatabaseSnapshot:
@@ -332,9 +332,11 @@ class OpenTable(Protocol):
         """Catalog entry of the table at its snapshot or before; available after :meth:`readers`."""
 
     def readers(self, count: int) -> Sequence[SnapshotReader]:
-        """Take a snapshot of the database, which lasts as long as the table is open.
+        """Begin snapshots of the database, which last as long as the table is open.
 
-        Called once, before :meth:`divide`.
+        Called once, before :meth:`divide`. Readers share one snapshot where the database can. Where
+        each has its own, a row that changed in between may be in the later ones as it is after the
+        change, which is then merged a second time.
 
         Args:
             count: Number of chunks that are to be read at the same time.

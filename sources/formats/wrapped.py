@@ -28,7 +28,9 @@ class WrappedFormat:
         return self._form.columns(file)
 
     def rows(self, file: pa.NativeFile) -> int | None:
-        """Return the number of rows by the wrapped reader; None if the file does not record it.
+        """Return the number of rows as the wrapped format's reader knows it, without reading rows.
+
+        None if files of this format do not record it.
 
         Raises:
             pyarrow.ArrowException: The file is damaged.

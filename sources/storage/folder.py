@@ -286,8 +286,8 @@ class Folder:
         """Refuse a folder that can't be written or made, as far as that is known without writing.
 
         Raises:
-            StateError: Something speaks against it; of a folder that is not there yet, against
-                the one that it would be made in.
+            StateError: The folder on this machine, or the nearest existing one above it, is no
+                folder or can't be written, or its disk is full. In a store none is refused.
         """
         there = Path(self.url)
         while self.is_local and not there.exists():

@@ -44,7 +44,7 @@ class MappedColumns(Part):
     fields: dict[str, dict[str, Any]]
 
     def physical(self, name: str) -> str:
-        """Return a column's name in files and statistics; the table's own name if not mapped."""
+        """Return a column's name in files and statistics; ``name`` itself if the table lacks it."""
         field = self.fields.get(name)
         return name if field is None else str(field["metadata"][_NAME])
 

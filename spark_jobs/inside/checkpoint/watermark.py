@@ -22,13 +22,14 @@ _PASSING = ("SubqueryAlias", "ResolvedHint", "Repartition", "EventTimeWatermark"
 
 @dataclass(frozen=True)
 class QueryWatermark:
-    """Watermark that a transform sets.
+    """Watermark that a transform sets by ``withWatermark``; decides which rows are late.
 
     Attributes:
         delay_ms: How far rows may lie behind the highest event time read before stateful operators
-            drop them, in ms.
-        reads: Whose event times move it: those of ``all rows`` of the sources, of ``some rows`` (a
-            filter comes first), or ``unknown`` if the transform computes the time.
+            (aggregates, joins, deduplication) drop them, in ms.
+        reads: Which rows' event times move the watermark: ``all rows`` of the sources; ``some
+            rows``, as the transform filters before it; ``unknown``, as its column is not the
+            sources' event time but one that the transform has made.
     """
 
     delay_ms: int

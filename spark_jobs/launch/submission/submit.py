@@ -407,7 +407,7 @@ def _driver_env(settings: SparkSettings) -> str | None:
 
 
 def spark_properties(loaded: LoadedPipeline, place: Place, scratch: Path) -> dict[str, str]:
-    """Return the Spark properties of a driver at a place, those of its stores included.
+    """Return the Spark properties of a pipeline's driver, those of the stores it uses included.
 
     Args:
         loaded: The pipeline.

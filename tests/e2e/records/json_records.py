@@ -18,12 +18,16 @@ from spark_jobs.inside.readers.topics.parse_records import parse_values
 
 
 def read_records(
-    spark: SparkSession, folder: Path, values: Sequence[bytes], columns: Mapping[str, str]
+    spark: SparkSession,
+    folder: Path,
+    values: Sequence[bytes],
+    columns: Mapping[str, str],
+    on_bad_record: str = "drop",
 ) -> dict[int, dict[str, Any]]:
     """Return the rows of the records that are not bad, by their place among the values."""
     kinds = {**columns, "at": "timestamp"}
     live = {"type": "kafka", "name": "live", "topic": "t", "start": "earliest", "format": "json"}
-    source = KafkaSource.model_validate({**live, "schema": kinds, "on_bad_record": "drop"})
+    source = KafkaSource.model_validate({**live, "schema": kinds, "on_bad_record": on_bad_record})
     declared = {"name": "p", "event_time": "at", "key": ["at"], "transform": "t:t", "state": "s"}
     sink = {"path": "out", "mode": "append", "key": ["at"]}
     pipeline = Pipeline.model_validate({**declared, "sink": sink, "sources": [source]})

@@ -98,6 +98,8 @@ def test_bad_records_go_to_the_quarantine_and_all_others_arrive(
     no_object = "the value is no JSON object with the declared columns"
     assert {row["value"]: row["reason"] for row in rows} == {
         **dict.fromkeys(BAD, no_object),
+        **dict.fromkeys([b'{"id": 1.5}', b'{"id": "7"}'], "`id` can't be read as bigint"),
+        b'{"id": 1, "v": "2"}': "`v` can't be read as double",
         b"\xff\xfe": "the value is no UTF-8 text",
         None: "the record has no value",
     }

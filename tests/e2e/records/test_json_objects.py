@@ -10,11 +10,13 @@ import pytest
 from confluent_kafka import Producer
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.schema import ddl, parse_schema
 from sources.decoding.json.batches import read_objects
+from spark_jobs.inside.readers.spark_errors import report_of
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.parse_records import parse_values
 from tests.e2e.case import Case, as_json, live_of, wrong
@@ -135,6 +137,24 @@ def test_a_number_outside_of_tinyint_makes_a_bad_record_and_no_other_number(
 
 
 @pytest.mark.kafka
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (b'{"id": 1, "v": 7, "w": "y"}', "`v` can't be read as struct<n:int>"),
+        (b'{"id": "about ten", "v": null}', "`id` can't be read as bigint"),
+        (b'{"id": 1, "at": "soon"}', "`at` can't be read as timestamp"),
+        (b'{"id": 1, "v": ', "the value is no JSON object with the declared columns"),
+    ],
+)
+def test_the_column_of_a_bad_record_is_named(
+    spark: SparkSession, tmp_path: Path, value: bytes, told: str
+) -> None:
+    columns = {"id": "bigint", "v": "struct<n:int>", "w": "string"}
+    with pytest.raises(PySparkException) as error:
+        read_records(spark, tmp_path, [value], columns, on_bad_record="fail")
+    assert report_of(error.value).message == f"Topic `t`, partition 0, offset 0: {told}."
+
+
 def test_times_are_spark_s_alone_where_its_session_has_another_zone(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

@@ -74,11 +74,13 @@ _ROW = "__row"
 _DECIDED = "__decided"
 _CHECKED = "__checked"
 _REPAIR = (
-    "To continue without such records, write `on_bad_record: quarantine` (keeps them in a table) "
-    "or `on_bad_record: drop` in the source of this topic, and run the pipeline again: "
-    "`hybrid run P`. No row of this micro-batch was written."
+    "No row of this micro-batch was written. To continue without such records, write "
+    "`on_bad_record: quarantine` (keeps them in a table) or `on_bad_record: drop` in the source of "
+    "this topic, and run the pipeline again: `hybrid run P`."
 )
 _NO_TEXT = "the value is no UTF-8 text"
+_MOST_NAMED = 32
+"""Most columns among which the reason looks for the one that does not fit."""
 _LOG_DDL = f"{TOPIC} string, {PARTITION} int, {OFFSET} bigint"
 _RECORD_TYPES = {TIME: "timestamp", KEY: "binary", VALUE: "binary"}
 
@@ -424,8 +426,28 @@ def _parse(
         records.select("*", parsed.alias(_ROW)),
         {**included, **values},
         is_bad,
-        F.coalesce(_first_reason([*wrong, *reasons]), no_object),
+        F.coalesce(_first_reason([*wrong, *reasons]), _unfit_column(of_value, row), no_object),
     )
+
+
+def _unfit_column(columns: pa.Schema, row: Column) -> Column:
+    """Return which column of a JSON object does not fit; null if none does not, or it is no object.
+
+    Args:
+        columns: Columns of the value.
+        row: What Spark has parsed, in which such a column is null.
+    """
+    text = F.col(VALUE).cast("string")
+    told = [
+        F.when(
+            row[field.name].isNull() & F.get_json_object(text, f"$['{field.name}']").isNotNull(),
+            F.lit(f"`{field.name}` can't be read as {type_name(field.type)}"),
+        )
+        for field in columns
+        if "'" not in field.name
+    ]
+    # Each one adds to the code that Spark compiles for all rows.
+    return F.coalesce(F.lit(None).cast("string"), *told[:_MOST_NAMED])
 
 
 def _any_of(wrong: list[tuple[Column, str]]) -> Column:

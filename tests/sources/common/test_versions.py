@@ -119,6 +119,10 @@ with suppress(ModuleNotFoundError):
     from tests.hybrid_extensions.feeds.documents import KINDS as OF_FEEDS
 
     KINDS += OF_FEEDS
+with suppress(ModuleNotFoundError):
+    from tests.hybrid_extensions.change_log.documents import KINDS as OF_CHANGE_LOG
+
+    KINDS += OF_CHANGE_LOG
 
 
 def test_no_kind_of_document_is_left_out_here() -> None:

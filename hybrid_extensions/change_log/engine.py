@@ -1,0 +1,159 @@
+"""Debezium's engine in a JVM of its own: batches of changes, each acknowledged once it is kept.
+
+The JVM ends when this process ends, however that happens, as it reads the end of its input then.
+``python -m hybrid_extensions.change_log.engine`` builds its jar again, which needs a JDK.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from sources.errors import InputError, UnavailableError
+from spark_jobs.jvm.jars import resolve
+from spark_jobs.jvm.java import find_java
+from spark_jobs.jvm.own_jar import build_jar
+
+SOURCE = Path(__file__).with_name("java")
+JAR = SOURCE / "hybrid-log.jar"
+PACKAGE = "hybridbackfill/log"
+_JVM = ("-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+_LOGGING = "-Dlog4j2.level=WARN"
+_END_S = 10.0
+_WORDS = 600
+
+
+class Sent(NamedTuple):
+    """A record that the engine has sent.
+
+    Attributes:
+        topic: Its topic.
+        key: Its key.
+        value: Its value; None for a tombstone.
+        partition: Debezium's name of the database.
+        offset: Debezium's offset of it in the database's log.
+    """
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    partition: dict[str, Any]
+    offset: dict[str, Any]
+
+
+class Engine:
+    """A running engine; a context manager that ends it.
+
+    Args:
+        jars: Set of jars with the connector.
+        settings: Settings of Debezium, with secrets: they are written to the JVM's input.
+        log: File that its log is appended to.
+
+    Raises:
+        InputError: Java or the jars are missing; Java's version is not looked at.
+    """
+
+    def __init__(self, jars: str, settings: Mapping[str, str], log: Path) -> None:
+        if not JAR.exists():
+            message = f"{JAR} is missing, which runs Debezium's engine."
+            raise InputError(message, "Install this package again; the jar is part of it.")
+        path = f"{JAR}:{resolve(jars)[0].parent}/*"
+        command = [
+            str(find_java()),
+            *_JVM,
+            _LOGGING,
+            "-cp",
+            path,
+            "hybridbackfill.log.LogEngine",
+        ]
+        with log.open("ab") as output:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output
+            )
+        self.pid = self._process.pid
+        self._log = log
+        data = json.dumps(dict(settings)).encode()
+        self._write(struct.pack(">i", len(data)) + data)
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End the JVM at once; what was not acknowledged is sent again by the next one."""
+        with contextlib.suppress(OSError):
+            self._input.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def batches(self) -> Iterator[list[Sent]]:
+        """Yield batches of records; each has to be answered before the next one.
+
+        Raises:
+            UnavailableError: The engine ended, as after an error; says why.
+        """
+        while True:
+            size = self._number()
+            if size < 0:
+                why = (self._bytes() or b"").decode()
+                what = f"Debezium's engine ended: {' '.join(why.split())[:_WORDS]}"
+                raise self._ended(what)
+            yield [self._record() for _ in range(size)]
+
+    def answer(self, kept: int) -> None:
+        """Answer a batch.
+
+        Args:
+            kept: Index of the last record that may be acknowledged to the database; -1 for none.
+        """
+        self._write(struct.pack(">i", kept))
+
+    def _record(self) -> Sent:
+        topic, key, value = (self._bytes() or b"").decode(), self._bytes(), self._bytes()
+        partition, offset = json.loads(self._bytes() or b"")
+        return Sent(topic, key, value, partition, offset)
+
+    def _bytes(self) -> bytes | None:
+        size = self._number()
+        return None if size < 0 else self._read(size)
+
+    def _number(self) -> int:
+        (found,) = struct.unpack(">i", self._read(4))
+        return int(found)
+
+    def _read(self, size: int) -> bytes:
+        assert self._process.stdout is not None
+        data = self._process.stdout.read(size)
+        if len(data) < size:
+            raise self._ended("Debezium's engine ended without a word")
+        return data
+
+    @property
+    def _input(self) -> IO[bytes]:
+        assert self._process.stdin is not None
+        return self._process.stdin
+
+    def _write(self, data: bytes) -> None:
+        try:
+            self._input.write(data)
+            self._input.flush()
+        except OSError:
+            raise self._ended("Debezium's engine ended without a word") from None
+
+    def _ended(self, what: str) -> UnavailableError:
+        message = f"{what.rstrip('.')}."
+        hint = f"It is started again; correct what the message or its log {self._log} names."
+        return UnavailableError(message, hint, file=str(self._log))
+
+
+if __name__ == "__main__":
+    JAR.write_bytes(build_jar(SOURCE, [f"{resolve('connect')[0].parent}/*"], PACKAGE))
+    sys.stdout.write(f"{JAR}\n")

@@ -1,0 +1,82 @@
+"""Place of a change in the database's log, by which what the engine sends again is dropped.
+
+A group is a transaction of the database. The engine is always started at the begin of one, from an
+offset that this module makes, and sends all of it again, in the same order. So a change is known if
+it is of the last group in the log and not behind the last place in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+Offset = Mapping[str, Any]
+Place = tuple[int, ...]
+_BINLOG = ("file", "pos", "gtids", "server_id", "ts_sec")
+
+
+class Position(NamedTuple):
+    """Place of a change.
+
+    Attributes:
+        group: Where its transaction begins.
+        place: Its place in the transaction: the last number tells changes of one entry apart.
+    """
+
+    group: tuple[Any, ...]
+    place: Place
+
+
+def group_of(offset: Offset) -> tuple[Any, ...]:
+    """Return where the transaction of an offset of Debezium begins.
+
+    For PostgreSQL that is the end of the transaction before it, which Debezium knows.
+    """
+    if "lsn" in offset:
+        return (offset.get("lsn_commit") or 0,)
+    return (str(offset["file"]), int(offset["pos"]))
+
+
+def start_at(offset: Offset) -> dict[str, Any]:
+    """Return the offset from which the engine sends the transaction of an offset from its begin.
+
+    PostgreSQL's is a byte earlier: the first change may begin where the transaction before ends,
+    and Debezium would take it for the one that it has read last. Without `lsn_proc`, which it would
+    compare with the slot's begin, as that may be where the transaction before ends.
+    """
+    if "lsn" in offset:
+        (commit,) = group_of(offset)
+        return {"lsn": commit - 1, "lsn_commit": commit, "ts_usec": offset.get("ts_usec", 0)}
+    return {name: offset[name] for name in _BINLOG if offset.get(name) is not None}
+
+
+class Sequence:
+    """Positions of the changes that one run of the engine sends, in their order."""
+
+    def __init__(self) -> None:
+        self._last: Position | None = None
+
+    def next(self, offset: Offset) -> Position:
+        """Return the position of the next change.
+
+        Args:
+            offset: Debezium's offset of it.
+        """
+        group = group_of(offset)
+        if offset.get("messageType") == "MESSAGE" and group == (offset["lsn"],):
+            # A message outside of any transaction: the next transaction's group begins with it.
+            self._last = Position(group, ())
+            return self._last
+        names = ("lsn",) if "lsn" in offset else ("event", "row")
+        entry = tuple(int(offset.get(name) or 0) for name in names)
+        found = Position(group, (*entry, 0))
+        last = self._last
+        if last is not None and (last.group, last.place[:-1]) == (found.group, entry):
+            found = Position(found.group, (*entry, last.place[-1] + 1))
+        self._last = found
+        return found
+
+
+def is_known(found: Position, last: Position | None) -> bool:
+    """Return whether a change is in a log whose last change is another one."""
+    return last is not None and found.group == last.group and found.place <= last.place

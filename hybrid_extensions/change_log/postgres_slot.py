@@ -1,0 +1,110 @@
+"""Replication slot of a log's engine: made before the engine starts, and never behind its back.
+
+Debezium would make a slot that is missing, and go on without the changes in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hybrid_extensions.change_log.declare import LogDeclaration
+from sources.common.optional import needs_extra
+from sources.errors import InputError, StateError, UnavailableError
+
+if TYPE_CHECKING:
+    import psycopg
+
+_NEW_LOG = "Begin a new log in an empty folder, and new generations with new snapshots."
+_SLOT = (
+    "SELECT (confirmed_flush_lsn - '0/0'::pg_lsn)::bigint, coalesce(wal_status, '') "
+    "FROM pg_replication_slots WHERE slot_name = %s"
+)
+
+
+def begin(declared: LogDeclaration, start: Mapping[str, Any] | None) -> int:
+    """Return the end of the last transaction that the slot has confirmed, after a look at it.
+
+    For an empty log, publication and slot are made if they are missing.
+
+    Args:
+        declared: The log.
+        start: Offset from which the engine goes on; None for an empty log.
+
+    Raises:
+        StateError: Changes after the log's end are lost: the slot is missing, lost, or beyond it.
+        InputError: The database refuses the login, the publication or the slot.
+        UnavailableError: The database does not answer.
+    """
+    with needs_extra("postgres", "The change log of a PostgreSQL"):
+        import psycopg  # noqa: PLC0415
+
+    config = declared.connector
+    name = config.get("slot.name", "debezium")
+    try:
+        with psycopg.connect(
+            host=config.get("database.hostname"),
+            port=config.get("database.port", "5432"),
+            user=config.get("database.user"),
+            password=config.get("database.password"),
+            dbname=config.get("database.dbname"),
+            connect_timeout=5,
+            autocommit=True,
+            application_name="hybrid change-log",
+        ) as connection:
+            row = connection.execute(_SLOT, [name]).fetchone()
+            if start is not None:
+                return _confirmed(name, row, int(start["lsn_commit"]))
+            if row is None:
+                _publish(connection, declared)
+                make = "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')"
+                connection.execute(make, [name])
+                row = connection.execute(_SLOT, [name]).fetchone()
+            assert row is not None
+            return int(row[0])
+    except psycopg.OperationalError as error:
+        message = f"The database of the change log does not answer: {' '.join(str(error).split())}."
+        raise UnavailableError(
+            message, "Check `database.*` of `connector`, and the server."
+        ) from None
+    except psycopg.Error as error:
+        message = f"The database refuses: {' '.join(str(error).split())}."
+        hint = "Grant the user of `connector` what Debezium needs: REPLICATION, SELECT and CREATE."
+        raise InputError(message, hint) from None
+
+
+def _confirmed(name: str, row: tuple[Any, ...] | None, end: int) -> int:
+    if row is None or row[1] == "lost":
+        state = "does not exist any more" if row is None else "has lost its part of the log"
+        message = f"Replication slot `{name}` {state}: changes after the change log's end are lost."
+        raise StateError(message, _NEW_LOG)
+    if row[0] > end:
+        message = (
+            f"Replication slot `{name}` has confirmed {_lsn(row[0])}, and the change log ends at "
+            f"{_lsn(end)}: the slot was made anew, or somebody else reads it. Changes in between "
+            "are lost."
+        )
+        raise StateError(message, _NEW_LOG)
+    return int(row[0])
+
+
+def _publish(connection: psycopg.Connection[Any], declared: LogDeclaration) -> None:
+    """Make the publication if there is none, as a slot knows only those made before it."""
+    from psycopg import sql  # noqa: PLC0415
+
+    name = declared.connector.get("publication.name", "dbz_publication")
+    found = connection.execute("SELECT 1 FROM pg_publication WHERE pubname = %s", [name])
+    if found.fetchone() is not None:
+        return
+    tables = [sql.Identifier(*each.split(".", 1)) for each in declared.tables]
+    if declared.connector.get("publication.autocreate.mode") != "filtered" or not tables:
+        make = sql.SQL("CREATE PUBLICATION {} FOR ALL TABLES").format(sql.Identifier(name))
+    else:
+        make = sql.SQL("CREATE PUBLICATION {} FOR TABLE {}").format(
+            sql.Identifier(name), sql.SQL(", ").join(tables)
+        )
+    connection.execute(make)
+
+
+def _lsn(number: int) -> str:
+    return f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"

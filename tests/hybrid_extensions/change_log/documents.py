@@ -1,0 +1,8 @@
+"""The kinds of documents that a change log keeps."""
+
+from __future__ import annotations
+
+from hybrid_extensions.change_log.writer import LogPosition
+from sources.common.positions import Record
+
+KINDS: list[type[Record]] = [LogPosition]

@@ -13,11 +13,18 @@ app = typer.Typer()
 
 
 @app.command(rich_help_panel=panels.TABLE)
-def repair(
+def repair(  # noqa: PLR0913, PLR0917 - each is an option
     pipeline: PipelineFile,
     where: Annotated[
         str | None,
         typer.Option(help="Only rows that meet this SQL condition, such as `id IN (3, 5)`."),
+    ] = None,
+    keys: Annotated[
+        str | None,
+        typer.Option(
+            help="Only these keys: a CSV or Parquet file with the columns of the key, or JSON: "
+            "`3, 5`, or `[1, 2], [1, 3]`."
+        ),
     ] = None,
     apply: Annotated[
         bool, typer.Option("--apply/--dry-run", help="Write the rows; else only show how many.")
@@ -41,8 +48,8 @@ def repair(
 
         loaded, limit = load(pipeline), parse_duration(within)
         found = (
-            write(loaded, limit, where, tell, person(by))
+            write(loaded, limit, where, tell, person(by), keys)
             if apply
-            else look(loaded, limit, where, tell)
+            else look(loaded, limit, where, tell, keys)
         )
         show(found.to_dict(), shown(found))

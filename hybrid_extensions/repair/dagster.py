@@ -27,6 +27,7 @@ def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
         return {}
     fields = {
         "where": text_field("Only rows that meet this SQL condition, such as `id IN (3, 5)`."),
+        "keys": text_field("Only these keys, as JSON: `3, 5`, or `[1, 2], [1, 3]`; or a file."),
         "apply": dg.Field(
             bool, default_value=False, description="Write the rows; else only show how many."
         ),
@@ -48,12 +49,13 @@ def repair_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config:
         config: The form, with ``where``, ``apply``, ``within`` and ``by``.
     """
     limit, where, say = parse_duration(config.within), config.where or None, say_in(context, loaded)
+    keys = config.keys or None
     if not config.apply:
-        found = look(loaded, limit, where, say)
+        found = look(loaded, limit, where, say, keys)
         note_on_run(context, {RESULT_TAG: "dry run"})
     else:
         by = acting_user(context.run.tags, config.by)
-        found = repair(loaded, limit, where, say, by)
+        found = repair(loaded, limit, where, say, by, keys)
     shown = {
         "missing": found.found.missing,
         "different": found.found.different,

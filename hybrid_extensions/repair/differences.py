@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import duckdb
 
+from hybrid_extensions.repair.asked_keys import ASKED
 from hybrid_extensions.repair.positions import is_impossible, is_newer
 from hybrid_extensions.repair.sides import DELETES, ENVELOPE, SOURCE, TARGET
 from hybrid_extensions.repair.table import RepairedTable
@@ -18,7 +21,7 @@ from sources.errors import InputError
 REPAIRS = "audit.repairs"
 """DuckDB table of the rows to repair: ``_kind``, and the columns of the target as they become."""
 _CANDIDATES, _COPIES = "audit.candidates", "audit.copies"
-_NEWER, _IMPOSSIBLE = "audit.newer", "audit.impossible"
+_NEWER, _IMPOSSIBLE, _FOUND = "audit.newer", "audit.impossible", "audit.found"
 
 
 class Differences(NamedTuple):
@@ -56,14 +59,49 @@ class Differences(NamedTuple):
         return self.missing + self.different + self.extra
 
 
+class Asked(NamedTuple):
+    """Rows that a repair is limited to.
+
+    Attributes:
+        where: SQL condition on the columns of the target; all by default.
+        has_keys: Whether only keys of :data:`~hybrid_extensions.repair.asked_keys.ASKED` count.
+    """
+
+    where: str | None = None
+    has_keys: bool = False
+
+
+ALL = Asked()
+"""All rows."""
+
+
+def summed(parts: Sequence[Differences]) -> Differences:
+    """Return the differences of several ranges of the key as those of all of them."""
+    columns = Counter[str]()
+    for each in parts:
+        columns.update(each.columns)
+    return Differences(
+        missing=sum(each.missing for each in parts),
+        different=sum(each.different for each in parts),
+        extra=sum(each.extra for each in parts),
+        newer=sum(each.newer for each in parts),
+        impossible=sum(each.impossible for each in parts),
+        columns=dict(columns),
+        keys=[key for each in parts for key in each.keys][:EXAMPLES],
+        impossible_keys=[key for each in parts for key in each.impossible_keys][:EXAMPLES],
+        partial=sum(each.partial for each in parts),
+    )
+
+
 def find_differences(
     connection: duckdb.DuckDBPyConnection,
     table: RepairedTable,
     version: str,
     log_end: DatabaseSnapshot,
-    where: str | None = None,
+    asked: Asked = ALL,
+    within: str = "true",
 ) -> Differences:
-    """Find the rows to repair, and write them as they have to become into :data:`REPAIRS`.
+    """Find the rows to repair, and add them to :data:`REPAIRS` as they have to become.
 
     A key with a newer row or delete is left out: the database's snapshot may contain its change, or
     not. So is one with a position that no change can have.
@@ -73,8 +111,8 @@ def find_differences(
         table: The table.
         version: Log position of the rows that the repair writes.
         log_end: A snapshot that was taken after the target was read.
-        where: DuckDB's SQL condition on the columns of the target: only rows that meet it on one
-            side or both are compared; None for all.
+        asked: Only rows that are asked for on one side or both are compared.
+        within: SQL condition of the range of keys that both sides have.
 
     Raises:
         InputError: The condition is not valid.
@@ -85,26 +123,29 @@ def find_differences(
         (_IMPOSSIBLE, is_impossible(quoted(table.position), log_end)),
     ):
         connection.execute(
-            f"CREATE TABLE {name} AS SELECT DISTINCT {keys} FROM ("
+            f"CREATE OR REPLACE TABLE {name} AS SELECT DISTINCT {keys} FROM ("
             f"SELECT {keys} FROM {TARGET} WHERE {condition} UNION ALL "
-            f"SELECT {keys} FROM {DELETES} WHERE {condition})"
+            f"SELECT {keys} FROM {DELETES} WHERE {condition} AND ({within}))"
         )
     copies = f"SELECT {keys} FROM {TARGET} GROUP BY ALL HAVING count(*) > 1"
-    connection.execute(f"CREATE TABLE {_COPIES} AS {copies}")
+    connection.execute(f"CREATE OR REPLACE TABLE {_COPIES} AS {copies}")
     try:
-        connection.execute(f"CREATE TABLE {_CANDIDATES} AS {_candidates(table, where)}")
+        connection.execute(f"CREATE OR REPLACE TABLE {_CANDIDATES} AS {_candidates(table, asked)}")
     except duckdb.Error as error:
-        if where is None:
+        if (where := asked.where) is None:
             raise
         message = f"`--where {where}` is no condition on the table's columns: {error}"
         hint = "Write it in DuckDB's SQL, with the names that the columns of the target have."
         raise InputError(message, hint, value=where) from None
     newer, impossible = (in_keys(name, table.key, "c") for name in (_NEWER, _IMPOSSIBLE))
-    connection.execute(
-        f"CREATE TABLE {REPAIRS} AS SELECT _kind, {_as_they_become(connection, table, version)} "
+    repairs = (
+        f"SELECT _kind, {_as_they_become(connection, table, version)} "
         f"FROM {_CANDIDATES} c CROSS JOIN {ENVELOPE} e WHERE NOT ({newer} OR {impossible})"
     )
-    kinds = f"SELECT _kind, count(*) FROM {REPAIRS} GROUP BY 1"
+    connection.execute(f"CREATE OR REPLACE TABLE {_FOUND} AS {repairs}")
+    connection.execute(f"CREATE TABLE IF NOT EXISTS {REPAIRS} AS FROM {_FOUND} LIMIT 0")
+    connection.execute(f"INSERT INTO {REPAIRS} FROM {_FOUND}")
+    kinds = f"SELECT _kind, count(*) FROM {_FOUND} GROUP BY 1"
     counts = dict(connection.execute(kinds).fetchall())
     left_out = f"{_CANDIDATES} c WHERE {newer} AND NOT {impossible}"
     unchanged = table.context.pipeline.sink.unchanged
@@ -116,7 +157,7 @@ def find_differences(
         newer=count_rows(connection, left_out),
         impossible=count_rows(connection, _IMPOSSIBLE),
         columns=_by_column(connection, table, f"NOT ({newer} OR {impossible})"),
-        keys=_examples(connection, REPAIRS, table.key, "_kind || ' '"),
+        keys=_examples(connection, _FOUND, table.key, "_kind || ' '"),
         impossible_keys=_examples(connection, _IMPOSSIBLE, table.key, "''"),
         partial=count_rows(connection, f"{left_out} AND {is_partial}"),
     )
@@ -134,10 +175,12 @@ def in_keys(keys: str, key: list[str], of: str) -> str:
     return f"EXISTS (SELECT 1 FROM {keys} k WHERE {' AND '.join(same)})"
 
 
-def _candidates(table: RepairedTable, where: str | None) -> str:
+def _candidates(table: RepairedTable, wanted: Asked) -> str:
     """Return the query of keys that differ: kind, key, and the rows of both sides as structs."""
     key, present = table.key, table.context.pipeline.sink.present
-    asked = "true" if where is None else f"coalesce(({where}), false)"
+    asked = "true" if wanted.where is None else f"coalesce(({wanted.where}), false)"
+    if wanted.has_keys:
+        asked += f" AND ({column_list(key)}) IN (SELECT ({column_list(key)}) FROM {ASKED})"
     values = [quoted(name) for name in table.columns if name not in key]
     differ = [f"s.{name} IS DISTINCT FROM t.{name}" for name in values]
     differ += ["NOT t._present", in_keys(_COPIES, key, "t")]

@@ -43,8 +43,8 @@ def repair_version(
         return snapshot.beyond
     low = f"{settled:0{_HALF}x}"
     ends = f"SELECT substr(p, 1, {_HALF}) AS e FROM ({positions})"
-    found = connection.execute(f"SELECT max(e) FROM ({ends}) WHERE e <= '{low}'").fetchone()
-    end = None if found is None else found[0]
+    last = f"SELECT max(e) FROM ({ends}) WHERE e <= '{low}'"
+    [(end,)] = connection.execute(last).fetchall()
     return f"{end or '0' * _HALF}{settled - 1:0{_HALF}x}{_BEHIND}"
 
 

@@ -5,7 +5,7 @@ The order of steps is what makes it right:
 1. The end of the log is read, and transactions in flight are waited for.
 2. A snapshot is taken after that, and its rows are read.
 3. The live run commits all that the log and the topic hold now.
-4. The target is read, then its deletes, then the end of the log again.
+4. A version of the target is opened, then its deletes are read, then the end of the log again.
 5. Rows that differ, and are not newer than 1, are written as of 1, so that all that came later
    wins, whenever it arrives. Rows that became newer since 4 are left out.
 
@@ -15,38 +15,28 @@ A repair that breaks off before its one commit has changed no row.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
-import duckdb
-from deltalake import DeltaTable
-
-from hybrid_extensions.repair.differences import Differences, find_differences
-from hybrid_extensions.repair.live_run import wait_for_run
-from hybrid_extensions.repair.positions import log_end_of, repair_version
+from hybrid_extensions.repair.comparison import (
+    Compared,
+    Limits,
+    compare_sides,
+    require_no_truncate,
+)
+from hybrid_extensions.repair.differences import Differences
 from hybrid_extensions.repair.result import RepairResult
 from hybrid_extensions.repair.rewrite import Rewritten, Touched, files_to_rewrite, rewrite
-from hybrid_extensions.repair.sides import DELETES, TARGET, log_end, read_source, read_target
 from hybrid_extensions.repair.table import RepairedTable, require_repairable
-from orchestration.audit.run import MEMORY_LIMIT
-from orchestration.audit.sql import open_database
 from orchestration.databases.compared_ranges import keep_repaired
 from orchestration.generations.merge_turn import between_merges
 from orchestration.generations.switch_lock import hold_switch_lock_in_turn
 from sources.common.positions import now_ms
-from sources.common.sql.sql_names import quoted
 from sources.config.loader import LoadedPipeline
-from sources.databases.kinds import access_to
-from sources.errors import StateError
 from sources.kept_definitions import in_service
 from sources.serving import require_in_service
 from sources.state.action_log import recorded
 from spark_jobs.run_state.repairs import Repair, Righted, read_repairs
-from spark_jobs.run_state.truncated import read_truncated
 from spark_jobs.run_state.wrong_rows import kept_wrong_rows
 
 _WAY_OUT = "no row changes before its one commit, and the repair can be repeated"
@@ -58,6 +48,7 @@ def look(
     within: timedelta,
     where: str | None = None,
     say: Callable[[str], None] = lambda _: None,
+    keys: str | None = None,
 ) -> RepairResult:
     """Return what :func:`repair` would write; nothing is written.
 
@@ -68,9 +59,10 @@ def look(
         within: How long to wait for transactions in flight, and for the live run.
         where: DuckDB's SQL condition on the target's columns: only such rows; None for all.
         say: Called with a line of text for each step.
+        keys: Keys of the only rows to compare, as :func:`repair` takes them; None for all.
     """
     table = _serving(loaded)
-    with _compared(table, within, where, say) as compared:
+    with compare_sides(table, within, Limits(where, keys), say) as compared:
         touched = files_to_rewrite(compared.connection, table, compared.opened)
         return _result(table, compared.found, touched)
 
@@ -81,6 +73,7 @@ def repair(
     where: str | None = None,
     say: Callable[[str], None] = lambda _: None,
     by: str | None = None,
+    keys: str | None = None,
 ) -> RepairResult:
     """Write the rows of a captured table that differ from the database, while its run goes on.
 
@@ -93,6 +86,8 @@ def repair(
         where: DuckDB's SQL condition on the target's columns: only such rows; None for all.
         say: Called with a line of text for each step.
         by: Who asked for it; None if unknown.
+        keys: Keys to which the repair is limited, as
+            :func:`~hybrid_extensions.repair.asked_keys.read_asked` reads them; all by default.
 
     Raises:
         StateError: The table can't be repaired in place; transactions in flight have not ended in
@@ -107,9 +102,10 @@ def repair(
         with turn():
             # Refused now, not after both tables were read.
             held.note("1 of 2: comparing the table with the database")
-        righted = _to_be_righted(table) if where is None else {}
+        is_whole = where is None and keys is None
+        righted = _to_be_righted(table) if is_whole else {}
         begun_ms = now_ms()
-        with _compared(table, within, where, say) as compared:
+        with compare_sides(table, within, Limits(where, keys), say) as compared:
             touched = files_to_rewrite(compared.connection, table, compared.opened)
             result = _result(table, compared.found, touched)
             held.note("2 of 2: writing the rows that differ")
@@ -120,7 +116,7 @@ def repair(
                 # A row with a newer change is right by that, if it has all values.
                 if not (compared.found.impossible or compared.found.partial or done.changed):
                     _keep_righted(table, righted)
-                if where is None and not (compared.found.impossible or compared.found.partial):
+                if is_whole and not (compared.found.impossible or compared.found.partial):
                     keep_repaired(generation, begun_ms)
                 after["version"] = "none" if done.version is None else str(done.version)
         made = _result(table, compared.found, touched, done)
@@ -128,53 +124,9 @@ def repair(
         return made
 
 
-class _Compared(NamedTuple):
-    """Both sides, and what differs.
-
-    Attributes:
-        connection: DuckDB, with the rows to repair.
-        opened: The version of the target that was compared.
-        version: Position of the rows that are written.
-        log_end: End of the log after the target was read, as a text.
-        found: The differences.
-    """
-
-    connection: duckdb.DuckDBPyConnection
-    opened: DeltaTable
-    version: str
-    log_end: str
-    found: Differences
-
-
-@contextmanager
-def _compared(
-    table: RepairedTable, within: timedelta, where: str | None, say: Callable[[str], None]
-) -> Iterator[_Compared]:
-    """Compare the target with a snapshot of the database."""
-    options = table.captured.options
-    say("Waiting for transactions in flight.")
-    settled = access_to(options.dsn).settle_log(options, within.total_seconds())
-    with (
-        TemporaryDirectory(prefix="hybrid-repair-") as scratch,
-        open_database(Path(scratch), MEMORY_LIMIT) as connection,
-    ):
-        say(f"Reading `{table.captured.name}` of the database.")
-        snapshot = read_source(connection, table)
-        wait_for_run(table, within, say)
-        say("Reading the target.")
-        opened = read_target(connection, table)
-        end = log_end(table)
-        column = quoted(table.position)
-        positions = f"SELECT {column} AS p FROM {TARGET} UNION ALL SELECT {column} FROM {DELETES}"
-        version = repair_version(connection, snapshot, settled, positions)
-        _require_no_truncate(table, version)
-        found = find_differences(connection, table, version, end, where)
-        yield _Compared(connection, opened, version, log_end_of(end), found)
-
-
-def _write(table: RepairedTable, compared: _Compared) -> Rewritten:
+def _write(table: RepairedTable, compared: Compared) -> Rewritten:
     """Write what differs, and record it before and after; nothing is merged meanwhile."""
-    _require_no_truncate(table, compared.version)
+    require_no_truncate(table, compared.version)
     if not compared.found.to_repair:
         return Rewritten(None, 0)
     generation, found = table.context.generation, compared.found
@@ -217,16 +169,6 @@ def _keep_righted(table: RepairedTable, righted: dict[str, Righted]) -> None:
         generation = table.context.generation
         before = read_repairs(generation)
         generation.replace(before.NAME, before.model_copy(update={"righted": righted}))
-
-
-def _require_no_truncate(table: RepairedTable, version: str) -> None:
-    """Refuse to go on after a TRUNCATE that the snapshot may lack."""
-    truncated = read_truncated(table.context.generation)
-    if truncated is not None and truncated.position > version:
-        message = (
-            f"`{table.captured.name}` was truncated while it was compared. Nothing was written."
-        )
-        raise StateError(message, "Repair again.", transient=True, table=table.captured.name)
 
 
 def _serving(loaded: LoadedPipeline) -> RepairedTable:

@@ -6,19 +6,31 @@ snapshot would have written.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from hybrid_extensions.repair.table import RepairedTable
 from orchestration.audit.computed.maps import sort_maps
+from orchestration.audit.database.compare_range import KEYS, KeyRange
+from orchestration.audit.database.compare_ranges import RANGE_ROWS
 from orchestration.audit.sql import create_empty_table, duckdb_type, insert_arrow
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.schema import parse_schema, parse_type
 from sources.common.sql.sql_names import column_list, quoted
-from sources.databases.captured_table import CapturedTable, Division, Misfit, QueryError
+from sources.databases.captured_table import (
+    CapturedTable,
+    Division,
+    Misfit,
+    OpenTable,
+    QueryError,
+)
 from sources.databases.kinds import access_to
 from sources.errors import HybridError, InputError, UnavailableError
 from sources.storage.tables.copied_rows import copy_rows
@@ -28,8 +40,35 @@ SOURCE, TARGET, DELETES, ENVELOPE = "source", "target", "audit.deletes", "audit.
 """DuckDB tables: rows of the database; of the target; kept deletes; the parts of an envelope."""
 
 
-def read_source(connection: duckdb.DuckDBPyConnection, table: RepairedTable) -> DatabaseSnapshot:
-    """Read the rows of a database table under one snapshot into the DuckDB table :data:`SOURCE`.
+class SourceRange(NamedTuple):
+    """Rows of a range of the key, as they are in the database.
+
+    Attributes:
+        within: The range; None if it is the whole table.
+        file: Parquet file of the rows.
+    """
+
+    within: KeyRange | None
+    file: Path
+
+
+def range_condition(within: KeyRange | None) -> str:
+    """Return the SQL condition of the rows of the target, deletes and keys in a range."""
+    if within is None:
+        return "true"
+    name = quoted(within.column)
+    # No row of the database lacks it, but one of the target may.
+    lacks = f" OR {name} IS NULL" if within.first is None else ""
+    return f"({within.sql(name)}{lacks})"
+
+
+def read_source(
+    connection: duckdb.DuckDBPyConnection,
+    table: RepairedTable,
+    folder: Path,
+    is_wanted: Callable[[KeyRange], bool] = lambda _: True,
+) -> tuple[DatabaseSnapshot, list[SourceRange]]:
+    """Read the rows of a database table under one snapshot into files, by ranges of the key.
 
     :data:`ENVELOPE` gets one row: the values of a snapshot's rows in the columns of a change's
     envelope (its metadata, such as the operation).
@@ -38,28 +77,38 @@ def read_source(connection: duckdb.DuckDBPyConnection, table: RepairedTable) -> 
         connection: DuckDB, without these tables.
         table: The table.
 
+    Args:
+        connection: DuckDB.
+        table: The table.
+        folder: Folder for the files.
+        is_wanted: Returns whether a range is read.
+
     Returns:
-        The snapshot, which says which changes the rows contain.
+        Which changes the rows contain; and the ranges, one of which is in memory at a time.
 
     Raises:
         InputError: The database refuses, the table does not fit, or a value does not fit its
             column.
         UnavailableError: The database does not answer.
     """
-    captured = table.captured
+    options = table.captured.options.model_copy(update={"chunk_rows": RANGE_ROWS})
+    captured, found = replace(table.captured, options=options), list[SourceRange]()
+    schema = parse_schema(captured.columns)
     try:
-        with access_to(captured.options.dsn).open_table(captured) as opened:
+        with access_to(options.dsn).open_table(captured) as opened:
             reader = opened.readers(1)[0]
-            create_empty_table(connection, "audit.read", parse_schema(captured.columns))
-            for batch in reader.rows(Division(None, []), 0):
-                insert_arrow(connection, "audit.read", pa.Table.from_batches([batch]))
+            division, ranges = _ranges(table, opened)
+            for number, within in enumerate(ranges):
+                if within is not None and not is_wanted(within):
+                    continue
+                file = folder / f"source-{number}.parquet"
+                with pq.ParquetWriter(file, schema) as writer:
+                    for batch in reader.rows(division, number):
+                        writer.write_batch(batch)
+                found.append(SourceRange(within, file))
             snapshot = reader.snapshot
     except (QueryError, Misfit) as error:
         raise _unread(captured, error) from None
-    renamed = ", ".join(f"{quoted(old)} AS {quoted(new)}" for old, new in table.names.items())
-    connection.execute(f"CREATE TABLE {SOURCE} AS SELECT {renamed} FROM audit.read")
-    connection.execute("DROP TABLE audit.read")
-    sort_maps(connection, SOURCE)
     values, declared = snapshot.envelope(), table.topic.declared_columns or {}
     arrays = {
         name: pa.array([values.get(part)], parse_type(declared[name]))
@@ -68,26 +117,67 @@ def read_source(connection: duckdb.DuckDBPyConnection, table: RepairedTable) -> 
     connection.register("_envelope", pa.table(arrays))
     connection.execute(f"CREATE TABLE {ENVELOPE} AS SELECT * FROM _envelope")
     connection.unregister("_envelope")
-    return snapshot
+    return snapshot, found
 
 
-def read_target(connection: duckdb.DuckDBPyConnection, table: RepairedTable) -> DeltaTable:
-    """Read the target as it is now into :data:`TARGET`, *then* its deletes into :data:`DELETES`.
+def _ranges(table: RepairedTable, opened: OpenTable) -> tuple[Division, Sequence[KeyRange | None]]:
+    """Return how a table is divided, and the ranges; one if its key has no common order."""
+    division = opened.divide()
+    name = None if division.key is None else table.names.get(division.key[0])
+    kind = "" if name is None else table.columns[name].partition("(")[0]
+    if name is None or (parse := KEYS.get(kind)) is None:
+        return Division(None, []), [None]
+    try:
+        # Such as `infinity`, which is no date of the target.
+        for bound in division.bounds:
+            parse(bound)
+    except (ArithmeticError, ValueError):
+        return Division(None, []), [None]
+    count = len(division.bounds) + 1
+    return division, [KeyRange(name, kind, *division.ends(chunk)) for chunk in range(count)]
 
-    In this order: a row that is deleted in between is in the first, and its delete in the second.
+
+def load_source(connection: duckdb.DuckDBPyConnection, table: RepairedTable, file: Path) -> None:
+    """Put the rows of a range into :data:`SOURCE`, in place of what it has."""
+    create_empty_table(connection, "audit.read", parse_schema(table.captured.columns))
+    with pq.ParquetFile(file) as rows:
+        for batch in rows.iter_batches():
+            insert_arrow(connection, "audit.read", pa.Table.from_batches([batch]))
+    renamed = ", ".join(f"{quoted(old)} AS {quoted(new)}" for old, new in table.names.items())
+    connection.execute(f"CREATE OR REPLACE TABLE {SOURCE} AS SELECT {renamed} FROM audit.read")
+    connection.execute("DROP TABLE audit.read")
+    sort_maps(connection, SOURCE)
+    file.unlink()
+
+
+def read_positions(
+    connection: duckdb.DuckDBPyConnection, table: RepairedTable, opened: DeltaTable
+) -> str:
+    """Return a query of positions of the target and its deletes: the last of each transaction."""
+    column = quoted(table.position)
+    last = f"SELECT max({column}) AS p FROM target GROUP BY substr({column}, 1, 16)"
+    copy_rows(connection, "audit.positions", opened, last)
+    return f"SELECT p FROM audit.positions UNION ALL SELECT {column} FROM {DELETES}"
+
+
+def read_target(
+    connection: duckdb.DuckDBPyConnection,
+    table: RepairedTable,
+    opened: DeltaTable,
+    condition: str = "true",
+) -> None:
+    """Read rows of a version of the target into :data:`TARGET`, in place of what it has.
 
     Args:
         connection: DuckDB.
         table: The table.
-
-    Returns:
-        The version of the target that was read.
+        opened: The version. Deletes are read after it was opened: a row that is deleted in between
+            is in it, and its delete is known.
+        condition: SQL condition of the rows.
 
     Raises:
-        InputError: A file of one of the two is missing or can't be read.
-        UnavailableError: The login to the store has expired.
+        InputError: A file is missing or can't be read.
     """
-    opened = delta_table(table.target)
     kinds = {name: duckdb_type(parse_type(kind)) for name, kind in table.columns.items()}
     names = [field.name for field in opened.schema().fields]
     casts = [
@@ -96,11 +186,10 @@ def read_target(connection: duckdb.DuckDBPyConnection, table: RepairedTable) -> 
         else quoted(name)
         for name in names
     ]
-    query = f"SELECT {column_list(names)} FROM target"
+    connection.execute(f"DROP TABLE IF EXISTS {TARGET}")
+    query = f"SELECT {column_list(names)} FROM target WHERE {condition}"
     copy_rows(connection, TARGET, opened, query, ", ".join(casts))
     sort_maps(connection, TARGET)
-    read_deletes(connection, table)
-    return opened
 
 
 def read_deletes(connection: duckdb.DuckDBPyConnection, table: RepairedTable) -> None:
@@ -122,7 +211,8 @@ def read_deletes(connection: duckdb.DuckDBPyConnection, table: RepairedTable) ->
         query = f"SELECT {columns} FROM target"
         copy_rows(connection, DELETES, delta_table(folder), query)
         return
-    connection.execute(f"CREATE TABLE {DELETES} AS SELECT {columns} FROM {TARGET} LIMIT 0")
+    query = f"SELECT {columns} FROM target LIMIT 0"
+    copy_rows(connection, DELETES, delta_table(table.target), query)
 
 
 def log_end(table: RepairedTable) -> DatabaseSnapshot:

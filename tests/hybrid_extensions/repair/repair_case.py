@@ -10,14 +10,16 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
-from hybrid_extensions.repair.differences import Differences, find_differences
+from hybrid_extensions.repair.asked_keys import read_asked
+from hybrid_extensions.repair.differences import Asked, Differences, find_differences
 from hybrid_extensions.repair.rewrite import Rewritten, rewrite
-from hybrid_extensions.repair.sides import ENVELOPE, SOURCE, read_target
+from hybrid_extensions.repair.sides import ENVELOPE, SOURCE, read_deletes, read_target
 from hybrid_extensions.repair.table import RepairedTable
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.config.source.file_source import FileSource
 from sources.databases.captured_table import CapturedTable
 from sources.planning.context import PipelineContext
+from sources.storage.tables.delta import delta_table
 from spark_jobs.table.kept_deletes import append_deletes
 from tests.minimal import minimal_pipeline
 
@@ -125,16 +127,21 @@ class RepairCase:
         connection: duckdb.DuckDBPyConnection,
         database: Sequence[tuple[int, str | None]],
         where: str | None = None,
+        keys: str | None = None,
     ) -> Differences:
         """Compare the target with rows of a database."""
         connection.execute("CREATE SCHEMA audit")
+        if keys is not None:
+            read_asked(connection, self.table, keys)
         connection.execute(f"CREATE TABLE {SOURCE} (id BIGINT, v VARCHAR)")
         for row in database:
             connection.execute(f"INSERT INTO {SOURCE} VALUES (?, ?)", row)
         envelope = ", ".join(f"NULL AS {name}" for name in self.table.parts if name != "_lsn")
         connection.execute(f"CREATE TABLE {ENVELOPE} AS SELECT {envelope}, 300 AS _lsn")
-        read_target(connection, self.table)
-        return find_differences(connection, self.table, VERSION, LOG_END, where)
+        read_target(connection, self.table, delta_table(self.table.target))
+        read_deletes(connection, self.table)
+        asked = Asked(where, keys is not None)
+        return find_differences(connection, self.table, VERSION, LOG_END, asked)
 
     def repair(self, connection: duckdb.DuckDBPyConnection, name: str = "r1") -> Rewritten:
         """Write what the comparison has found."""

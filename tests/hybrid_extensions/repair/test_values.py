@@ -16,9 +16,10 @@ from deltalake import DeltaTable, write_deltalake
 
 from hybrid_extensions.repair.differences import find_differences
 from hybrid_extensions.repair.rewrite import rewrite
-from hybrid_extensions.repair.sides import ENVELOPE, SOURCE, read_target
+from hybrid_extensions.repair.sides import ENVELOPE, SOURCE, read_deletes, read_target
 from orchestration.audit.sql import create_empty_table, insert_arrow
 from sources.common.schema import parse_schema
+from sources.storage.tables.delta import delta_table
 from tests.hybrid_extensions.repair.repair_case import LOG_END, VERSION, RepairCase
 
 FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
@@ -66,7 +67,8 @@ def test_what_is_written_is_what_was_read_and_equals_it(
     create_empty_table(connection, SOURCE, SCHEMA)
     insert_arrow(connection, SOURCE, database)
     connection.execute(f"CREATE TABLE {ENVELOPE} AS SELECT NULL AS _position, 300 AS _lsn")
-    read_target(connection, table)
+    read_target(connection, table, delta_table(table.target))
+    read_deletes(connection, table)
     assert find_differences(connection, table, VERSION, LOG_END).missing == 4
     rewrite(connection, table, VERSION, "r1", case.scratch)
     found = DeltaTable(table.target.url).to_pyarrow_table().select(SCHEMA.names).sort_by("id")
@@ -76,5 +78,6 @@ def test_what_is_written_is_what_was_read_and_equals_it(
         create_empty_table(again, SOURCE, SCHEMA)
         insert_arrow(again, SOURCE, database)
         again.execute(f"CREATE TABLE {ENVELOPE} AS SELECT NULL AS _position, 300 AS _lsn")
-        read_target(again, table)
+        read_target(again, table, delta_table(table.target))
+        read_deletes(again, table)
         assert find_differences(again, table, VERSION, LOG_END).to_repair == 0

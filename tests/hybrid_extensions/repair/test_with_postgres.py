@@ -15,8 +15,9 @@ import psycopg
 import pytest
 from deltalake import DeltaTable
 
+from hybrid_extensions.repair import sides
 from hybrid_extensions.repair.result import RepairResult
-from hybrid_extensions.repair.run import repair
+from hybrid_extensions.repair.run import look, repair
 from orchestration import operations
 from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.run import audit
@@ -69,8 +70,13 @@ def as_files_with_tables_declare(document: dict[str, Any]) -> None:
     document["sink"]["unchanged"] = "_unchanged"
 
 
-def test_damage_is_made_good_beside_the_live_run_and_later_changes_win(case: CdcCase) -> None:
+def test_damage_is_made_good_beside_the_live_run_and_later_changes_win(
+    case: CdcCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Several ranges, by the statistics of the database.
+    monkeypatch.setattr(sides, "RANGE_ROWS", 300)
     case.execute(
+        "ANALYZE orders",
         "ALTER TABLE orders ALTER customer SET STORAGE EXTERNAL",
         "UPDATE orders SET customer = repeat('x', 9999) WHERE id IN (3, 12, 40)",
     )
@@ -157,6 +163,9 @@ def require_damage_to_be_shown(loaded: LoadedPipeline) -> None:
     assert found["found"].items() >= counts.items()
     assert found["found"]["columns"] == {"customer": 10, "amount": 10}
     assert not compare_with_source(loaded).ok
+    # Only the ranges that have one of the keys are read.
+    one = look(loaded, LIMIT, keys="5, 990001, 700")
+    assert (one.found.missing, one.found.different, one.found.extra) == (1, 0, 1)
 
 
 def require_what_breaks_off_to_change_nothing(loaded: LoadedPipeline) -> None:

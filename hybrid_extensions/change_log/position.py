@@ -34,7 +34,7 @@ def group_of(offset: Offset) -> tuple[Any, ...]:
     """
     if "lsn" in offset:
         return (offset.get("lsn_commit") or 0,)
-    return (str(offset["file"]), int(offset["pos"]))
+    return (int(str(offset["file"]).rpartition(".")[2]), int(offset["pos"]))
 
 
 def start_at(offset: Offset) -> dict[str, Any]:

@@ -58,8 +58,7 @@ class Writer:
             )
         if self.position is not None and found.get("last") is not None:
             group, place = found["last"]
-            last = Position(tuple(group), tuple(place))
-            self._last = last if last.group == group_of(self.position.start) else None
+            self._last = Position(tuple(group), tuple(place))
 
     def begin(self, partition: dict[str, Any], start: dict[str, Any]) -> None:
         """Keep where an empty log begins, before anything is read."""
@@ -76,17 +75,19 @@ class Writer:
             UnavailableError: The store of the folder does not answer.
         """
         changes, last = [], self._last
+        least = None if self.position is None else self.position.start
         for sent in batch:
             if sent.topic.startswith(self._heartbeats):
                 continue
             position = self._sequence.next(sent.offset)
             if not is_known(position, last):
                 changes.append(Change(sent.topic, sent.key, sent.value))
-                last = position
+                last, least = position, start_at(sent.offset)
         end = batch[-1]
         start = start_at(end.offset)
-        if last is not None and last.group != group_of(start):
-            last = None
+        if least is not None and group_of(start) < group_of(least):
+            # A heartbeat before the first transaction of a binary log has the begin of its file.
+            start = least
         if changes:
             position_ = {"partition": end.partition, "start": start, "last": last}
             made = self._segments.append(changes, position_)

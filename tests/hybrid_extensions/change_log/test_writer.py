@@ -109,6 +109,17 @@ def test_rows_of_a_binary_logs_transaction_are_known_by_event_and_row(log: Log) 
     assert log.values() == [b"1", b"2", b"3", b"4"]
 
 
+def test_a_heartbeat_at_the_begin_of_a_file_moves_nothing_back(log: Log) -> None:
+    sent = [row(2, 50, 1, 1, b"1"), row(2, 50, 1, 2, b"2")]
+    log.writer.take(sent[:1])
+    log.begin()
+    log.writer.take([row(2, 4, 0, 0)._replace(topic="__debezium-heartbeat.shop")])
+    assert log.begin() == start_at(sent[0].offset)
+    log.writer.take([row(2, 4, 0, 0)._replace(topic="__debezium-heartbeat.shop")])
+    log.writer.take(sent)
+    assert log.values() == [b"1", b"2"]
+
+
 def test_a_heartbeat_moves_the_position_and_is_acknowledged_only_then(log: Log) -> None:
     log.writer.begin(PARTITION, {"lsn": 90, "lsn_commit": 90})
     assert log.writer.take([change(90, 95, b"1"), heartbeat(100)]) == 1

@@ -92,12 +92,13 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
             # Its plan is made again if the declaration is another one by now.
             return begun
         message = (
-            f"Generation {name} of pipeline `{loaded.pipeline.name}` was begun already and waits "
-            "for promotion; only one can wait."
+            f"Pipeline `{loaded.pipeline.name}` has a candidate already, generation {name}: there "
+            "is one at a time."
         )
         hint = (
-            "Run it and promote it (`hybrid run P`, `hybrid generation promote P`), or remove it "
-            "with its table: `hybrid generation discard P`."
+            f"To continue with {name}, compute its table (`hybrid run P`), then promote it: "
+            f"`hybrid generation promote P`. To begin another one, first discard {name}, whose "
+            "table and state are then deleted: `hybrid generation discard P`."
         )
         raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
     if name == serving.generation:
@@ -178,9 +179,8 @@ def discard(loaded: LoadedPipeline) -> str:
         StateError: The newest generation serves or has served, or there is none.
     """
     hint = (
-        "Only a generation that was never promoted can be discarded. `hybrid generation list P` "
-        f"shows all. To remove the serving one, stop the pipeline, then delete {loaded.state.url} "
-        "and the table; readers lose the table."
+        "There is nothing to discard: a generation that serves, or has served, is kept. `hybrid "
+        "generation list P` shows all generations."
     )
     name = require_candidate(loaded, hint)
     # First of all, so that no process continues what is about to be removed.

@@ -213,7 +213,10 @@ def require_candidate(loaded: LoadedPipeline, hint: str) -> str:
         StateError: There is no generation yet, or the newest one serves or has served.
     """
     if (name := candidate_name(loaded)) is None:
-        message = f"Pipeline `{loaded.pipeline.name}` has no generation that waits for promotion."
+        message = (
+            f"Pipeline `{loaded.pipeline.name}` has no candidate: no generation was begun that was "
+            "not promoted yet."
+        )
         raise StateError(message, hint, pipeline=loaded.pipeline.name)
     return name
 
@@ -295,8 +298,8 @@ def require_in_service(loaded: LoadedPipeline, generation: Generation) -> None:
 def generation_with_role(loaded: LoadedPipeline) -> str:
     """Return name and role of the generation that a declaration is about, in words, for messages.
 
-    Such as ``g1, which serves``, ``g1, which served before`` or ``g2, which waits`` (the
-    candidate); ``none`` before the first generation.
+    Such as ``g1, which serves``, ``g1, which served before`` or ``g2, the
+    candidate``; ``none`` before the first generation.
 
     Raises:
         StateError: The state is damaged.
@@ -308,4 +311,4 @@ def generation_with_role(loaded: LoadedPipeline) -> str:
     serving = read_serving(loaded)
     if name == serving.generation:
         return f"{name}, which serves"
-    return f"{name}, which served before" if serving.served(name) else f"{name}, which waits"
+    return f"{name}, which served before" if serving.served(name) else f"{name}, the candidate"

@@ -161,7 +161,7 @@ def rerun(
         message = (
             f"Generation {name} has {counted(now, 'row')} and {found.serving}, which serves, has "
             f"{before:,}; at least {rows_at_least:.2%} of them were requested. {name} is not "
-            "promoted; it is kept and waits."
+            "promoted, and stays a candidate."
         )
         hint = (
             "Look at the differences with `hybrid generation compare P`. If they are right, run "

@@ -180,7 +180,7 @@ def test_who_serves_since_when_follows_promotion_and_rollback(tmp_path: Path) ->
     begin(case.loaded)
     case.run({1: 10, 2: 20, 3: 30})
     assert page_of(path).sections["places"].startswith(f"Places table {tmp_path}/out (version")
-    assert "g2, which waits" in text_of(path, "--generation", "g2")
+    assert "g2, the candidate" in text_of(path, "--generation", "g2")
     promotion.promote(case.loaded)
     page = page_of(path)
     assert "when it replaced g1 (promotion)" in page.sections["generations"]

@@ -120,7 +120,8 @@ def test_a_refusal_in_a_job_names_the_jobs_to_use_instead_of_commands(tmp_path: 
     told = event.step_failure_data.error
     assert told is not None
     assert told.message == (
-        "Pipeline `events` has no generation that waits for promotion.\nWhat to do: Begin a new "
+        "Pipeline `events` has no candidate: no generation was begun that was not "
+        "promoted yet.\nWhat to do: Begin a new "
         "generation: the job `events_generation` with the action NEW. Then run it: the job "
         "`events`.\n"
     )

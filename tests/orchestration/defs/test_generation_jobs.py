@@ -95,7 +95,7 @@ def test_each_step_is_an_action_of_one_job_and_what_is_refused_is_told(tmp_path:
     [failure] = [e for e in refused.all_events if e.event_type_value == "STEP_FAILURE"]
     failed = failure.step_failure_data.user_failure_data
     assert failed is not None
-    assert "no generation that waits for promotion" in str(failed.description)
+    assert "has no candidate" in str(failed.description)
 
 
 def test_a_comparison_stays_on_the_page_as_long_as_its_candidate_waits(tmp_path: Path) -> None:

@@ -186,9 +186,9 @@ def test_what_can_not_be_done_is_refused_by_name(tmp_path: Path) -> None:
     assert "has not run yet" in call(case, "new", status=2)["message"]
     case.run(OLD)
     assert "no generation newer than g1" in call(case, "compare", status=2)["message"]
-    assert "waits for promotion" in call(case, "promote", status=2)["message"]
+    assert "has no candidate" in call(case, "promote", status=2)["message"]
     assert "no earlier generation" in call(case, "rollback", status=2)["message"]
-    assert "waits for promotion" in call(case, "discard", status=2)["message"]
+    assert "has no candidate" in call(case, "discard", status=2)["message"]
     call(case, "new")
     assert "has not read `history` to its end" in call(case, "promote", status=2)["message"]
     told = call(case, "compare", status=2)["message"]
@@ -196,7 +196,7 @@ def test_what_can_not_be_done_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "state/events/g2/plan.json").write_text("{}")
     (tmp_path / "state/events/g2/checkpoint/offsets").mkdir(parents=True)
     (tmp_path / "state/events/g2/checkpoint/offsets/0").write_text("v1")
-    assert "g2 of pipeline `events` was begun already" in call(case, "new", status=2)["message"]
+    assert "has a candidate already, generation g2" in call(case, "new", status=2)["message"]
     assert call(case, "discard")["discarded"] == "g2"
     assert not (tmp_path / "state/events/g2").exists()
     assert case.seen() == OLD
@@ -209,7 +209,7 @@ def test_a_candidate_whose_plan_is_missing_is_not_begun_again(tmp_path: Path) ->
     (read / "0").write_text("v1")
     (tmp_path / "state/events/g2/plan.json").unlink(missing_ok=True)
     refused = call(case, "new", status=2)
-    assert "g2 of pipeline `events` was begun already" in refused["message"]
+    assert "has a candidate already, generation g2" in refused["message"]
     assert "hybrid generation discard" in refused["hint"]
     assert call(case, "discard")["discarded"] == "g2"
     assert call(case, "new")["generation"] == "g2"

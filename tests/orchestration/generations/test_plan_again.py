@@ -106,7 +106,7 @@ def test_a_plan_that_something_was_read_by_stays(case: GenerationCase, second: b
     refused = call(case, "plan", status=2)
     assert "its checkpoint can't follow the change" in refused["message"]
     if second:
-        assert "waits for promotion" in call(case, "generation", "new", status=2)["message"]
+        assert "has a candidate already" in call(case, "generation", "new", status=2)["message"]
         assert call(case, "generation", "discard")["discarded"] == "g2"
         assert call(case, "generation", "new")["generation"] == "g2"
         assert files(case) == 1

@@ -208,8 +208,8 @@ class SwitchState:
         for source in self._chain.sources[: self._chain.index(name)]:
             if self.end_of(source.name) is None:
                 message = (
-                    f"`{name}` can't start: `{source.name}`, which comes before it, has not "
-                    "finished."
+                    f"Source `{name}` can't start: source `{source.name}`, which comes before it, "
+                    "has not finished."
                 )
                 hint = (
                     f"Run the chain with `hybrid run P`, which completes `{source.name}` first, or "

@@ -150,11 +150,12 @@ class Record(Part):
         return {"version": cls.VERSION, **values} if isinstance(values, dict) else values
 
     @classmethod
-    def parse(cls, text: bytes) -> Self:
+    def parse(cls, text: bytes, file: str = "") -> Self:
         """Parse the content of a JSON file of the state folder as a document of this class.
 
         Args:
             text: Content of the file.
+            file: Its path, for the message of an error.
 
         Raises:
             StateError: The document has another ``version`` than ``VERSION``, is not JSON, or has
@@ -168,15 +169,19 @@ class Record(Part):
                 raise ValueError(reason)
             return cls.model_validate(document)
         except ValueError as error:
+            where = f"{file}: " if file else ""
             message = (
-                f"A document of kind {cls.__name__} in the state folder can't be read: {error}."
+                f"A document of kind {cls.__name__} in the state folder can't be read: {where}"
+                f"{error}."
             )
             hint = (
                 "Run the version of this project that wrote the state folder. If the document is "
-                "damaged, restore it from a backup, or declare another `state` and another "
-                "`sink.path` and load everything again."
+                "damaged, restore it from a backup. Without one, declare another `state` and "
+                "another `sink.path` and load everything again: the table that there is stays as "
+                "it is, without new rows."
             )
-            raise StateError(message, hint) from None
+            refused = StateError(message, hint, file=file) if file else StateError(message, hint)
+            raise refused from None
 
 
 class HeldOffsets(Part):

@@ -310,10 +310,11 @@ def normalize_schema(schema: pa.Schema, *, may_be_open: bool = False) -> pa.Sche
     known: set[str] = set()
     for field in schema:
         if field.name in known:
-            message = f"Column `{field.name}` is there twice."
+            message = f"Two columns have the same name, `{field.name}`."
             hint = (
-                "Write the files again with a name for each column, or leave this one out of a "
-                "declared `schema`."
+                "Write each file that has them again, with different names. Or, if the table does "
+                f"not need `{field.name}`, declare a `schema` for the source with the other "
+                "columns only: neither of the two is read then."
             )
             raise InputError(message, hint, column=field.name)
         known.add(field.name)

@@ -408,7 +408,8 @@ def _validated(
         try:
             found.append(model.model_validate(own))
         except ValidationError as error:
-            lines = [*(_explain(dict(item), model, models) for item in error.errors()), *lines]
+            told = (_explain(dict(item), model, models) for item in error.errors())
+            lines = [*(_with_source(line, own) for line in told), *lines]
     if lines:
         raise _refusal(path, lines)
     return found[::-1]
@@ -504,6 +505,18 @@ def _explain(
     shown = None if error["type"] == "value_error" else error.get("input")
     given = f" (given: {shown!r})" if isinstance(shown, str | int | float) else ""
     return f"  {where}: {text.removesuffix('.')}{given}."
+
+
+def _with_source(line: str, document: Any) -> str:
+    """Return what is wrong in a document with the name of the source that it is about."""
+    found = re.match(r"  sources\.(\d+)", line)
+    sources = document.get("sources") if found is not None else None
+    if found is None or not isinstance(sources, list):
+        return line
+    source = sources[int(found[1])]
+    name = source.get("name") if isinstance(source, dict) else None
+    known = name is None or f"`{name}`" in line
+    return line if known else f"  source `{name}`, {line.strip()}"
 
 
 def _tags(model: type[BaseModel]) -> Mapping[str, type[BaseModel]]:

@@ -99,8 +99,8 @@ class TableTemplate(Declared):
         for field, text in places.items():
             if "{table}" not in str(text):
                 message = (
-                    f"`{field}: {text}` would be that of all tables. Write `{{table}}` where the "
-                    "name of the table belongs."
+                    f"`{field}: {text}` would be the same for all tables. Write `{{table}}` where "
+                    "the name of the table belongs."
                 )
                 raise ValueError(message)
         models = (Pipeline, *contributions("section"))

@@ -18,9 +18,9 @@ NO_TEXT_HEADER = "the name of a header is no UTF-8 text"
 REFUSED_TOMBSTONE = "the record has a key and no value, which elsewhere deletes the row of that key"
 """Why a record is refused unless it is declared what it means."""
 DECLARE_TOMBSTONE = (
-    "Declare for this source what such a record means: `on_tombstone: delete`, which removes the "
-    "row from a target that merges, or `on_tombstone: ignore`. Then run the pipeline again: "
-    "`hybrid run P`. A source that deletes needs a new generation: `hybrid generation new P`."
+    "Declare for this source what such a record means. With `on_tombstone: ignore` it is left out; "
+    "then run the pipeline again: `hybrid run P`. With `on_tombstone: delete` it removes the row "
+    "from a target that merges; begin a new generation then: `hybrid generation new P`."
 )
 """What to do about such a record."""
 

@@ -28,9 +28,10 @@ _NAMED_HOLES = 10  # of each partition: the files around them are kept for messa
 _END = np.iinfo(np.int64).max  # Kafka's offsets are below it, so that the one after the last fits
 _NAME = re.compile(r"([A-Za-z0-9._-]+)\+([0-9]+)\+([0-9]+)(?:\+([0-9]+))?\..+")
 _FORMS = (
-    "Rename the file as Kafka Connect does, or move it out of the source's folder; then plan "
-    "again. Expected: `topic+partition+start.ext` or `topic+partition+start+end.ext` (end "
-    "inclusive), such as `orders+3+0000001200.snappy.parquet`."
+    "Rename the file as Kafka Connect does: `topic+partition+start.ext` or "
+    "`topic+partition+start+end.ext` (end inclusive), such as "
+    "`orders+3+0000001200.snappy.parquet`. If it does not belong to the source, move it out of the "
+    "source's folder. Then plan again: `hybrid plan P`."
 )
 
 

@@ -11,6 +11,7 @@ from sources.errors import InputError
 from sources.formats.base import Format
 from sources.formats.compression import UNKNOWN_BYTES, codec_of, open_decompressed
 from sources.formats.lines import OnBad, refuse
+from sources.formats.parquet.footer import NOT_READ
 from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 from sources.storage.stores import Stores
@@ -92,9 +93,4 @@ def open_file(path: str, form: Format, stores: Stores) -> Iterator[pa.NativeFile
     except (OSError, pa.ArrowException, UnicodeError) as error:
         reason = str(error).strip().removesuffix(".")
         message = f"{path} can't be read as {form.title}: {reason}."
-        hint = (
-            "If the file is damaged, write it again; if it does not belong to the source, move it "
-            "out of the source's folder: its rows will be missing from the table. Then plan again "
-            "(`hybrid plan P`)."
-        )
-        raise InputError(message, hint, file=path) from None
+        raise InputError(message, NOT_READ, file=path) from None

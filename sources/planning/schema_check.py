@@ -165,8 +165,9 @@ def _read(record: LogRecord, reader: FieldReader) -> Mapping[str, Any]:
         offset = record.offset
         message = f"Topic `{topic}`, partition {number}, offset {offset}: {error}."
         hint = (
-            "Correct `topic` or `format` of the source, or the producer; or declare "
-            "`on_bad_record` so that bad records are tolerated."
+            "Correct `topic`, `format` or `schema` of the source. If they are right, correct the "
+            "producer; to continue without such records, declare `on_bad_record: quarantine`, "
+            "which keeps them in a table."
         )
         raise InputError(message, hint, topic=topic, partition=number, offset=offset) from None
 

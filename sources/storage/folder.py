@@ -204,7 +204,7 @@ class Folder:
 
         """
         text = self.read_bytes(name)
-        return None if text is None else kind.parse(text)
+        return None if text is None else kind.parse(text, self.location(name))
 
     def replace(self, name: str, document: Record) -> None:
         """Write a document, over an existing one if there is one, in one atomic step.

@@ -188,7 +188,9 @@ def test_nothing_is_handed_over_out_of_turn(tmp_path: Path, servers: str) -> Non
     assert not (tmp_path / "state").exists()
     make_plan(loaded)
     before = documents(tmp_path / "state")
-    with pytest.raises(StateError, match="`live` can't start: `history`, which comes before it"):
+    with pytest.raises(
+        StateError, match="`live` can't start: source `history`, which comes before it"
+    ):
         hand_over(PipelineContext.require(loaded), live_of(loaded))
     for check in (check_hand_over, require_sound):
         with pytest.raises(StateError, match="`live` has no start offsets yet"):
@@ -222,14 +224,18 @@ def test_three_sources_take_their_turns_and_the_last_starts_where_the_second_end
     loaded = case.pipeline(old_and_recent)
     make_plan(loaded)
     with pytest.raises(
-        StateError, match="`live` can't start: `old`, which comes before it, has not finished"
+        StateError,
+        match="`live` can't start: source `old`, which comes before it, has not finished",
     ):
         hand_over(PipelineContext.require(loaded), live_of(loaded))
-    with pytest.raises(StateError, match="`recent` can't start: `old`, which comes before it"):
+    with pytest.raises(
+        StateError, match="`recent` can't start: source `old`, which comes before it"
+    ):
         finish(loaded, "recent")
     finish(loaded, "old")
     with pytest.raises(
-        StateError, match="`live` can't start: `recent`, which comes before it, has not finished"
+        StateError,
+        match="`live` can't start: source `recent`, which comes before it, has not finished",
     ):
         hand_over(PipelineContext.require(loaded), live_of(loaded))
     finish(load_pipeline(loaded.path), "old", "recent")

@@ -134,8 +134,8 @@ def changed_columns(
     elif new:
         message = f"{has}. The run stops before the first change with {these}."
         hint = (
-            f"To add {'it' if len(new) == 1 else 'them'} to the target, declare {add}"
-            f"{_with_default(table, new)}; to leave one out for good, list it in "
+            f"To add {these} to the target, declare {add} in the source of this topic"
+            f"{_with_default(table, new)}; to leave a column out for good, list it there in "
             "`ignored_columns`. Then run `hybrid resume P`."
         )
     else:

@@ -249,7 +249,8 @@ class DebeziumReader(BaseReader):
         if table != self._table:
             reason = (
                 f"the change is of table `{table}`, not of `{self._table}`, which the source "
-                "declares in `table`"
+                "declares in `table`: correct `table` or `topic`, or let the connector write each "
+                "table to a topic of its own"
             )
             raise BadValue(reason)
 

@@ -185,9 +185,10 @@ def _timestamp(raw: Any, encoding: Encoding) -> datetime:
         return _parsed(datetime.fromisoformat, raw, "timestamp")
     if not isinstance(raw, int) or encoding.name not in _UNITS:
         reason = (
-            f"the unit of {short_repr(raw)} is unknown: let the converter send schemas "
-            "(`value.converter.schemas.enable=true`), or declare the column as bigint and convert "
-            "it in `select` with timestamp_micros or timestamp_millis"
+            f"the unit of {short_repr(raw)} is unknown, as the record has no schema: declare the "
+            "column as bigint in `schema`, and convert it in `select` with timestamp_millis or "
+            "timestamp_micros; or let the converter of Kafka Connect send schemas "
+            "(`value.converter.schemas.enable=true`), which helps with new records only"
         )
         raise BadValue(reason)
     unit = _UNITS[encoding.name]

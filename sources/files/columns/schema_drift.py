@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -99,7 +100,7 @@ def unify(
     declared = parse_schema(source.columns) if source.columns else None
     columns = planned or declared
     if columns is None:
-        columns = settled_columns(source.name, _common(source.name, found, files), found[0].path)
+        columns = settled_columns(source.name, _common(source, found, files), found[0].path)
     check_names(source.name, columns, drift)
     for each in found:
         for name, kind in each.types.items():
@@ -108,7 +109,7 @@ def unify(
                     raise _in_other_case(source.name, each, *alike)
                 raise _unplanned(source.name, name, each)
             if not _is_read_as(kind, columns.field(name).type):
-                raise _narrowed(source.name, name, columns.field(name).type, found, files)
+                raise _narrowed(source, name, columns.field(name).type, found, files, planned)
     defaults = {
         field.name: str(value)
         for field in columns
@@ -148,7 +149,7 @@ def clashing_columns(
                 if not _is_read_as(kind, read):
                     types[name] = None
             elif (before := types.setdefault(name, kind)) is not None:
-                types[name] = widest(with_types_from(before, kind), with_types_from(kind, before))
+                types[name] = _widest_with_nulls(before, kind)
     refused = {name for name, kind in types.items() if kind is None}
     return {name for each in found for read, name in each.names.items() if read in refused}
 
@@ -181,13 +182,13 @@ def _is_read_as(kind: pa.DataType, read: pa.DataType) -> bool:
     return is_wider(with_types_from(kind, read), read)
 
 
-def _common(source: str, found: Sequence[_Found], files: Sequence[int]) -> pa.Schema:
+def _common(source: FileSource, found: Sequence[_Found], files: Sequence[int]) -> pa.Schema:
     """Return all columns of all files, each with the narrowest type that holds its values."""
     types: dict[str, pa.DataType] = {}
     for each in found:
         for name, kind in each.types.items():
             before = types.get(name, kind)
-            wide = widest(with_types_from(before, kind), with_types_from(kind, before))
+            wide = _widest_with_nulls(before, kind)
             if wide is None:
                 raise _narrowed(source, name, None, found, files)
             types[name] = wide
@@ -245,13 +246,23 @@ def _unplanned(source: str, name: str, found: _Found) -> InputError:
 
 
 def _narrowed(
-    source: str,
+    source: FileSource,
     name: str,
-    declared: pa.DataType | None,
+    read: pa.DataType | None,
     found: Sequence[_Found],
     files: Sequence[int],
+    planned: pa.Schema | None = None,
 ) -> InputError:
-    """Return the error to raise for a column whose types no common type holds without loss."""
+    """Return the error to raise for a column whose types can't be read as one without loss.
+
+    Args:
+        source: Declaration of the source.
+        name: The column.
+        read: The type that is declared or planned; None if the files' own types have no common one.
+        found: Columns of the files.
+        files: Number of files of each.
+        planned: Common columns by the plan; None while planning.
+    """
     counts: Counter[str] = Counter()
     first: dict[str, str] = {}
     for each, number in zip(found, files, strict=True):
@@ -262,18 +273,34 @@ def _narrowed(
         f"    {kind} in {counted(number, 'file')}, such as {first[kind]}"
         for kind, number in counts.items()
     ]
-    wanted = "one type" if declared is None else f"{type_name(declared)}, as declared or planned,"
+    place = "`schema`" if planned is None else "the plan"
+    wanted = "one type" if read is None else f"{type_name(read)}, its type in {place},"
     head = (
-        f"Source `{source}`: column `{name}` can't be read as {wanted} without a loss of "
+        f"Source `{source.name}`: column `{name}` can't be read as {wanted} without a loss of "
         "information:"
     )
+    kinds = [each.types[name] for each in found if name in each.types]
+    common = reduce(_widest_with_nulls, kinds)
     hint = (
-        "Declare a type in `schema` that holds every value (a wider integer, double for float, a "
-        "decimal with more digits); or write the other files again; or declare a source with a "
-        f"`select` that converts `{name}` for each kind of file."
+        f"None of these types holds the values of the others: write files again with one type; "
+        f"or declare a source for each type, with a `select` that converts `{name}`."
     )
+    if common is not None:
+        every = "" if source.columns else ", next to all other columns"
+        again = "" if planned is None else ", and begin a new generation: `hybrid generation new P`"
+        hint = (
+            f"Declare `{name}: {type_name(common)}` in the source's `schema`{every}, which holds "
+            f"the values of all these files{again}. Or write the files of another type again."
+        )
     file = next(iter(first.values()))
-    return InputError("\n".join([head, *lines]), hint, source=source, column=name, file=file)
+    return InputError("\n".join([head, *lines]), hint, source=source.name, column=name, file=file)
+
+
+def _widest_with_nulls(one: pa.DataType | None, other: pa.DataType) -> pa.DataType | None:
+    """Return the narrowest type that holds the values of two, one of which may be undecided."""
+    if one is None:
+        return None
+    return widest(with_types_from(one, other), with_types_from(other, one))
 
 
 def _differences(

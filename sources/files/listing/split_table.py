@@ -205,8 +205,9 @@ def columns_differ(
     head = f"Source `{source}`: files differ in their columns.\n    {first} | {other}"
     hint = (
         "If they are the same columns over time, declare `schema_drift: {}` for the source: files "
-        "are then read as one where no value loses anything. Otherwise rewrite one of them, or "
-        "declare a source with a `select` for each kind of file."
+        "are then read as one where no value loses anything. Otherwise write the files of one kind "
+        "again with the columns of the others; or declare one source for each kind, whose `path` "
+        "matches these files only, with a `select` that makes the columns the same."
     )
     if (alike := alike_names(name for name, _, _ in rows)) is not None:
         hint = in_one_case(*alike)

@@ -12,11 +12,12 @@ from sources.formats.parquet.file import parquet_file
 from sources.storage.stores import Stores
 
 _TAIL_BYTES = 64 << 10
-_NOT_READ = (
-    "If the file is damaged, write it again; if it does not belong to the source, move it out of "
-    "the source's folder: its rows will be missing from the table. Then plan again (`hybrid plan "
-    "P`)."
+NOT_READ = (
+    "If the file is damaged, write it again. If it does not belong to the source, move it out of "
+    "the source's folder. A damaged file that nothing can write again may be moved out, too: its "
+    "rows will be missing from the table. Then plan again (`hybrid plan P`)."
 )
+"""What to do about a file that can't be read and is not planned yet."""
 
 
 def read_footer(path: str, stores: Stores) -> pq.FileMetaData:
@@ -75,7 +76,7 @@ else:
     parse_fast = _reconstruct_filemetadata
 
 
-def unreadable(path: str, error: Exception, hint: str = _NOT_READ) -> InputError:
+def unreadable(path: str, error: Exception, hint: str = NOT_READ) -> InputError:
     """Return the InputError, for the caller to raise, that a file can't be read as Parquet.
 
     Args:

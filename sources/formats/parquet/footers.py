@@ -185,8 +185,9 @@ def _read_in_processes(
         "unknown, since they were read together."
     )
     hint = (
-        "Open these files one by one with a Parquet tool to find the damaged one, write it again "
-        "or move it out of the source's folder, then plan again (`hybrid plan P`)."
+        "Open these files one by one with a Parquet tool to find the damaged one, and write it "
+        "again. If nothing can write it again, move it out of the source's folder: its rows will "
+        "be missing from the table. Then plan again (`hybrid plan P`)."
     )
     raise InputError(message, hint, file=first)
 

@@ -296,9 +296,11 @@ class StartLookUp:
         if self._previous is None or self._source.start != "previous":
             return f"Declare an earlier time under `start` of source `{name}`."
         return (
-            "A single row with a wrong clock moves the end of history. Declare `complete_through` "
-            f"for source `{self._previous.source}`, the time up to which its files are complete; "
-            "or leave such rows out: declare `not_after` under the pipeline's `event_time`."
+            "A single row with a wrong clock moves the end of history, which is the highest event "
+            f"time in source `{self._previous.source}`. Declare `complete_through` for that "
+            "source: the time up to which its files are complete. Or declare `not_after` under the "
+            "pipeline's `event_time`: rows after it do not count, and `event_time.outside` says "
+            "what happens to them. Then repeat the command."
         )
 
     def _require_own(self, held: HeldOffsets) -> None:

@@ -66,8 +66,9 @@ def without_tombstones(
             except BadValue as error:
                 reason = str(error)
                 hint = (
-                    "Correct `sink.key`, or the producer; or declare `on_bad_record` so that bad "
-                    "records are tolerated."
+                    "Correct `sink.key`. If it is right, correct the producer; to continue without "
+                    "such records, declare `on_bad_record: quarantine`, which keeps them in a "
+                    "table."
                 )
             if source.on_bad_record != "fail":
                 continue

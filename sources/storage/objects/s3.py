@@ -262,12 +262,26 @@ def store_error(settings: S3Settings, path: str, what: str, why: object) -> Hybr
             "(`s3.endpoint`), then try again."
         )
         return UnavailableError(message, hint, server=where, file=path)
-    hint = (
-        "Correct `s3.endpoint`, the bucket in the path, or the credentials (AWS_ACCESS_KEY_ID and "
-        "AWS_SECRET_ACCESS_KEY, or AWS_PROFILE), or grant them permission to list and read it, and "
-        "to write where that is meant."
+    return InputError(message, _way_out(why, path), server=where, file=path)
+
+
+def _way_out(why: object, path: str) -> str:
+    """Return what to do about a refusal of a store, by the code of its answer."""
+    answer = why.response if isinstance(why, ClientError) else {}
+    code = answer.get("Error", {}).get("Code")
+    if code == "NoSuchBucket":
+        return f"Correct the bucket in {path}, or `s3.endpoint`; or create the bucket."
+    credentials = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
+    if code in ("AccessDenied", "403"):
+        return (
+            f"Grant the credentials in use ({credentials}) permission for {path}: to list and read "
+            "it, and, in a state folder or a table that is written to, also to write and delete. "
+            "Or set other credentials."
+        )
+    return (
+        f"Set the credentials of this store ({credentials}). If they are right, correct "
+        "`s3.endpoint`, or the bucket in the path."
     )
-    return InputError(message, hint, server=where, file=path)
 
 
 def _is_outage(error: object) -> bool:

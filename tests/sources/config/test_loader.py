@@ -145,7 +145,8 @@ def test_a_misspelt_field_is_answered_with_the_right_one(tmp_path: Path) -> None
 def test_a_misspelt_field_of_a_source_is_answered_with_the_right_one(tmp_path: Path) -> None:
     wrong = [{**GOOD["sources"][0], "formatt": "json"}, GOOD["sources"][1]]
     text = refusal(tmp_path, sources=wrong)
-    assert "sources.0.formatt: unknown field; did you mean `format`?" in text
+    name = wrong[0]["name"]
+    assert f"  source `{name}`, sources.0.formatt: unknown field; did you mean `format`?" in text
 
 
 def test_a_misspelt_field_of_the_sink_is_answered_with_the_right_one(tmp_path: Path) -> None:

@@ -110,8 +110,8 @@ def test_tables_are_chosen_by_pattern(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"sink": {"path": "lake"}}, "`sink.path: lake` would be that of all tables"),
-        ({"topic": "shop"}, "`topic: shop` would be that of all tables"),
+        ({"sink": {"path": "lake"}}, "`sink.path: lake` would be the same for all tables"),
+        ({"topic": "shop"}, "`topic: shop` would be the same for all tables"),
         ({"colour": "red"}, "`colour` is neither a field of a pipeline"),
         ({"database": {"dsn": "slotted://db?password=x", "slot": "s"}}, "contains a password"),
         (

@@ -46,10 +46,13 @@ def live(folder: Path, **changes: Any) -> KafkaSource:
         ({"format": "xml"}, "`format: xml` is not a format of a topic's values. Write one of json"),
         (
             {"format": "avro", "registry": {"urll": "r"}},
-            "  sources.0.registry.urll: unknown field; did you mean",
+            "  source `live`, sources.0.registry.urll: unknown field; did you mean",
         ),
-        ({"avro_schem": "a.avsc"}, "  sources.0.avro_schem: unknown field; did you mean `avro_sch"),
-        ({"value": {"format": "raw"}}, "  sources.0.value: unknown field"),
+        (
+            {"avro_schem": "a.avsc"},
+            "  source `live`, sources.0.avro_schem: unknown field; did you mean `avro_sch",
+        ),
+        ({"value": {"format": "raw"}}, "  source `live`, sources.0.value: unknown field"),
         ({"avro_schema": "a.avsc"}, "`avro_schema` has no meaning with `format: json`"),
         ({"format": "raw", "avro_schema": "a"}, "`avro_schema` has no meaning with `format: raw`"),
         ({"format": "avro"}, "needs either `avro_schema` or `registry`"),

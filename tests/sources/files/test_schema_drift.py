@@ -152,9 +152,11 @@ def test_what_would_lose_information_is_refused_with_the_files(tmp_path: Path) -
     assert "column `v` can't be read as one type without a loss of information" in told
     assert f"bigint in 2 files, such as {tmp_path}/a.parquet" in told
     assert f"string in 1 file, such as {tmp_path}/c.parquet" in told
+    assert "None of these types holds the values of the others" in told
     (tmp_path / "c.parquet").unlink()
     narrow = refusal(tmp_path, schema={"v": "int", "at": "timestamp"})
-    assert "column `v` can't be read as int, as declared or planned," in narrow
+    assert "column `v` can't be read as int, its type in `schema`," in narrow
+    assert "Declare `v: bigint` in the source's `schema`, which holds the values of all" in narrow
 
 
 def test_names_that_can_not_be_told_apart_are_refused(tmp_path: Path) -> None:
@@ -207,7 +209,13 @@ def test_files_that_arrive_later_are_read_as_planned(archive: Path, tmp_path: Pa
     )
     write(tmp_path, "d", 3, customer=(Decimal(1), pa.decimal128(20, 0)))
     told = refusal(archive, planned, schema_drift=RENAMED)
-    assert "column `customer` can't be read as bigint, as declared or planned," in told
+    assert "column `customer` can't be read as bigint, its type in the plan," in told
+    assert "None of these types holds the values of the others" in told
+    (tmp_path / "d.parquet").unlink()
+    narrow = planned.set(0, pa.field("customer", pa.int32()))
+    told = refusal(archive, narrow, schema_drift=RENAMED)
+    assert "Declare `customer: bigint` in the source's `schema`, next to all other columns" in told
+    assert "and begin a new generation: `hybrid generation new P`" in told
 
 
 @pytest.mark.parametrize(

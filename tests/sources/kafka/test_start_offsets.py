@@ -233,10 +233,11 @@ class TestAtATime:
     def test_a_time_in_the_future_is_refused(self) -> None:
         message = (
             "Source `live` would start at 2024-01-01T12:00:20Z, in the future: it is now "
-            "2024-01-01T12:00:19.999Z. A single row with a wrong clock moves the end of history. "
-            "Declare `complete_through` for source `history`, the time up to which its files are "
-            "complete; or leave such rows out: declare `not_after` under the pipeline's "
-            "`event_time`."
+            "2024-01-01T12:00:19.999Z. A single row with a wrong clock moves the end of history, "
+            "which is the highest event time in source `history`. Declare `complete_through` for "
+            "that source: the time up to which its files are complete. Or declare `not_after` "
+            "under the pipeline's `event_time`: rows after it do not count, and "
+            "`event_time.outside` says what happens to them. Then repeat the command."
         )
         assert refused(log({T0: [10]}), history(20), now=19.999) == message
         assert starts(decide(log({T0: [10]}), history(20), now=20)) == {T0: 1}

@@ -249,7 +249,7 @@ def test_a_decimal_without_bytes_is_no_zero() -> None:
             {"raw": "00ff"},
             r"`raw`: '00ff' may be hexadecimal .*`binary_handling_mode: hex`",
         ),
-        ({"at": 1_704_067_200_000_001}, r"`at`: the unit of 17\d+ is unknown: .*schemas"),
+        ({"at": 1_704_067_200_000_001}, r"`at`: the unit of 17\d+ is unknown, as .*schemas"),
         ({"at": "noon"}, r"`at`: 'noon' is not a valid timestamp"),
         ({"day": "noon"}, r"`day`: 'noon' is not a valid date"),
         ({"day": 10**9}, r"`day`: 1000000000 days since 1970 are outside the years 1 to 9999"),

@@ -121,6 +121,11 @@ def find_java(minimum: int = MINIMUM) -> Path:
             # Spark's scripts start exactly this file: falling back to the PATH would only
             # move the failure to a place where it is harder to read.
             message = f"JAVA_HOME is {home}, but there is no executable file {path}."
+            if (other := shutil.which("java")) is not None:
+                way_out = (
+                    f"Remove the variable (`unset JAVA_HOME`) to use {other}, which is on the "
+                    f"PATH and has to be Java {minimum} or later. If it is older: {way_out}"
+                )
             raise InputError(message, way_out, file=str(path))
         return path
     on_path = shutil.which("java")
@@ -132,6 +137,9 @@ def find_java(minimum: int = MINIMUM) -> Path:
 
 def _way_out(minimum: int) -> str:
     """Return how to get a Java, with the command for this system where it is known."""
-    text = f"Install a JDK or JRE {minimum} or later, and set JAVA_HOME to its folder."
     known = [command for name, command in _INSTALLERS.items() if shutil.which(name)]
-    return f"{text} Here: `{known[0].format(minimum=minimum)}`." if known else text
+    command = f" (on this machine by `{known[0].format(minimum=minimum)}`)" if known else ""
+    return (
+        f"Install a JDK or JRE {minimum} or later{command}. Set JAVA_HOME to its folder, in which "
+        "`bin/java` is; or remove JAVA_HOME, if that `java` is the first on the PATH."
+    )

@@ -7,8 +7,8 @@ from typing import cast
 from sources.errors import ErrorFields, ErrorReport, RunError
 
 _UNREPORTED = (
-    "Correct the cause, then run the same step again: it resumes after the last committed "
-    "micro-batch. `hybrid logs P` shows more of the run's output."
+    "Read more of the run's output with `hybrid logs P`, and correct the cause. Then run the "
+    "pipeline again: `hybrid run P`. It resumes after the last committed micro-batch."
 )
 
 

@@ -78,8 +78,9 @@ class WatchedRun:
                 )
                 hint = (
                     "The run is being ended, since it stayed silent beyond "
-                    "`supervision.stuck_after` and `supervision.end_stuck_after`. Run the step "
-                    "again: it resumes after the last committed micro-batch."
+                    "`supervision.stuck_after` and `supervision.end_stuck_after`. Then run the "
+                    "pipeline again, which resumes after the last committed micro-batch: `hybrid "
+                    "run P`."
                 )
                 raise RunError(message, hint, source=self.source, server=beat.host)
             self._hand_on(on_output)

@@ -254,5 +254,5 @@ def _end(context: PipelineContext) -> EndPosition | None:
 
 def _not_followed(report: ErrorReport, reason: str) -> HybridError:
     """Return the error of a change that can't be followed: as with `stop`, with the reason."""
-    message = f"{report.message} It is not followed: {reason}."
+    message = f"{report.message} `on_schema_change` can't follow this change: {reason}."
     return error_of(report.model_copy(update={"message": message}))

@@ -34,8 +34,8 @@ The number is the first byte of the row's split plus the number of the split's r
 _BROKEN = "__broken"
 _HINT = (
     "Correct the data, or the rule. To continue without such rows, declare the rule as `{check: …, "
-    "on_violation: quarantine}` (keeps them in a table) or `on_violation: drop`, and run the "
-    "pipeline again: `hybrid run P`. No row of this micro-batch was written."
+    "on_violation: quarantine}`, which keeps them in a table; with `on_violation: drop` they are "
+    "lost. Then run the pipeline again: `hybrid run P`. No row of this micro-batch was written."
 )
 
 

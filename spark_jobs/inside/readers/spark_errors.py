@@ -50,8 +50,8 @@ _RESTARTED = (
     "and raise `spark.driver_memory`; `hybrid logs P --previous` shows what the run printed."
 )
 _NOT_ANALYZED = (
-    "Correct the transform or the declaration so that Spark can analyze the query, then start the "
-    "run again."
+    "Correct what the message names, in the transform or in the pipeline's file, then run the "
+    "pipeline again: `hybrid run P`."
 )
 
 

@@ -84,7 +84,10 @@ def _with_way_out(message: str, status: int, code: str | None) -> HybridError:
         )
         return InputError(message, hint)
     if code == "NoSuchBucket":
-        hint = "Correct `s3.endpoint` or the bucket in the path, then run the pipeline again."
+        hint = (
+            "Correct the bucket in the path, or `s3.endpoint`; or create the bucket. Then run the "
+            "pipeline again: `hybrid run P`."
+        )
         return InputError(message, hint)
     if status == 501:
         hint = "Use a store that has this feature of Amazon S3, or a version of it that does."

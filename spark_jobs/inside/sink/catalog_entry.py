@@ -93,7 +93,11 @@ class CatalogEntry:
             f"`sink.table`: the name {self._name} belongs to something else in the catalog: a "
             f"{kind} at {there}. This pipeline's table is at {self._target}. Nothing was started."
         )
-        hint = f"Declare another name, or drop that entry first: `DROP TABLE {self._name}`."
+        hint = (
+            "Declare another name under `sink.table`. Only if nobody needs that entry, drop it "
+            f"(`DROP TABLE {self._name}`): if the catalog manages its table, the rows are deleted, "
+            "too."
+        )
         raise InputError(message, hint, field="sink.table", value=self._name)
 
     def _run(self, spark: SparkSession, text: str) -> None:
@@ -119,7 +123,8 @@ class CatalogEntry:
         if is_of_metastore(reason):
             hint = (
                 "Check that the metastore runs and can be reached "
-                "(`spark.conf: spark.hadoop.hive.metastore.uris`), then run the pipeline again."
+                "(`spark.conf: spark.hadoop.hive.metastore.uris`), then run the pipeline again: "
+                "`hybrid run P`."
             )
             return UnavailableError(message, hint, server="metastore")
         hint = "Correct the name or the catalog's settings under `spark.conf`."

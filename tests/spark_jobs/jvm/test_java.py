@@ -75,8 +75,10 @@ def test_a_java_home_without_java_is_named_instead_of_skipped(
     fake_java(tmp_path / "path", saying('openjdk version "17.0.1"'))
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "gone"))
-    with pytest.raises(InputError, match=r"JAVA_HOME is .*gone"):
+    with pytest.raises(InputError, match=r"JAVA_HOME is .*gone") as caught:
         require_java()
+    other = tmp_path / "path" / "java"
+    assert caught.value.hint.startswith(f"Remove the variable (`unset JAVA_HOME`) to use {other}")
 
 
 def test_a_stub_that_is_no_java_is_quoted(tmp_path: Path) -> None:

@@ -67,8 +67,8 @@ _CHANGED_HINT = (
     "Nothing tells which of the two rows is later. Declare `sink.sequence`, the column that orders "
     "the changes of one key; or put the column with a row's version into the pipeline's `key`. If "
     "rows of one key never change, and files and topic only write them differently, declare "
-    "`seam_filter: key`; to read every row of the seam, `seam_filter: off`. These take effect in a "
-    "new generation: `hybrid generation new P`. No row of this micro-batch was written."
+    "`seam_filter: key`; with `seam_filter: off`, rows that are in both come twice. These take "
+    "effect in a new generation: `hybrid generation new P`. No row of this micro-batch was written."
 )
 
 

@@ -82,7 +82,7 @@ def unreadable_file(error: BaseException) -> InputError | None:
     hint = (
         "Restore the file as it was and run the pipeline again: `hybrid run P`. If a file of "
         "history is lost for good, remove it and begin a new generation, which plans the files "
-        "that are left: `hybrid generation new P`."
+        "that are left, so that its rows are missing from the table: `hybrid generation new P`."
     )
     return InputError(message, hint, file=path)
 

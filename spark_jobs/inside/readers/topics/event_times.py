@@ -34,8 +34,8 @@ from spark_jobs.inside.readers.topics.kafka_stream import OFFSET, PARTITION, TOP
 
 _HINT = (
     "If the time is right, correct `event_time.not_before` or `event_time.not_after`. To continue "
-    "without such records, declare `event_time.outside: quarantine` (keeps them in a table) or "
-    "`event_time.outside: drop`; with `keep` they are read like any other. Then run the pipeline "
+    "without such records, declare `event_time.outside: quarantine`, which keeps them in a table; "
+    "with `drop` they are lost, with `keep` they are read like any other. Then run the pipeline "
     "again: `hybrid run P`. No row of this micro-batch was written."
 )
 _MARK = "__marked"

@@ -73,11 +73,6 @@ _CORRUPT = "__corrupt"
 _ROW = "__row"
 _DECIDED = "__decided"
 _CHECKED = "__checked"
-_REPAIR = (
-    "No row of this micro-batch was written. To continue without such records, write "
-    "`on_bad_record: quarantine` (keeps them in a table) or `on_bad_record: drop` in the source of "
-    "this topic, and run the pipeline again: `hybrid run P`."
-)
 _NO_TEXT = "the value is no UTF-8 text"
 _MOST_NAMED = 32
 """Most columns among which the reason looks for the one that does not fit."""
@@ -275,7 +270,7 @@ def _parsed(
                 *map(in_backticks, returned)
             )
     if source.on_bad_record == "fail":
-        return _refuse(marked, extra).select(*map(in_backticks, returned))
+        return _refuse(marked, extra, _repair(source.name)).select(*map(in_backticks, returned))
     good = marked.rows.where(~marked.is_bad)
     return good.select(*LOG_COLUMNS, *(marked.columns[name].alias(name) for name in columns))
 
@@ -450,6 +445,17 @@ def _unfit_column(columns: pa.Schema, row: Column) -> Column:
     return F.coalesce(F.lit(None).cast("string"), *told[:_MOST_NAMED])
 
 
+def _repair(source: str) -> str:
+    """Return what to do about a record of a source that can't be read."""
+    return (
+        "No row of this micro-batch was written. "
+        f"If the declaration of source `{source}` is wrong, correct it: it makes all records bad. "
+        "If only single records are bad, continue without them: declare `on_bad_record: "
+        "quarantine` there, which keeps them in a table; with `on_bad_record: drop` they are lost. "
+        "Then run the pipeline again: `hybrid run P`."
+    )
+
+
 def _any_of(wrong: list[tuple[Column, str]]) -> Column:
     return reduce(lambda left, right: left | right, (condition for condition, _ in wrong))
 
@@ -505,10 +511,10 @@ def _chained(first: Step, second: Step) -> Step:
     return lambda batches: second(first(batches))
 
 
-def _refuse(marked: _Marked, extra: Sequence[str]) -> DataFrame:
+def _refuse(marked: _Marked, extra: Sequence[str], hint: str) -> DataFrame:
     """Return all rows; the query fails at the first bad one."""
     reason = F.concat(marked.reason, F.lit("."))
-    refused = raise_at_record(InputError, reason, _REPAIR).cast("boolean")
+    refused = raise_at_record(InputError, reason, hint).cast("boolean")
     checked = F.when(marked.is_bad, refused).otherwise(F.lit(True)).alias(_CHECKED)
     rows = marked.rows.select("*", checked)
     # Each column depends on the check: a filter by any of them, or a projection, can't avoid it.

@@ -304,8 +304,9 @@ def store_error(path: str, what: str, why: Exception) -> HybridError:
         )
         return UnavailableError(message, hint, server=where, file=path)
     hint = (
-        f"Correct the path, or the credentials in the environment ({_CREDENTIALS[scheme]}), or "
-        "grant them permission to list and read it, and to write where that is meant."
+        f"Correct the path. If it is right, set other credentials ({_CREDENTIALS[scheme]}), or "
+        "grant those in use permission to list and read the path, and, in a state folder or a "
+        "table that is written to, also to write and delete."
     )
     return InputError(message, hint, server=where, file=path)
 

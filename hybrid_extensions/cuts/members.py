@@ -142,10 +142,10 @@ def load_group(paths: Sequence[Path]) -> CutGroup:
     pipelines: dict[str, LoadedPipeline] = {}
     for each in loaded:
         own, reached_by = _declared(each)
-        _require_same(each, "cuts.path", each.place(own.path).url, folder.url)
+        _require_same(each, first, "cuts.path", (each.place(own.path).url, folder.url))
         for field in ("dsn", "slot", "connector"):
-            ours, theirs = getattr(reached_by, field), getattr(database, field)
-            _require_same(each, f"snapshot.{field}", ours, theirs)
+            both = getattr(reached_by, field), getattr(database, field)
+            _require_same(each, first, f"snapshot.{field}", both)
         if overlap(each.target.url, folder.url):
             message = (
                 f"`cuts.path` {folder} overlaps the table {each.target} of pipeline "
@@ -157,8 +157,9 @@ def load_group(paths: Sequence[Path]) -> CutGroup:
         assert captured is not None  # `cuts` needs the position of changes
         table = captured.table
         if (other := pipelines.get(table)) is not None:
-            message = f"`{table}` is captured by {other.path.name} and by {each.path.name}."
-            raise InputError(message, "Name one of the two.", table=table)
+            message = f"Table `{table}` is captured by {other.path.name} and by {each.path.name}."
+            hint = "Name only one of these two files in the command."
+            raise InputError(message, hint, table=table)
         pipelines[table] = each
     return CutGroup(pipelines, cuts, database, folder)
 
@@ -186,14 +187,21 @@ def _declared(loaded: LoadedPipeline) -> tuple[Cuts, SnapshotOptions]:
     return cuts, database
 
 
-def _require_same(loaded: LoadedPipeline, field: str, ours: str | None, theirs: str | None) -> None:
+def _require_same(
+    loaded: LoadedPipeline, first: LoadedPipeline, field: str, values: tuple[str | None, str | None]
+) -> None:
+    """Refuse two pipelines whose values of a field differ, of which cuts have only one."""
+    ours, theirs = values
     if ours != theirs:
         message = (
-            f"`{field}` of pipeline `{loaded.pipeline.name}` is `{ours}`, and that of the first "
-            f"pipeline is `{theirs}`: a cut is of one database, in one table of cuts."
+            f"`{field}` of pipeline `{loaded.pipeline.name}` is `{ours}`, and that of pipeline "
+            f"`{first.pipeline.name}` is `{theirs}`: all tables of a cut are captured from one "
+            "database by one connector, and their cuts are in one table."
         )
         hint = (
-            f"Declare the same `{field}` in both, or publish their cuts by commands of their own."
+            f"If the two pipelines do not belong together, publish the cuts of each by a command "
+            f"that does not name the other one. If they do, declare the same `{field}` in "
+            f"{first.path.name} and {loaded.path.name}."
         )
         raise InputError(message, hint, pipeline=loaded.pipeline.name, field=field)
 

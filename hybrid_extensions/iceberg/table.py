@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 
 from sources.common.optional import needs_extra
+from sources.common.positions import iso
 from sources.config.source.file_source import FileSource
 from sources.errors import HybridError, InputError
 from sources.storage.stores import Stores
@@ -19,6 +20,7 @@ with needs_extra("lake", "`format: iceberg`"):
     from hybrid_extensions.iceberg.metadata import ENDINGS, Metadata, read_metadata
     from hybrid_extensions.iceberg.stored_files import StoredFiles
 
+_SHOWN = 5
 _UNREADABLE = (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, ValidationError)
 
 
@@ -90,7 +92,7 @@ def open_snapshot(source: FileSource, path: str, stores: Stores) -> DataScan:
         message = (
             f"Source `{source.name}`: the Iceberg table {path} has no snapshot {source.version}."
         )
-        hint = "Correct `version`, which has to be the id of a snapshot that is not expired."
+        hint = _kept_snapshots(table)
         raise InputError(message, hint, source=source.name, field="version")
     # The current snapshot is read by the table's schema, an older one by its own.
     scan = table.scan(snapshot_id=source.version)
@@ -100,6 +102,23 @@ def open_snapshot(source: FileSource, path: str, stores: Stores) -> DataScan:
     if source.columns:
         scan = scan.select(*(name for name in schema.column_names if name in source.columns))
     return scan
+
+
+def _kept_snapshots(table: StaticTable) -> str:
+    """Return what to write in place of the id of a snapshot that a table does not have (any more).
+
+    Names the ids of the newest snapshots.
+    """
+    current, kept = table.current_snapshot(), table.snapshots()
+    if current is None:
+        return "Remove `version`: the table was never written to, and has no snapshot at all."
+    newest = sorted(kept, key=lambda each: each.timestamp_ms, reverse=True)[:_SHOWN]
+    ids = ", ".join(f"{each.snapshot_id} ({iso(each.timestamp_ms)})" for each in newest)
+    return (
+        f"Remove `version` to read the current snapshot, {current.snapshot_id}; or, to read an "
+        "older one, set `version` to the id of a snapshot that has not expired. The newest of "
+        f"{len(kept)}: {ids}."
+    )
 
 
 def _hinted(folder: str, files: StoredFiles) -> str:

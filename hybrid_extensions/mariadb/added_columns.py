@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from hybrid_extensions.mariadb.log.schema_changes import SchemaChange, read_schema_changes
 from hybrid_extensions.mariadb.log.statements import Alteration
 from hybrid_extensions.mariadb.server import (
-    PASSWORD_VARIABLE,
     connect,
     is_lost,
     parse_address,
@@ -136,7 +135,7 @@ def statements_of(
         there = {*change.columns}
     for name in new.names:
         if name in before[-1].columns:
-            reason = f"`{name}` is no column that was added: the table had it at the snapshot"
+            reason = f"`{name}` was not added later: the table had it at the snapshot"
             raise UnknownDefault(reason)
     return {name: found[name] for name in new.names if name in found}
 
@@ -187,15 +186,14 @@ def asking(options: SnapshotOptions, table: str) -> Iterator[Connection[Cursor]]
             yield connection
         except MySQLError as error:
             message = (
-                f"The database could not be asked for the columns of table `{table}`: "
-                f"{text_of(error)}."
+                f"The database {address.server} could not be asked for the columns of table "
+                f"`{table}`, as `on_schema_change: follow` needs: {text_of(error)}."
             )
             if is_lost(error):
                 hint = "Start the database; the run is then started again."
                 raise UnavailableError(message, hint, server=address.server) from None
             hint = (
-                f"Set the environment variable {PASSWORD_VARIABLE} to the password of "
-                "`snapshot.dsn` where runs are launched, and give its user SELECT on the table; "
-                "then run `hybrid resume P`."
+                f"Grant SELECT on `{table}` to the user that `snapshot.dsn` names. Then run "
+                "`hybrid resume P`."
             )
             raise InputError(message, hint, server=address.server, table=table) from None

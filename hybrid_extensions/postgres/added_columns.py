@@ -132,21 +132,28 @@ def asking(options: SnapshotOptions, table: str) -> Iterator[psycopg.Connection[
         options=_SETTINGS,
         connect_timeout=_TIMEOUT_S,
     )
+    is_open = False
     try:
         with psycopg.connect(conninfo) as connection:
+            is_open = True
             yield connection
     except psycopg.Error as error:
         message = (
-            f"The database could not be asked for the columns of table `{table}`: "
-            f"{' '.join(str(error).split())}."
+            f"The database {server_of(options.dsn)} could not be asked for the columns of table "
+            f"`{table}`, as `on_schema_change: follow` needs: "
+            f"{' '.join(str(error).split()).removesuffix('.')}."
         )
         if not answers(options.dsn):
             hint = "Start the database; the run is then started again."
             raise UnavailableError(message, hint, server=server_of(options.dsn)) from None
         hint = (
-            "Set the environment variable PGPASSWORD to the password of `snapshot.dsn` where runs "
-            "are launched, and give its role SELECT on the table; then run `hybrid resume P`."
+            f"Grant SELECT on `{table}` to the role that `snapshot.dsn` names"
+            if is_open
+            else "Set the environment variable PGPASSWORD, for the process that launches runs (the "
+            "command line, or Dagster's), to the password of the role that `snapshot.dsn` names; "
+            "or correct `snapshot.dsn`"
         )
+        hint = f"{hint}. Then run `hybrid resume P`."
         raise InputError(message, hint, server=server_of(options.dsn), table=table) from None
 
 
@@ -162,7 +169,11 @@ def _require_added_last(attributes: Collection[_Attribute], new: NewColumns) -> 
     last = max([*at_snapshot, *(each.number for each in attributes if each.name in before), 0])
     for each in attributes:
         if each.name in new.names and (each.number < last or each.number in at_snapshot):
-            reason = f"`{each.name}` is no column that was added: it was renamed"
+            reason = (
+                f"`{each.name}` was not added but renamed. PostgreSQL does not store which values "
+                "older rows have in it: if it is declared in `added_columns`, rows that the target "
+                "holds already get null, or the default that is declared there"
+            )
             raise UnknownDefault(reason)
         if each.was_dropped and each.number > last:
             reason = (

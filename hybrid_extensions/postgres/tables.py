@@ -68,7 +68,8 @@ def connect_to(dsn: str) -> psycopg.Connection[Any]:
             dsn, autocommit=True, connect_timeout=_TIMEOUT_S, application_name="hybrid init"
         )
     except psycopg.Error as error:
-        message = f"Connecting to the database failed: {' '.join(str(error).split())}."
+        reason = " ".join(str(error).split()).removesuffix(".")
+        message = f"Connecting to the database {server_of(dsn)} failed: {reason}."
         if not answers(dsn):
             hint = "Start the server, or correct host and port in `--postgres`."
             raise UnavailableError(message, hint, server=server_of(dsn)) from None

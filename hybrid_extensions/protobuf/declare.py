@@ -11,6 +11,14 @@ from sources.decoding.base import FieldReader
 from sources.decoding.record_columns import RecordColumns
 from sources.decoding.value_formats.base import ValueFormat
 
+_NEEDED = {
+    "descriptor": (
+        "as `descriptor` the file that `protoc --include_imports --descriptor_set_out=<file> "
+        "<name>.proto` writes"
+    ),
+    "message": "as `message` the full name of the message type, such as `shop.Order`",
+}
+
 
 class ProtobufValues(ValueFormat):
     """Messages of Protocol Buffers, all of one type.
@@ -33,11 +41,11 @@ class ProtobufValues(ValueFormat):
     @model_validator(mode="before")
     @classmethod
     def _names_the_message(cls, given: Any) -> Any:
-        if isinstance(given, dict) and not {"descriptor", "message"} <= given.keys():
+        if isinstance(given, dict) and (lacking := _NEEDED.keys() - given.keys()):
+            names = " and ".join(f"`{name}`" for name in _NEEDED if name in lacking)
+            fields = "; and ".join(text for name, text in _NEEDED.items() if name in lacking)
             message = (
-                "`format: protobuf` needs `descriptor` and `message`: the file of a "
-                "FileDescriptorSet (`protoc --include_imports -o`) and the full name of the "
-                "message type, such as `shop.Order`. Declare both."
+                f"`format: protobuf` needs {names} next to it, and there is none. Declare {fields}."
             )
             raise ValueError(message)
         return given

@@ -322,7 +322,10 @@ class KafkaSink(FeedSink):
                     f"Topic `{self._feed.topic}` has records that feed `{self._owner}` has not "
                     "written; a load would delete their keys."
                 )
-                hint = "Name another topic in `topic`, or delete this one."
+                hint = (
+                    "Name another topic in `topic`; or, if nobody needs the records of this one, "
+                    "delete it."
+                )
                 raise InputError(message, hint, **self._fields | {"field": "topic"})
 
     def close(self) -> None:

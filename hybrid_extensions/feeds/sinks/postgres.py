@@ -309,7 +309,7 @@ class PostgresSink(FeedSink):
                 f"Table `{self._feed.table}` has rows that no feed has written; a load would "
                 "delete them."
             )
-            hint = "Name another table in `table`, or empty this one."
+            hint = "Name another table in `table`; or, if nobody needs these rows, delete them."
             raise InputError(message, hint, **self._fields | {"field": "table"})
 
     def _fed_by_other(self, other: str) -> InputError:

@@ -245,7 +245,7 @@ class RedisSink(FeedSink):
                 f"The server has keys that no feed has written, such as `{other}`; a load would "
                 "delete them."
             )
-            hint = "Choose another `prefix`, or delete these keys."
+            hint = "Choose another `prefix`; or, if nobody needs these keys, delete them."
             raise InputError(message, hint, **self._fields | {"field": "prefix"})
         self._token = uuid.uuid4().hex
         self._client.hset(self._state, mapping={"owner": self._owner, "token": self._token})

@@ -127,6 +127,11 @@ def test_a_snapshot_is_what_it_was(tmp_path: Path) -> None:
     assert sum(older.splits["rows"].to_pylist()) == 2
     told = refusal(lambda: listed(tmp_path, table, version=17))
     assert "has no snapshot 17" in told
+    current = table.current_snapshot()
+    assert current is not None
+    assert f"Remove `version` to read the current snapshot, {current.snapshot_id}; or" in told
+    assert f"The newest of 2: {current.snapshot_id} (2" in told
+    assert f", {before.snapshot_id} (2" in told
 
 
 def test_a_column_that_was_renamed_is_found_in_older_files(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_a_default_of_a_type_that_can_not_be_followed_is_refused(table: Table) -
 
 def test_a_renamed_column_is_not_taken_for_an_added_one(table: Table) -> None:
     table.execute("ALTER TABLE t RENAME id TO number")
-    assert "`number` is no column that was added: it was renamed" in table.refuse("number")
+    assert "`number` was not added but renamed" in table.refuse("number")
     table.execute("ALTER TABLE t RENAME number TO id", "ALTER TABLE t RENAME name TO title")
     # The last one: its rows have values.
     assert "have values in it" in table.refuse("title")

@@ -27,7 +27,7 @@ def live(folder: Path, **fields: Any) -> KafkaSource:
 @pytest.mark.parametrize(
     ("fields", "refusal"),
     [
-        ({"format": "protobuf", "message": "m"}, "needs `descriptor` and `message`"),
+        ({"format": "protobuf", "message": "m"}, "needs `descriptor` next to it"),
         ({"format": "avro", "message": "m"}, "`message` has no meaning with `format: avro`"),
     ],
 )

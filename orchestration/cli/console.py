@@ -217,8 +217,14 @@ def logs(loaded: LoadedPipeline, lines: int, *, previous: bool = False) -> tuple
         message = f"No run of pipeline `{name}` was launched yet, so there is no log."
         raise InputError(message, "Launch a run with `hybrid run P`.", pipeline=name)
     if previous and not found[1]:
-        message = f"This machine has no log of a run of `{found[0]}` before the latest one."
-        hint = "Run `hybrid logs P` for the latest one, or look on the machine that launched it."
+        message = (
+            f"This machine has no log of a run of source `{found[0]}` before the latest run: there "
+            "was none, or another machine launched it."
+        )
+        hint = (
+            "For the log of the latest run: `hybrid logs P`. If another machine launched the run "
+            "before, repeat this command there."
+        )
         raise InputError(message, hint, source=found[0])
     return found
 

@@ -34,8 +34,8 @@ from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.query.builder import build_query
-from spark_jobs.inside.query.declaration import declare_query
 from spark_jobs.inside.query.filled_state import FILLING
+from spark_jobs.inside.query.query_sources import declare_query
 
 BATCHES = 10
 RECORDS = 1000

@@ -39,7 +39,7 @@ from sources.config.pipeline import Pipeline
 from sources.storage.folder import Folder
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.storage_jar import CONF, require_jar, use_own_classes
-from spark_jobs.launch.record import Place
+from spark_jobs.launch.launch_record import Place
 from spark_jobs.launch.submission.submit import spark_properties
 
 _BUCKET = "bench"

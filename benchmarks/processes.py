@@ -11,7 +11,7 @@ from pathlib import Path
 
 from orchestration import operations
 from sources.config.loader import LoadedPipeline
-from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.launch.shared_socket import folder_of, pid_of
 
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -31,8 +31,8 @@ from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.query.builder import build_query
-from spark_jobs.inside.query.declaration import declare_query
 from spark_jobs.inside.query.places import followed_topic
+from spark_jobs.inside.query.query_sources import declare_query
 
 BEGIN_MS = 1_700_000_000_000
 PARTITIONS = 2

@@ -40,7 +40,7 @@ from sources.common.positions import iso, now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.planning.context import PipelineContext
-from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.launch_record import last_launch
 
 SAMPLE_INTERVAL_S = 5.0
 ROWS = 20_000

@@ -36,7 +36,7 @@ from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.jvm.jars import resolve
-from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import is_held
 

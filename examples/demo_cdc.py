@@ -44,7 +44,7 @@ from orchestration.audit.database.compare_source import SourceComparison, compar
 from orchestration.backlog import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
 from orchestration.databases import table_pipelines
-from orchestration.several import run_in_threads
+from orchestration.parallel_pipelines import run_in_threads
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource

@@ -41,8 +41,8 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
 from sources.state.generation import Generation
 from spark_jobs.checkpoint import offset_log
+from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.launch.places.local import kill_group
-from spark_jobs.launch.record import last_launch
 
 _BUCKET = "lake"
 _POLL_S = 0.2

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from orchestration.audit.compare import compare
+from orchestration.audit.compare_tables import compare
+from orchestration.audit.compared_tables import create_target_rows, open_target
 from orchestration.audit.report import AuditExample
 from orchestration.audit.run import MEMORY_LIMIT
-from orchestration.audit.sides import create_target_rows, open_target
 from orchestration.audit.sql import open_database
 from sources.common.counting import counted
 from sources.storage.folder import Folder

@@ -23,7 +23,7 @@ from sources.planning.files.discovery import GrowingFolder
 from sources.planning.plan import log_server
 from spark_jobs.checkpoint.offset_log import next_offsets
 from spark_jobs.launch import process
-from spark_jobs.launch.record import log_path
+from spark_jobs.launch.launch_record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 _POLL_S = 0.3

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import dagster as dg
 
-from orchestration.defs.assets.unreadable_file import (
+from orchestration.defs.assets.unloadable_pipeline import (
     UnreadableFile,
     file_name,
     unreadable_definitions,

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import dagster as dg
 
 from orchestration.chain import steps_of
-from orchestration.defs.assets.chain import pipeline_assets
+from orchestration.defs.assets.chain_assets import pipeline_assets
 from orchestration.defs.assets.progress import progress_asset
 from orchestration.defs.assets.table import table_asset
 from orchestration.defs.assets.upstream import upstream_specs
 from orchestration.defs.checks.audit import AUDITED
-from orchestration.defs.checks.compare import EQUALS, compare_checks, compare_schedules
+from orchestration.defs.checks.database_comparison import EQUALS, compare_checks, compare_schedules
 from orchestration.defs.checks.table import COMPARED, table_checks
 from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.control import control_job
-from orchestration.defs.jobs.generation import (
+from orchestration.defs.jobs.generation_job import (
     generation_job,
     rerun_schedules,
 )

@@ -9,7 +9,7 @@ from sources.common.positions import Part, Record, now_ms
 from sources.errors import ErrorFields, ErrorReport, StateError
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
-from spark_jobs.launch.record import last_launch_id
+from spark_jobs.launch.launch_record import last_launch_id
 
 _REQUESTED = "run/requested.json"
 _ASIDE = "run/requested-before-switch.json"

@@ -7,8 +7,8 @@ from operator import or_
 import dagster as dg
 
 from orchestration.databases import table_pipelines
-from orchestration.defs.assets.unreadable_file import UnreadableFile, unreadable_definitions
-from orchestration.defs.show.failures import failures
+from orchestration.defs.assets.unloadable_pipeline import UnreadableFile, unreadable_definitions
+from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.metadata import Metadata
 from orchestration.pipeline_definitions import chain_selection, pipeline_definitions
 from sources.config.loader import LoadedPipeline

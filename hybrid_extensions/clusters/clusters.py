@@ -7,7 +7,7 @@ from pathlib import Path
 from hybrid_extensions.clusters import kubernetes, yarn
 from hybrid_extensions.clusters.tools import require_tool
 from sources.config.spark_settings import SparkSettings
-from spark_jobs.launch.record import Place
+from spark_jobs.launch.launch_record import Place
 
 
 class Yarn:

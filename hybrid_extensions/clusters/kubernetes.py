@@ -12,8 +12,8 @@ from typing import Any
 
 from hybrid_extensions.clusters.tools import Answer, ask
 from sources.errors import HybridError, RunError
+from spark_jobs.launch.launch_record import Launch, Place
 from spark_jobs.launch.places.base import DriverStatus
-from spark_jobs.launch.record import Launch, Place
 
 _CONTAINER = "spark-kubernetes-driver"
 _GRACE_S = 20

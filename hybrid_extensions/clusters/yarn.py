@@ -12,8 +12,8 @@ from pathlib import Path
 
 from hybrid_extensions.clusters.tools import Answer, ask
 from sources.errors import HybridError, RunError, UnavailableError
+from spark_jobs.launch.launch_record import Launch
 from spark_jobs.launch.places.base import DriverStatus
-from spark_jobs.launch.record import Launch
 
 _ID = re.compile(r"application_\d+_\d+")
 # The line before it, `Submitting application …`, has an id that YARN may never get.

@@ -14,7 +14,7 @@ from hybrid_extensions.cuts.publisher import advance
 from hybrid_extensions.cuts.table import Cut
 from orchestration.defs.keys import table_group, table_key
 from orchestration.defs.show import metadata
-from orchestration.defs.show.failures import failures
+from orchestration.defs.show.dagster_failures import failures
 from orchestration.display import second
 from sources.common.positions import now_ms, to_ms
 from sources.config.loader import LoadedPipeline

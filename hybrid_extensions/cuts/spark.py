@@ -31,7 +31,7 @@ from sources.config.loader import LoadedPipeline
 from sources.state.generation import Generation
 from spark_jobs.inside.sink.merging.declared import Merging
 from spark_jobs.table.delta_table import commit_nothing, commit_once, open_table, version_of
-from spark_jobs.table.ownership.guard import TargetGuard
+from spark_jobs.table.ownership.target_guard import TargetGuard
 
 PATIENCE_S = 5.0
 """Seconds that a micro-batch waits for the position of a barrier."""

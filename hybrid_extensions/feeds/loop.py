@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from hybrid_extensions.feeds.base import Comparison
 from hybrid_extensions.feeds.declare import AnyFeed
+from hybrid_extensions.feeds.feed_record import Compared, FeedRecord, read_record, write_record
 from hybrid_extensions.feeds.follower import DeliveryOutcome, Follower
-from hybrid_extensions.feeds.record import Compared, FeedRecord, read_record, write_record
 from sources.common.counting import counted
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline

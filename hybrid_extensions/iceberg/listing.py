@@ -28,7 +28,7 @@ from sources.config.source.file_source import FileSource
 from sources.errors import HybridError, InputError
 from sources.files.tables.table_files import TableFiles
 from sources.files.tables.table_times import FilesOfVersion
-from sources.formats.deleted_rows import deletion_vector
+from sources.formats.deletion_vectors import deletion_vector
 from sources.formats.event_times import EventTimeRange
 from sources.formats.parquet.footers import check_event_column
 from sources.storage.base import File

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from hybrid_extensions.managed.client import Service
 from sources.errors import HybridError, RunError
+from spark_jobs.launch.launch_record import Launch, Place
 from spark_jobs.launch.places.base import DriverStatus
-from spark_jobs.launch.record import Launch, Place
 
 SUBMITTED = "Submitted run {} to {}"
 """What the process that hands a driver over prints, with the run's id and the service's name."""

@@ -18,8 +18,8 @@ from hybrid_extensions.managed.launcher import SUBMITTED, ManagedLauncher, servi
 from hybrid_extensions.managed.services import DatabricksService
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError
+from spark_jobs.launch.launch_record import Place, application_name
 from spark_jobs.launch.places.managed import HandOver
-from spark_jobs.launch.record import Place, application_name
 from spark_jobs.launch.submission import submit
 
 _FILE = "request.json"

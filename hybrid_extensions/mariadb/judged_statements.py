@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hybrid_extensions.mariadb.definition import find_alteration, narrowed_columns
+from hybrid_extensions.mariadb.catalog_definition import find_alteration, narrowed_columns
 from hybrid_extensions.mariadb.log.schema_changes import SchemaChange
 from hybrid_extensions.mariadb.log.statement_effects import effect_on, formulas, reused_names
 from sources.common.database_snapshot import BinlogSnapshot

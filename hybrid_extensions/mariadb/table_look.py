@@ -6,7 +6,7 @@ catalog. Statements that run with ``sql_log_bin=0`` are in no log.
 
 from __future__ import annotations
 
-from hybrid_extensions.mariadb.definition import (
+from hybrid_extensions.mariadb.catalog_definition import (
     find_alteration,
     narrowed_columns,
     read_definition,

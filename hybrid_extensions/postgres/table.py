@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from hybrid_extensions.postgres.capture import require_capturable
+from hybrid_extensions.postgres.capture_checks import require_capturable
 from hybrid_extensions.postgres.checks import check_columns, check_publication, check_slot
 from hybrid_extensions.postgres.rows import Database, selected
-from hybrid_extensions.postgres.watch.definition import read_definition
+from hybrid_extensions.postgres.watch.catalog_definition import read_definition
 from hybrid_extensions.postgres.watch.publication import read_publication
 from sources.common.database_snapshot import DatabaseSnapshot, PostgresSnapshot
 from sources.common.optional import needs_extra

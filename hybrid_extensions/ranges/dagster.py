@@ -33,7 +33,7 @@ from orchestration.defs.keys import (
     RESULT_TAG,
     note_on_run,
 )
-from orchestration.defs.show.failures import failures
+from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.ways import say_in
 from sources.common.counting import counted
 from sources.common.fields import parse_instant

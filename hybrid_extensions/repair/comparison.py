@@ -14,7 +14,6 @@ from deltalake import DeltaTable
 
 from hybrid_extensions.repair.asked_keys import ASKED, read_asked
 from hybrid_extensions.repair.differences import Asked, Differences, find_differences, summed
-from hybrid_extensions.repair.live_run import wait_for_run
 from hybrid_extensions.repair.positions import log_end_of, repair_version
 from hybrid_extensions.repair.sides import (
     load_source,
@@ -26,6 +25,7 @@ from hybrid_extensions.repair.sides import (
     read_target,
 )
 from hybrid_extensions.repair.table import RepairedTable
+from hybrid_extensions.repair.wait_for_live_run import wait_for_run
 from orchestration.audit.database.compare_range import KeyRange
 from orchestration.audit.run import MEMORY_LIMIT
 from orchestration.audit.sql import open_database

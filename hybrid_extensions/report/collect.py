@@ -18,9 +18,9 @@ from hybrid_extensions.report.model import (
     TargetPart,
 )
 from hybrid_extensions.report.plan_part import plan_part
+from orchestration.audit.compared_tables import open_target
 from orchestration.audit.kept_audit import KeptAudit, keep_audit, read_audit
 from orchestration.audit.run import audit
-from orchestration.audit.sides import open_target
 from orchestration.audit.sql import error_text
 from orchestration.generations.lifecycle import overview
 from orchestration.progress import phases

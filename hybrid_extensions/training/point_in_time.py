@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from hybrid_extensions.training.columns import KNOWN_AT, Asked, JoinColumns, join_columns
+from orchestration.audit.compared_tables import create_target_rows, open_target
 from orchestration.audit.run import MEMORY_LIMIT
-from orchestration.audit.sides import create_target_rows, open_target
 from orchestration.audit.sql import INSTANT, columns_of, open_database
 from sources.common.counting import counted
 from sources.common.sql.sql_names import column_list, quoted

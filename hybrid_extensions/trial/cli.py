@@ -41,8 +41,8 @@ def try_(  # noqa: PLR0913, PLR0917 - each is an option
     """
     with answer(as_json) as show, sigterm_interrupts():
         from hybrid_extensions.trial import tables as sample_tables
-        from hybrid_extensions.trial.declaration import SampleOptions, parse_share
         from hybrid_extensions.trial.run import try_sample
+        from hybrid_extensions.trial.sample_pipeline import SampleOptions, parse_share
         from orchestration.cli import console
         from sources.common.fields import parse_instant
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import dagster as dg
 
-from hybrid_extensions.trial.declaration import SampleOptions, parse_share
 from hybrid_extensions.trial.run import SampleRun, try_sample
+from hybrid_extensions.trial.sample_pipeline import SampleOptions, parse_share
 from orchestration.audit.kept_audit import KeptAudit
 from orchestration.audit.report import in_words
 from orchestration.chain import Observer, Outcome, Step

@@ -12,19 +12,19 @@ from typing import Any, Literal, NamedTuple
 import pyarrow as pa
 
 from hybrid_extensions.trial.against_serving import compare_with_serving
-from hybrid_extensions.trial.declaration import SampleOptions, declare_sample, sample_of
+from hybrid_extensions.trial.sample_pipeline import SampleOptions, declare_sample, sample_of
 from orchestration import operations
-from orchestration.audit.compare import json_value
 from orchestration.audit.compare_generations import GenerationComparison
+from orchestration.audit.compare_tables import json_value
+from orchestration.audit.compared_tables import create_target_rows, open_target
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import MEMORY_LIMIT, audit
-from orchestration.audit.sides import create_target_rows, open_target
 from orchestration.audit.sql import count_rows, open_database
 from orchestration.chain import ChainRun, Observer, SnapshotStep, run_step, steps_of
 from sources.common.schema import names_and_types, normalize_schema
 from sources.common.sql.sql_names import column_list
 from sources.config.loader import LoadedPipeline
-from sources.config.table.sample import Sample
+from sources.config.table.sampled_share import Sample
 from sources.errors import InputError
 
 

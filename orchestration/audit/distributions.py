@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from orchestration.audit.compare import json_value
+from orchestration.audit.compare_tables import json_value
 from orchestration.audit.sql import FLOATING, INTEGERS, columns_of
 from sources.common.sql.sql_names import quoted
 

@@ -19,8 +19,8 @@ from orchestration.audit.readers.files import AuditFiles, LeftOut
 from orchestration.audit.readers.topic import create_topic_view
 from orchestration.audit.readers.topic_reader import TopicReader
 from orchestration.audit.recount.absent_columns import absent_columns
-from orchestration.audit.recount.bad_records import recount_bad_records, recount_bad_rows
 from orchestration.audit.recount.quarantine import create_claims
+from orchestration.audit.recount.recounted_bad_records import recount_bad_records, recount_bad_rows
 from orchestration.audit.report import AuditExample, BadLine
 from orchestration.audit.sql import columns_of, count_rows, duckdb_types, error_text
 from sources.common.positions import Offsets, now_ms

@@ -7,14 +7,14 @@ from tempfile import TemporaryDirectory
 
 import duckdb
 
-from orchestration.audit.computed.expected import expected_query
-from orchestration.audit.run import MEMORY_LIMIT
-from orchestration.audit.sides import (
+from orchestration.audit.compared_tables import (
     check_columns,
     create_expected,
     create_target_rows,
     open_target,
 )
+from orchestration.audit.computed.expected import expected_query
+from orchestration.audit.run import MEMORY_LIMIT
 from orchestration.audit.sql import open_database
 from sources.common.sql.sql_names import quoted
 from sources.config.loader import LoadedPipeline

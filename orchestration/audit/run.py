@@ -19,7 +19,7 @@ from sources.common.counting import counted
 from sources.errors import InputError
 
 if TYPE_CHECKING:
-    from orchestration.audit.compare import Comparison
+    from orchestration.audit.compare_tables import Comparison
     from orchestration.audit.computed.expected import ExpectedQuery
     from sources.config.loader import LoadedPipeline
     from sources.config.pipeline import Pipeline
@@ -81,14 +81,14 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
 def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     """Return the report of a comparison that began at a moment of the monotonic clock."""
     # DuckDB, delta-rs and librdkafka take half a second to import.
-    from orchestration.audit.compare import compare  # noqa: PLC0415
+    from orchestration.audit.compare_tables import compare  # noqa: PLC0415
+    from orchestration.audit.compared_tables import create_sides  # noqa: PLC0415
     from orchestration.audit.computed.expected import expected_query  # noqa: PLC0415
     from orchestration.audit.computed.proven import NotProvenError  # noqa: PLC0415
     from orchestration.audit.computed.snapshot_rows import settle_snapshot_rows  # noqa: PLC0415
     from orchestration.audit.inputs import create_inputs  # noqa: PLC0415
     from orchestration.audit.readers.files import AuditFiles  # noqa: PLC0415
-    from orchestration.audit.recount.ledger import recount_ledgers  # noqa: PLC0415
-    from orchestration.audit.sides import create_sides  # noqa: PLC0415
+    from orchestration.audit.recount.recounted_ledger import recount_ledgers  # noqa: PLC0415
     from orchestration.audit.sql import open_database  # noqa: PLC0415
     from sources.planning.context import PipelineContext  # noqa: PLC0415
     from sources.state.adopted import read_adopted  # noqa: PLC0415

@@ -18,7 +18,14 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli import generation, live_run, local, panels, remedies, target
+from orchestration.cli import (
+    generation_commands,
+    machine_commands,
+    panels,
+    remedies,
+    run_control,
+    target,
+)
 from orchestration.cli.output import (
     AsJson,
     By,
@@ -181,7 +188,11 @@ def _init_capture(  # noqa: PLR0913 - each is an option
 ) -> None:
     """Answer `hybrid init` for a database."""
     with answer(as_json) as show:
-        from orchestration.cli.starter.capture import CaptureOptions, next_steps, start_capture
+        from orchestration.cli.starter.capture_database import (
+            CaptureOptions,
+            next_steps,
+            start_capture,
+        )
 
         options = CaptureOptions(name, dsn, tables, servers, connect)
         loaded, written, warnings = start_capture(folder, options)
@@ -380,9 +391,9 @@ def logs(
 
 
 # In the order in which `hybrid --help` lists them.
-for _commands in (live_run, target):
+for _commands in (run_control, target):
     app.add_typer(_commands.app)
-app.add_typer(generation.app, name="generation", rich_help_panel=panels.TABLE)
-app.add_typer(local.app)
+app.add_typer(generation_commands.app, name="generation", rich_help_panel=panels.TABLE)
+app.add_typer(machine_commands.app)
 for _added in contributions("commands"):
     app.add_typer(_added)

@@ -18,7 +18,7 @@ import typer
 
 from orchestration.cli import remedies
 from orchestration.cli.output import INTERRUPTED, answer, tell
-from orchestration.several import run_in_threads
+from orchestration.parallel_pipelines import run_in_threads
 from sources.extensions import extensions
 from spark_jobs.inside.driver.own_output import OwnOutput, Stream
 

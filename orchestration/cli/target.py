@@ -68,7 +68,7 @@ def accept(
     The pipeline then continues with them. A RESTORE can't be accepted.
     """
     with answer(as_json) as show:
-        from orchestration.supervision.belonging import accept_changes
+        from orchestration.supervision.belonging_finding import accept_changes
 
         loaded = load(pipeline)
         accepted = accept_changes(loaded, person(by))
@@ -118,7 +118,7 @@ def compare(
     with answer(as_json) as show:
         from orchestration.audit.database.compare_source import compare_with_source
         from orchestration.audit.database.compare_whole import compared_in_words, keep_compared
-        from orchestration.supervision.live_run import look_at_run
+        from orchestration.supervision.live_run_state import look_at_run
         from sources.common.positions import now_ms
         from sources.databases.altered_table import withdraw_alteration
         from sources.databases.table_watch import observe_anew

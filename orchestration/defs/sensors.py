@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from orchestration.defs.jobs.approval_waits import after_approval
-from orchestration.defs.jobs.generation import finish_form
+from orchestration.defs.jobs.generation_job import finish_form
 from orchestration.defs.keys import (
     DECLARATION_TAG,
     GENERATION_TAG,
@@ -18,7 +18,7 @@ from orchestration.defs.keys import (
     live_key,
 )
 from orchestration.defs.show import metadata, reports
-from orchestration.defs.show.failures import failures
+from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.reports import Cursor
 from orchestration.defs.show.ways import in_dagster, verdict_in_dagster
 from orchestration.supervision import supervisor

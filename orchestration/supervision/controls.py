@@ -25,7 +25,7 @@ from sources.planning.context import PipelineContext
 from sources.state.action_log import recorded
 from sources.state.generation import Generation
 from spark_jobs.launch import process
-from spark_jobs.launch.record import log_path
+from spark_jobs.launch.launch_record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 
 _POLL_S = 0.5

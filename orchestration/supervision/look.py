@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from orchestration.requested_state import Watch, read_refused, read_requested, read_watch
-from orchestration.supervision.belonging import find_refusal, with_refusal
-from orchestration.supervision.late_rows import look_at_late_rows
+from orchestration.supervision.belonging_finding import find_refusal, with_refusal
+from orchestration.supervision.late_row_findings import look_at_late_rows
 from orchestration.supervision.observation import Seen, behind_since
 from orchestration.supervision.rules.catching_up import find_behind
 from orchestration.supervision.rules.health import judge
@@ -21,7 +21,7 @@ from sources.errors import ErrorReport
 from sources.planning.context import PipelineContext
 from sources.state.generation import Generation
 from spark_jobs.launch import process
-from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.launch.runs import find_run, why_ended
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.progress_log import read_progress_log

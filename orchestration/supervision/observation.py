@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestration.requested_state import RequestedState
-from orchestration.supervision.late_rows import LateSeen
+from orchestration.supervision.late_row_findings import LateSeen
 from orchestration.supervision.rules.catching_up import Behind
 from sources.errors import ErrorReport
 from spark_jobs.run_state.heartbeat import Heartbeat

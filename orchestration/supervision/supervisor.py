@@ -28,7 +28,7 @@ from sources.config.supervision import Supervision
 from sources.errors import HybridError
 from sources.planning.context import PipelineContext
 from spark_jobs.launch import process
-from spark_jobs.launch.record import last_launch_id
+from spark_jobs.launch.launch_record import last_launch_id
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 

@@ -29,10 +29,10 @@ from sources.config.source_chain import SourceChain
 from sources.config.spark_settings import SparkSettings
 from sources.config.supervision import Supervision
 from sources.config.table.about import About
-from sources.config.table.compare import Compare
+from sources.config.table.comparison_schedule import Compare
 from sources.config.table.reruns import Generations
-from sources.config.table.rules import DeclaredRules, RowRules
-from sources.config.table.sample import Sample
+from sources.config.table.row_rules import DeclaredRules, RowRules
+from sources.config.table.sampled_share import Sample
 from sources.config.table.sink import Sink
 from sources.errors import InputError
 from sources.storage.settings import HdfsSettings, S3Settings

@@ -13,7 +13,7 @@ from sources.common.positions import to_us
 from sources.config.source.file_source import FileSource
 from sources.formats.parquet.footer import read_footer
 from sources.formats.parquet.table_file import column_range, why_rewritten
-from sources.storage.partitions import values_of
+from sources.storage.folder_partitions import values_of
 from sources.storage.stores import Stores
 
 _AT_ONCE = 16
@@ -49,7 +49,7 @@ def judge_files(
     """Find out, file by file, which planned Parquet files can be copied into the target.
 
     Yields the files in order, one at a time because footers need much memory. Called only where the
-    declaration allows copies (:mod:`sources.planning.files.copied_files`).
+    declaration allows copies (:mod:`sources.planning.files.copied_file_plan`).
 
     Args:
         source: Declaration of the source.

@@ -12,7 +12,7 @@ from sources.common.durations import exactly
 from sources.common.positions import Offsets, Part, TopicPartition, now_ms, span_ms
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
-from sources.kafka.client.failures import NEW_GENERATION
+from sources.kafka.client.kafka_errors import NEW_GENERATION
 from sources.kafka.client.look_ups import KafkaLog
 
 Settings = Mapping[str, Mapping[str, str]]

@@ -12,7 +12,7 @@ from sources.config.pipeline import Pipeline
 from sources.config.source.event_time import EventTime
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
-from sources.kafka.client.sample import sampled_times
+from sources.kafka.client.sampled_event_times import sampled_times
 from sources.kafka.start.gaps import CLOSE_MS
 
 _TAIL_RECORDS = 100

@@ -23,7 +23,7 @@ from sources.files.listing.splits import list_source
 from sources.kafka.client.look_ups import KafkaLog
 from sources.kafka.client.new_topics import create_missing_topics
 from sources.planning.exports import with_required_exports
-from sources.planning.files.copied_files import plan_copies
+from sources.planning.files.copied_file_plan import plan_copies
 from sources.planning.files.file_plan import (
     FilePlan,
     FoundFiles,

@@ -10,9 +10,9 @@ import time
 from sources.errors import StateError, UnavailableError
 from sources.state.generation import Generation
 from sources.state.local_copy import local_path
+from spark_jobs.launch.launch_record import Launch, last_launch
 from spark_jobs.launch.places.base import DriverStatus, Launcher
 from spark_jobs.launch.places.choice import launcher_at
-from spark_jobs.launch.record import Launch, last_launch
 from spark_jobs.run_state import run_log
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import is_held, is_launched

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
 from sources.state.generation import Generation
+from spark_jobs.launch.launch_record import log_path
 from spark_jobs.launch.places.local import GRACE_S, wait_until
 from spark_jobs.launch.places.shared import SharedLauncher
-from spark_jobs.launch.record import log_path
 from spark_jobs.launch.runs import find_or_launch, find_run
 from spark_jobs.launch.shared_socket import folder_of_process
 from spark_jobs.launch.waiting_driver import WaitingDriver

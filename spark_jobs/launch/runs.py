@@ -15,12 +15,19 @@ from sources.errors import StateError
 from sources.state.generation import Generation
 from sources.state.local_copy import local_path
 from spark_jobs.launch.driver_state import DriverState
+from spark_jobs.launch.launch_record import (
+    LAUNCH,
+    Launch,
+    Place,
+    last_launch,
+    log_name,
+    write_launch,
+)
 from spark_jobs.launch.places.base import Order, start
 from spark_jobs.launch.places.choice import launcher_at, place_of
 from spark_jobs.launch.places.cluster import cluster_at
 from spark_jobs.launch.places.local import GRACE_S
 from spark_jobs.launch.places.managed import drivers_at
-from spark_jobs.launch.record import LAUNCH, Launch, Place, last_launch, log_name, write_launch
 from spark_jobs.launch.shared_start import SharedDriver
 from spark_jobs.launch.submission import submit
 from spark_jobs.launch.waiting_driver import WaitingDriver

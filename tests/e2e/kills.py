@@ -26,7 +26,7 @@ from sources.hybrid import SwitchState
 from sources.planning.context import PipelineContext
 from sources.serving import FIRST, candidate_name, pending_switch, read_serving
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.launch_record import last_launch
 from tests.e2e.case import Case, windows
 from tests.services.lake import Edit
 from tests.services.processes import all_running, child_of, runs, wait_for

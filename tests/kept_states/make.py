@@ -36,7 +36,7 @@ from sources.planning.plan import Plan
 from sources.serving import pending_switch
 from sources.state.generation import Generation
 from spark_jobs.checkpoint.offset_log import last_committed, last_planned
-from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.lock import is_held, is_launched
 from tests.e2e.case import start_live

@@ -44,8 +44,8 @@ from sources.state.adopted import Adopted
 from spark_jobs.inside.query.seam.kept_rows import KeptRows
 from spark_jobs.inside.readers.files.kept_batch import KeptBatch
 from spark_jobs.inside.readers.files.staged_listings import StagedListing
-from spark_jobs.inside.sink.added_columns import ColumnsLog, FollowedColumn
-from spark_jobs.run_state.late_rows import DroppedRows, LateRows, Period
+from spark_jobs.inside.sink.add_columns_to_target import ColumnsLog, FollowedColumn
+from spark_jobs.run_state.late_row_count import DroppedRows, LateRows, Period
 from spark_jobs.run_state.lease import LeaseRecord
 from spark_jobs.run_state.repairs import Repair, Repairs, Righted
 from spark_jobs.run_state.truncated import Truncated

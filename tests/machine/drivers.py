@@ -19,9 +19,9 @@ import pytest
 from sources.config.loader import LoadedPipeline
 from spark_jobs.jvm import java
 from spark_jobs.launch import process, runs
+from spark_jobs.launch.launch_record import Launch
 from spark_jobs.launch.places import local
 from spark_jobs.launch.places.base import Order
-from spark_jobs.launch.record import Launch
 from spark_jobs.launch.submission import submit
 from spark_jobs.launch.waiting_driver import WaitingDriver
 

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from orchestration.chain import ChainRun, run_step, steps_of
-from orchestration.defs.assets.chain import pipeline_assets
+from orchestration.defs.assets.chain_assets import pipeline_assets
 from orchestration.defs.assets.upstream import upstream_specs
 from orchestration.defs.jobs import job_texts
 from sources.config.loader import LoadedPipeline

@@ -11,8 +11,8 @@ import pytest
 
 from orchestration.chain import ChainRun, run_step, steps_of
 from orchestration.databases import snapshots
-from orchestration.defs.assets.chain import pipeline_assets
-from orchestration.defs.show import failures
+from orchestration.defs.assets.chain_assets import pipeline_assets
+from orchestration.defs.show import dagster_failures
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.config.loader import declare, load_pipeline
 from sources.config.source.snapshot import MANIFEST, Chunk, SnapshotManifest
@@ -95,7 +95,7 @@ def test_before_it_a_missing_topic_is_created_or_waited_for_or_refused(
 def test_a_database_that_is_not_there_fails_the_asset_with_the_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(failures, "RETRY_POLICY", dg.RetryPolicy(max_retries=1, delay=0))
+    monkeypatch.setattr(dagster_failures, "RETRY_POLICY", dg.RetryPolicy(max_retries=1, delay=0))
     loaded = load_pipeline(make(tmp_path))
     first, *_ = pipeline_assets(loaded)
     with dg.DagsterInstance.ephemeral() as instance:

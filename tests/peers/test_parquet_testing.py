@@ -24,8 +24,8 @@ from sources.formats.regions import Region
 from sources.storage.folder import Folder
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from spark_jobs.inside.readers.files.input_file_errors import unreadable_file
 from spark_jobs.inside.readers.files.plan_log import Entry, FilesOfLog, PlanLog
-from spark_jobs.inside.readers.files.unreadable_file import unreadable_file
 
 pytestmark = pytest.mark.spark
 

@@ -8,7 +8,7 @@ import pytest
 
 from sources.common.positions import Gap
 from sources.errors import HybridError, InputError
-from sources.kafka.start.offsets import GapError
+from sources.kafka.start.declared_start import GapError
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import StateError
 from sources.hand_over import hand_over
 from sources.hand_over_checks import check_hand_over, require_sound
-from sources.kafka.start.offsets import GapError
+from sources.kafka.start.declared_start import GapError
 from sources.ledger import LedgerEntry, read_ledger
 from sources.planning.context import PipelineContext
 from sources.planning.files.rounds import history_of, next_round

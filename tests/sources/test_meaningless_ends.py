@@ -9,7 +9,7 @@ import pytest
 
 from sources.errors import SeamError
 from sources.hand_over import hand_over
-from sources.kafka.start.offsets import GapError
+from sources.kafka.start.declared_start import GapError
 from sources.planning.context import PipelineContext
 from sources.planning.plan import draft_plan
 from tests.e2e.case import Case, live_of

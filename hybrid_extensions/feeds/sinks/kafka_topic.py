@@ -29,7 +29,7 @@ from sources.common.login.security import client_settings
 from sources.errors import ErrorFields, InputError, StateError, UnavailableError
 from sources.kafka.client.address import resolve_bootstrap
 from sources.kafka.client.consumer import QUIET
-from sources.kafka.client.failures import describe
+from sources.kafka.client.kafka_errors import describe
 
 HEADER = "hybrid-feed"
 """Header of each record: the name of the feed that wrote it."""

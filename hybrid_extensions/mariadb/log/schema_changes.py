@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from hybrid_extensions.mariadb.definition import reported_definition
+from hybrid_extensions.mariadb.catalog_definition import reported_definition
 from hybrid_extensions.mariadb.log.gtid import parse_gtids
 from sources.common.conversion import BadValue
 from sources.common.database_snapshot import BinlogSnapshot

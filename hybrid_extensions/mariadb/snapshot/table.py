@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from hybrid_extensions.mariadb.definition import read_definition
+from hybrid_extensions.mariadb.catalog_definition import read_definition
 from hybrid_extensions.mariadb.log.connector import require_reader
 from hybrid_extensions.mariadb.server import (
     Address,

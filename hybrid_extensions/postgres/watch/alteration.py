@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from hybrid_extensions.postgres.watch.definition import Rows
+from hybrid_extensions.postgres.watch.catalog_definition import Rows
 from sources.common.table_definition import PostgresColumn, PostgresDefinition
 
 _NUMBER = re.compile(r"numeric\((\d+),(-?\d+)\)")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hybrid_extensions.postgres.capture import require_capturable
+from hybrid_extensions.postgres.capture_checks import require_capturable
 from hybrid_extensions.postgres.checks import check_publication
 from hybrid_extensions.postgres.watch.alteration import find_alteration, is_narrowed
-from hybrid_extensions.postgres.watch.definition import RowsOf, read_definition
+from hybrid_extensions.postgres.watch.catalog_definition import RowsOf, read_definition
 from hybrid_extensions.postgres.watch.publication import read_publication
 from sources.common.optional import needs_extra
 from sources.common.table_definition import PostgresDefinition

@@ -16,7 +16,7 @@ from sources.common.sql.sql_names import quoted
 from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
-from sources.config.table.rules import RowRules
+from sources.config.table.row_rules import RowRules
 
 
 class NotProvenError(Exception):

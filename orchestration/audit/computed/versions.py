@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import duckdb
 
-from orchestration.audit.compare import json_value, key_of
+from orchestration.audit.compare_tables import json_value, key_of
 from orchestration.audit.computed.maps import sort_maps
 from orchestration.audit.report import EXAMPLES, AuditExample
 from orchestration.audit.sql import columns_of, count_rows

@@ -17,12 +17,12 @@ from typing import NamedTuple
 import duckdb
 from deltalake import DeltaTable
 
+from orchestration.audit.computed.computed_rules import rows_meeting_rules, within_sample
 from orchestration.audit.computed.event_times import bounds_of
 from orchestration.audit.computed.proven import (
     require_proven_rules,
     selected_columns,
 )
-from orchestration.audit.computed.rules import rows_meeting_rules, within_sample
 from orchestration.audit.readers.copies import MAGIC, Copies
 from orchestration.audit.readers.drifted import drifted_rows, types_may_differ
 from orchestration.audit.readers.folder_values import options, values_in, with_values
@@ -39,7 +39,7 @@ from sources.common.positions import now_ms, to_us
 from sources.common.sql.sql_names import literal, quoted
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
-from sources.config.table.rules import RowRules
+from sources.config.table.row_rules import RowRules
 from sources.errors import InputError
 from sources.files.tables.lake import lake_of
 from sources.hybrid import Boundedness
@@ -120,9 +120,9 @@ class AuditFiles:
 
         It has the source's columns after ``select``, within its range of event time, without rows
         whose event time is out of bounds (:mod:`orchestration.audit.computed.event_times`), and
-        without those that break a rule (:mod:`orchestration.audit.computed.rules`). Positions of
-        bad rows go into :func:`~orchestration.audit.readers.topic.bad_records_table`, if they don't
-        stop a run.
+        without those that break a rule (:mod:`orchestration.audit.computed.computed_rules`). Positions
+        of bad rows go into :func:`~orchestration.audit.readers.topic.bad_records_table`, if they
+        don't stop a run.
 
         Args:
             connection: The audit's database.

@@ -13,9 +13,13 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
+from orchestration.audit.computed.computed_rules import (
+    create_broken,
+    rows_meeting_rules,
+    within_sample,
+)
 from orchestration.audit.computed.event_times import Bounds, leave_out_of_topic
 from orchestration.audit.computed.proven import require_proven_rules, selected_columns
-from orchestration.audit.computed.rules import create_broken, rows_meeting_rules, within_sample
 from orchestration.audit.readers.json_rows import parse_json
 from orchestration.audit.readers.json_values import OF_TOPICS
 from orchestration.audit.readers.topic_reader import RECORD_FIELDS, TopicReader
@@ -52,7 +56,7 @@ def create_topic_view(
     The view has the source's columns after ``select``, and ``_topic``, ``_partition``, ``_offset``
     and ``_timestamp_ms``. Bad records are in :func:`bad_records_table` instead, those whose event
     time is out of bounds in :func:`outside_table`, and those that break a rule in
-    :func:`~orchestration.audit.computed.rules.broken_table`.
+    :func:`~orchestration.audit.computed.computed_rules.broken_table`.
 
     Args:
         connection: The audit's database.

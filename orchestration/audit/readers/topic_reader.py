@@ -13,8 +13,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from orchestration.audit.readers.values.deleted_rows import DeletedRows
 from orchestration.audit.readers.values.lacking_values import LackingValues
+from orchestration.audit.readers.values.tombstoned_rows import DeletedRows
 from orchestration.audit.sql import create_empty_table, insert_arrow
 from sources.common.conversion import BadValue, to_arrow_array
 from sources.common.positions import Offsets, TopicPartition

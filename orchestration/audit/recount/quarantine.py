@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from orchestration.audit.sql import count_rows, error_text
-from sources.config.source.bad_records import quarantine_folder
+from sources.config.source.bad_record_policy import quarantine_folder
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError

@@ -8,7 +8,7 @@ import dagster as dg
 
 from orchestration.defs.keys import role_of, steps_group, table_key
 from orchestration.defs.show import metadata
-from orchestration.defs.show.failures import failures
+from orchestration.defs.show.dagster_failures import failures
 from orchestration.display import time_left
 from orchestration.progress import phases as progress
 from sources.common.optional import require_extra

@@ -18,7 +18,7 @@ from orchestration.defs.keys import (
     table_group,
     table_key,
 )
-from orchestration.defs.show.failures import failures
+from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.metadata import Metadata
 from orchestration.defs.show.metadata import table as metadata_table
 from orchestration.defs.show.ways import in_dagster

@@ -9,7 +9,7 @@ import dagster as dg
 from orchestration.audit.kept_audit import KeptAudit, read_audit
 from orchestration.audit.report import AuditReport
 from orchestration.defs.keys import control_name, table_key
-from orchestration.defs.show.failures import failures
+from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.metadata import audit_counts, table
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.serving import newest_generation, read_serving

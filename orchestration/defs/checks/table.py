@@ -19,7 +19,7 @@ from orchestration.defs.assets.table import (
 from orchestration.defs.checks.audit import audit_again, audited_check
 from orchestration.defs.keys import generation_name, table_key
 from orchestration.defs.show import generation_metadata
-from orchestration.defs.show.failures import failures
+from orchestration.defs.show.dagster_failures import failures
 from orchestration.supervision.card import STARTING, Card
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.kept_definitions import changed_since

@@ -9,7 +9,7 @@ from orchestration import operations
 from orchestration.attribution import acting_user
 from orchestration.audit.kept_audit import keep_audit
 from orchestration.audit.run import audit
-from orchestration.defs.assets.chain import live_metadata
+from orchestration.defs.assets.chain_assets import live_metadata
 from orchestration.defs.assets.table import (
     card_and_facts,
     card_metadata,
@@ -18,8 +18,8 @@ from orchestration.defs.assets.table import (
     last_day,
 )
 from orchestration.defs.checks.audit import audit_evaluation
-from orchestration.defs.checks.compare import ACTION as COMPARE
-from orchestration.defs.checks.compare import compare
+from orchestration.defs.checks.database_comparison import ACTION as COMPARE
+from orchestration.defs.checks.database_comparison import compare
 from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.action_form import action_schema, read_form
 from orchestration.defs.jobs.actions import Act, Action
@@ -36,7 +36,7 @@ from orchestration.defs.keys import (
     table_key,
 )
 from orchestration.defs.show import metadata
-from orchestration.defs.show.failures import failures
+from orchestration.defs.show.dagster_failures import failures
 from orchestration.supervision import controls
 from sources.common.counting import counted
 from sources.common.fields import parse_duration

@@ -17,7 +17,7 @@ from sources.config.loader import LoadedPipeline
 from sources.hybrid import SwitchState
 from sources.state.generation import Generation
 from spark_jobs.launch import process
-from spark_jobs.launch.record import log_path
+from spark_jobs.launch.launch_record import log_path
 from spark_jobs.launch.runs import find_run
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.progress_log import read_progress_log

@@ -21,14 +21,14 @@ from sources.common.counting import counted
 from sources.common.durations import duration
 from sources.common.positions import EndPosition, Evidence, TopicPartition, nest, to_ms
 from sources.config.loader import LoadedPipeline
-from sources.config.source.bad_records import BadRecordCount
+from sources.config.source.bad_record_policy import BadRecordCount
 from sources.hand_over_checks import Check
-from sources.kafka.start.offsets import GapError
+from sources.kafka.start.declared_start import GapError
 from sources.ledger import Ledger, LedgerEntry, SeamCount
 from sources.planning.approval import HOW_TO_APPROVE, Approval
 from sources.planning.exports import ExportRecord
 from spark_jobs.run_state.heartbeat import Heartbeat
-from spark_jobs.run_state.late_rows import LateRows
+from spark_jobs.run_state.late_row_count import LateRows
 
 Metadata = dict[str, Any]
 _PLOTS = {

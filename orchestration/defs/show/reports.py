@@ -37,7 +37,7 @@ from sources.planning.approval import find_approval
 from sources.serving import read_serving
 from sources.state.action_log import read_actions
 from sources.state.generation import Generation
-from spark_jobs.launch.record import last_launch_id
+from spark_jobs.launch.launch_record import last_launch_id
 from spark_jobs.run_state.heartbeat import read_heartbeat
 
 REPORT_MS = 60_000

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, NonNegativeInt, PrivateAttr, model_v
 from sources.common.fields import AssetName, Columns, Duration, Instant, Name, Sequence
 from sources.common.positions import Offsets
 from sources.common.sql.select import EventColumn, Selection
-from sources.config.source.bad_records import BadRecords
+from sources.config.source.bad_record_policy import BadRecords
 from sources.config.source.declared_source import Chain, DeclaredSource
 from sources.config.source.file_checks import (
     check_arrival,
@@ -37,7 +37,7 @@ from sources.decoding.record_columns import EnvelopePart
 from sources.formats.csv.options import CsvOptions
 from sources.formats.json.map_keys import require_text_keys
 from sources.hybrid import Boundedness
-from sources.storage.partitions import FolderTime
+from sources.storage.folder_partitions import FolderTime
 
 
 def _folder_time(pattern: str) -> str:

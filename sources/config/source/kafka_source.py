@@ -13,7 +13,7 @@ from sources.common.fields import AssetName, Duration, Name
 from sources.common.login.security import Security
 from sources.common.schema import names_and_types, parse_schema
 from sources.common.sql.select import Selection
-from sources.config.source.bad_records import BadRecords
+from sources.config.source.bad_record_policy import BadRecords
 from sources.config.source.declared_source import Chain, DeclaredSource
 from sources.config.source.kafka_options import (
     Align,

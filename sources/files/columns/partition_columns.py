@@ -18,7 +18,7 @@ from sources.formats.parquet.footers import Footers
 from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 from sources.formats.wrapped import WrappedFormat
-from sources.storage.partitions import partition_of, typed_value, values_of
+from sources.storage.folder_partitions import partition_of, typed_value, values_of
 from sources.storage.stores import Stores
 
 _THREADS = 16

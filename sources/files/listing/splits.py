@@ -53,8 +53,8 @@ from sources.formats.parquet.footers import Footers, read_footers
 from sources.formats.regions import Region
 from sources.formats.text import TEXT_COLUMNS
 from sources.storage.base import table_of
+from sources.storage.folder_partitions import by_folder, check_partitions, partition_of
 from sources.storage.listing import find_files, match_files, require_no_table_above
-from sources.storage.partitions import by_folder, check_partitions, partition_of
 from sources.storage.stores import Stores
 
 _REGION = ("path", "offset", "length", "size")

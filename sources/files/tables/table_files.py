@@ -87,12 +87,12 @@ class TableFiles:
     Attributes:
         files: The files, with sizes in bytes from the table's log; ``modified_ns`` is not known.
         partitions: Partition of each file as text, ``name=value/…``, as
-            :func:`sources.storage.partitions.values_of` reads it.
+            :func:`sources.storage.folder_partitions.values_of` reads it.
         partition_columns: Names of the partition columns, which no file holds.
         columns: All columns of the table.
         ranges: Number of rows and event-time range (microseconds) of each file, without deleted
             rows.
-        deleted: Deletion vector of each file (:mod:`sources.formats.deleted_rows`); None without.
+        deleted: Deletion vector of each file (:mod:`sources.formats.deletion_vectors`), or None.
         mapping: Names of the columns inside the files; None if they are those of the table.
         event: Column of the event time inside the files; its own name if it is a partition column.
     """

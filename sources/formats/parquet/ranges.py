@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sources.common.sql.select import EventColumn
-from sources.formats.deleted_rows import kept_rows
+from sources.formats.deletion_vectors import kept_rows
 from sources.formats.event_times import (
     EVERY_TIME,
     EventTimeRange,

@@ -15,7 +15,7 @@ from sources.common.positions import TopicPartition
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import UnavailableError
 from sources.kafka.client.address import resolve_bootstrap
-from sources.kafka.client.failures import request_failed
+from sources.kafka.client.kafka_errors import request_failed
 
 # How long a consumer waits for more records than it has.
 _POLL_S = 0.05

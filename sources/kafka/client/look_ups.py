@@ -22,8 +22,8 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError, InputError, UnavailableError
 from sources.kafka.client.address import LOCAL, resolve_bootstrap
 from sources.kafka.client.consumer import QUIET, scan
-from sources.kafka.client.failures import describe, is_electing, request_failed
 from sources.kafka.client.headers import headers_of
+from sources.kafka.client.kafka_errors import describe, is_electing, request_failed
 
 # librdkafka compares each answer with all partitions of a request.
 _PARTITIONS_PER_REQUEST = 500

@@ -13,7 +13,7 @@ from sources.config.source.kafka_options import CreateTopic, NewTopic
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, UnavailableError
 from sources.kafka.client.consumer import QUIET
-from sources.kafka.client.failures import describe, helps_to_wait
+from sources.kafka.client.kafka_errors import describe, helps_to_wait
 from sources.kafka.client.look_ups import TIMEOUT_S, KafkaLog
 
 _BY_BROKER = -1

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError
 from sources.common.positions import TopicPartition
 from sources.errors import HybridError, SeamError, UnavailableError
 from sources.kafka.client.consumer import QUIET, SILENCE_S
-from sources.kafka.client.failures import NEW_GENERATION, helps_to_wait
+from sources.kafka.client.kafka_errors import NEW_GENERATION, helps_to_wait
 from sources.kafka.ranges.cut import Split
 
 MESSAGES = 10_000

@@ -15,7 +15,7 @@ from sources.common.positions import (
 )
 from sources.common.topic_log import Log
 from sources.errors import SeamError
-from sources.kafka.client.failures import NEW_GENERATION
+from sources.kafka.client.kafka_errors import NEW_GENERATION
 
 
 def written_offsets(

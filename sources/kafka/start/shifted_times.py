@@ -12,7 +12,7 @@ from sources.config.pipeline import Pipeline
 from sources.config.source.event_time import EventTime
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
-from sources.kafka.client.sample import dated_records
+from sources.kafka.client.sampled_event_times import dated_records
 
 _STEP_MS = 15 * 60_000
 """Time zones differ by whole quarters of an hour."""

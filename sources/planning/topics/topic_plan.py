@@ -26,17 +26,17 @@ from sources.decoding.changes.schema_policies import ALL_STOP
 from sources.decoding.changes.widened_columns import with_widened_types
 from sources.errors import InputError, SeamError
 from sources.hybrid import SourceFactory, SourceSwitchContext
-from sources.kafka.client.failures import NEW_GENERATION
+from sources.kafka.client.kafka_errors import NEW_GENERATION
 from sources.kafka.client.look_ups import KafkaLog, missing_in_words
-from sources.kafka.client.sample import SampledTimes, sampled_times
+from sources.kafka.client.sampled_event_times import SampledTimes, sampled_times
 from sources.kafka.ranges.batching import cut_range
 from sources.kafka.ranges.end_offsets import end_position, newest_read, resolve_ends
 from sources.kafka.retention import Headroom, RetentionWatch, retention_ms
 from sources.kafka.seam import SeamRule, check_compaction, check_start, seam_rule, seam_warnings
 from sources.kafka.seam_checks import SeamOf, check_event_time_filter
+from sources.kafka.start.declared_start import factory_for
 from sources.kafka.start.log_checks import needed_offsets
 from sources.kafka.start.look_up import Known
-from sources.kafka.start.offsets import factory_for
 from sources.kafka.start.overlap import likely_overlap
 from sources.kafka.start.shifted_times import check_shift, find_shift
 from sources.planning.absent_names import identifying_columns, judge_names
@@ -213,8 +213,8 @@ def start_factory(
 ) -> SourceFactory:
     """Return the function that decides a source's start position, as it declares under ``start``.
 
-    When called, it raises :class:`~sources.kafka.start.offsets.GapError` for a gap that the source
-    does not accept, and SeamError if the hand-over can't be made.
+    When called, it raises :class:`~sources.kafka.start.declared_start.GapError` for a gap that the
+    source does not accept, and SeamError if the hand-over can't be made.
 
     Args:
         loaded: The pipeline; its folder has the module of a declared factory of the user.

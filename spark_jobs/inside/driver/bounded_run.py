@@ -12,7 +12,7 @@ from sources.common.durations import exactly
 from sources.errors import RunError
 from sources.planning.context import PipelineContext
 from sources.planning.files.rounds import Round
-from spark_jobs.inside.driver.reports.late_rows import require_no_late_rows
+from spark_jobs.inside.driver.reports.late_row_limit import require_no_late_rows
 from spark_jobs.inside.driver.reports.reporter import Reporter
 from spark_jobs.inside.driver.retention_guard import RetentionGuard
 from spark_jobs.inside.driver.warm_up import Ahead, rehearsal
@@ -23,7 +23,7 @@ from spark_jobs.inside.driver.watch import (
     start,
     watch,
 )
-from spark_jobs.inside.query.declaration import QueryDeclaration, declare_query
+from spark_jobs.inside.query.query_sources import QueryDeclaration, declare_query
 from spark_jobs.inside.query.streaming_query import RunningQuery
 
 FINISHED = 0

@@ -14,7 +14,7 @@ from sources.hand_over_checks import require_sound
 from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.launch.record import record_switch
+from spark_jobs.launch.launch_record import record_switch
 
 
 def switch(context: PipelineContext, launch_id: str, name: str) -> bool:

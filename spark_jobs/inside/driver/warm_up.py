@@ -21,8 +21,8 @@ from pyspark.sql import SparkSession
 from sources.config.source.kafka_source import KafkaSource
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
-from spark_jobs.inside.query.declaration import QueryDeclaration
 from spark_jobs.inside.query.places.followed_topic import ExpectedTopic, Prepared
+from spark_jobs.inside.query.query_sources import QueryDeclaration
 
 _POLL_S = 0.2
 _log = logging.getLogger("hybrid.rehearsal")

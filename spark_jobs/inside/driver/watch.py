@@ -14,11 +14,11 @@ from sources.common.counting import counted
 from sources.databases.altered_table import require_unaltered
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
-from spark_jobs.inside.driver.reports.collector import Collectors
+from spark_jobs.inside.driver.reports.collect_bad_records import Collectors
 from spark_jobs.inside.driver.reports.reporter import QueryReporter, Reporter
 from spark_jobs.inside.query.builder import build_query
-from spark_jobs.inside.query.declaration import QueryDeclaration
 from spark_jobs.inside.query.filled_state import filling_state
+from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.inside.query.seam.filters import OlderThanKeysError
 from spark_jobs.inside.query.seam.topic_seam import Seam
 from spark_jobs.inside.query.streaming_query import RunningQuery

@@ -27,10 +27,10 @@ from spark_jobs.inside.checkpoint.watermark import (
     judge_seam,
     watermark_of,
 )
-from spark_jobs.inside.query.copied_files import copied_history
-from spark_jobs.inside.query.declaration import QueryDeclaration
-from spark_jobs.inside.query.direct_rows import direct_query
+from spark_jobs.inside.query.copied_file_stream import copied_history
+from spark_jobs.inside.query.direct_queries import direct_query
 from spark_jobs.inside.query.places.place import PlaceStream
+from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.inside.query.transform.described_transform import (
     describe_transform,
     no_rows,
@@ -43,17 +43,17 @@ from spark_jobs.inside.query.transform.passed_columns import (
     same_columns,
 )
 from spark_jobs.inside.query.transform.user_transform import load_transform
+from spark_jobs.inside.readers.detect_wrong_rows import keeping_wrong_rows
 from spark_jobs.inside.readers.spark_errors import reporting_batch
-from spark_jobs.inside.readers.wrong_rows import keeping_wrong_rows
 from spark_jobs.inside.sink import sink
-from spark_jobs.inside.sink.added_columns import with_added
-from spark_jobs.inside.sink.appending.copied_files import CopyingSink
+from spark_jobs.inside.sink.add_columns_to_target import with_added
+from spark_jobs.inside.sink.appending.copied_file_sink import CopyingSink
 from spark_jobs.inside.sink.appending.direct_sink import DirectSink
 from spark_jobs.inside.sink.catalog_entry import CatalogEntry
 from spark_jobs.inside.sink.emptied_columns import with_emptied
 from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.history_files import has_history_files, keep_history_files
-from spark_jobs.table.ownership.guard import TargetGuard
+from spark_jobs.table.ownership.target_guard import TargetGuard
 
 # Number of partitions that a message lists one by one.
 _SHOWN = 8

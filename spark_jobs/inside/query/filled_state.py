@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from pyspark.sql import SparkSession
 
-from spark_jobs.inside.query.declaration import QueryDeclaration
+from spark_jobs.inside.query.query_sources import QueryDeclaration
 
 FILLING = {
     f"spark.sql.streaming.stateStore.rocksdb.{name}": value

@@ -6,8 +6,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.query.builder import BuiltQuery
-from spark_jobs.inside.query.declaration import QueryDeclaration
 from spark_jobs.inside.query.places.place import PlaceStream
+from spark_jobs.inside.query.query_sources import QueryDeclaration
 
 
 class RunningQuery:

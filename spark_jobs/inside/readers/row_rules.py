@@ -3,7 +3,7 @@
 Spark evaluates the conditions, in history and live alike, after ``select`` and after the bounds of
 the event time, and before the seam filter: a row of the topic that breaks a rule is counted for the
 topic, whatever history holds. Rows that are left out are staged like bad records
-(:mod:`spark_jobs.inside.readers.bad_records`); those of Parquet files by the driver
+(:mod:`spark_jobs.inside.readers.staged_bad_records`); those of Parquet files by the driver
 (:mod:`spark_jobs.inside.readers.files.parquet_rules`).
 """
 
@@ -18,11 +18,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.sql.sql_names import in_backticks
-from sources.config.table.rules import RULE_KIND, RowRules
+from sources.config.table.row_rules import RULE_KIND, RowRules
 from sources.errors import InputError
 from sources.storage.folder import Folder
-from spark_jobs.inside.readers.bad_records import STAGED, unmovable, without_staged
 from spark_jobs.inside.readers.spark_errors import raise_reported
+from spark_jobs.inside.readers.staged_bad_records import STAGED, unmovable, without_staged
 from spark_jobs.inside.readers.topics.decode_records import KEY, RECORD, TIME, VALUE
 from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
 

@@ -31,7 +31,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.errors import ErrorReport, HybridError
 from spark_jobs.checkpoint.transform_compatibility import state_refusal
 from spark_jobs.inside.arrow_map import Step
-from spark_jobs.inside.readers.files.unreadable_file import unreadable_file
+from spark_jobs.inside.readers.files.input_file_errors import unreadable_file
 from spark_jobs.inside.readers.lost_records import lost_records
 from spark_jobs.inside.readers.store_answer import store_answer
 from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS

@@ -21,7 +21,7 @@ from sources.serving import owner_properties
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.inside.checkpoint.transform_shape import Shape
-from spark_jobs.inside.sink.added_columns import follow_columns, table_schema
+from spark_jobs.inside.sink.add_columns_to_target import follow_columns, table_schema
 from spark_jobs.inside.sink.appending.append_once import append_rows
 from spark_jobs.inside.sink.emptied_columns import empty_columns
 from spark_jobs.inside.sink.merging import unchanged_values
@@ -31,12 +31,12 @@ from spark_jobs.inside.sink.merging.newest_change import target_rows
 from spark_jobs.inside.sink.merging.once import saying
 from spark_jobs.inside.sink.merging.small_batches import SmallBatches
 from spark_jobs.inside.sink.table_properties import missing_properties, table_properties
-from spark_jobs.inside.sink.widened_columns import widen_columns
+from spark_jobs.inside.sink.widen_target import widen_columns
 from spark_jobs.run_state.lock import table_turn
 from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.ownership.belonging import TargetSide, require_owner
-from spark_jobs.table.ownership.guard import TargetGuard, confirm_start, epoch_transaction
 from spark_jobs.table.ownership.starts import announce_start
+from spark_jobs.table.ownership.target_guard import TargetGuard, confirm_start, epoch_transaction
 
 BatchFunction = Callable[[DataFrame, int], None]
 """A function for ``foreachBatch``."""

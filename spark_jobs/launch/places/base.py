@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
-from spark_jobs.launch.record import Launch
+from spark_jobs.launch.launch_record import Launch
 from spark_jobs.run_state import run_log
 
 State = Literal["waiting", "running", "ended", "unknown"]

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from sources.config.spark_settings import SparkSettings
 from sources.state.generation import Generation
+from spark_jobs.launch.launch_record import Place
 from spark_jobs.launch.places.base import Launcher
 from spark_jobs.launch.places.cluster import cluster_at, place_on_cluster
 from spark_jobs.launch.places.local import LocalLauncher
 from spark_jobs.launch.places.managed import drivers_at
 from spark_jobs.launch.places.shared import SharedLauncher
-from spark_jobs.launch.record import Place
 from spark_jobs.launch.shared_socket import folder_of
 
 

@@ -9,8 +9,8 @@ from typing import Protocol
 from sources.config.spark_settings import SparkSettings
 from sources.errors import InputError
 from sources.extensions import items_added, none_adds
+from spark_jobs.launch.launch_record import Place
 from spark_jobs.launch.places.base import Launcher
-from spark_jobs.launch.record import Place
 
 
 class Cluster(Protocol):

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from sources.errors import RunError
 from sources.state.generation import Generation
+from spark_jobs.launch.launch_record import Launch
 from spark_jobs.launch.places.base import DriverStatus
-from spark_jobs.launch.record import Launch
 from spark_jobs.run_state import run_log
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import is_launched

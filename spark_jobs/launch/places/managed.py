@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 from sources.config.loader import LoadedPipeline
 from sources.config.managed_service import managed_services
 from sources.extensions import none_adds
+from spark_jobs.launch.launch_record import Place
 from spark_jobs.launch.places.base import Launcher
-from spark_jobs.launch.record import Place
 
 
 class HandOver(NamedTuple):

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from sources.errors import RunError
 from sources.state.generation import Generation
+from spark_jobs.launch.launch_record import Launch
 from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.launch.places.local import end_group, launched_elsewhere, wait_until
-from spark_jobs.launch.record import Launch
 from spark_jobs.launch.shared_socket import Request, ask, log_of, pid_of
 from spark_jobs.run_state import run_log
 from spark_jobs.run_state.lock import is_launched

@@ -27,9 +27,9 @@ from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import spark_environment
 from spark_jobs.jvm.spark_version import spark_home, version_at
 from spark_jobs.jvm.storage_jar import CONF, DEFAULT_LOGIN, JAR, require_jar
+from spark_jobs.launch.launch_record import Place, application_name
 from spark_jobs.launch.places.choice import place_of
 from spark_jobs.launch.places.cluster import cluster_at
-from spark_jobs.launch.record import Place, application_name
 from spark_jobs.launch.submission.addresses import local_conf, ui_environment
 from spark_jobs.launch.submission.cloud_conf import cloud_conf
 from spark_jobs.launch.submission.code_archive import write_code_archive

@@ -21,7 +21,7 @@ RUN = """
 import sys
 from pathlib import Path
 import dagster as dg
-from orchestration.defs.assets.chain import pipeline_assets
+from orchestration.defs.assets.chain_assets import pipeline_assets
 from sources.config.loader import load_pipeline
 
 if __name__ == "__main__":

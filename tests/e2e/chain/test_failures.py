@@ -19,14 +19,14 @@ from deltalake import write_deltalake
 from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
-from orchestration.defs.assets.chain import pipeline_assets
+from orchestration.defs.assets.chain_assets import pipeline_assets
 from orchestration.supervision import controls
 from sources.errors import RunError, StateError
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.offset_log import last_planned
 from spark_jobs.launch import process
-from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import QueryLock
 from tests.e2e.case import Case, history_of, live_of, start_live, steps, windows, wrong

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
-from orchestration.defs.assets.chain import pipeline_assets
+from orchestration.defs.assets.chain_assets import pipeline_assets
 from orchestration.supervision.status import status
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder

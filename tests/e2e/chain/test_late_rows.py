@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orchestration.audit.run import audit
-from orchestration.supervision.late_rows import late_rows, look_at_late_rows
+from orchestration.supervision.late_row_findings import late_rows, look_at_late_rows
 from sources.common.positions import now_ms
 from sources.config.supervision import LateRowLimits
 from sources.errors import StateError
@@ -19,7 +19,7 @@ from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.run_state.heartbeat import read_heartbeat
-from spark_jobs.run_state.late_rows import LateRows, read_late_rows
+from spark_jobs.run_state.late_row_count import LateRows, read_late_rows
 from tests.e2e.case import Case, as_json, live_of, wrong
 from tests.e2e.in_session import run_history, run_live
 

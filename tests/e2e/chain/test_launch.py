@@ -21,7 +21,7 @@ from orchestration.supervision.status import status
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.offset_log import last_planned
-from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.e2e.case import HISTORY, Case, history_of, live_of, start_live, wrong
 from tests.services.processes import runs, wait_for

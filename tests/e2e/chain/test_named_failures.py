@@ -16,16 +16,16 @@ import pytest
 from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
-from orchestration.defs.assets.chain import pipeline_assets
-from orchestration.defs.show import failures
+from orchestration.defs.assets.chain_assets import pipeline_assets
+from orchestration.defs.show import dagster_failures
 from orchestration.supervision.status import status
 from sources.config.loader import load_pipeline
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.offset_log import last_committed, last_planned
 from spark_jobs.launch import runs as runs_of_sources
+from spark_jobs.launch.launch_record import LAUNCH, last_launch
 from spark_jobs.launch.process import find_running
-from spark_jobs.launch.record import LAUNCH, last_launch
 from tests.e2e.case import Case, live_of, start_live, wrong
 from tests.orchestration.supervision.live_case import LiveCase
 from tests.services.processes import NEVER_ENDS, runs, wait_for
@@ -68,7 +68,7 @@ def test_a_driver_killed_for_memory_is_no_success_and_a_retry_from_failure_goes_
 ) -> None:
     """Driver OOM shown as success; hangs for ever; FROM_FAILURE retry ignored."""
     # The retry is a person's here; Dagster's own are tested beside `failures`.
-    monkeypatch.setattr(failures, "RETRY_POLICY", dg.RetryPolicy(max_retries=0))
+    monkeypatch.setattr(dagster_failures, "RETRY_POLICY", dg.RetryPolicy(max_retries=0))
     case = Case(tmp_path, servers)
     # The third batch is held for as long as the file is there.
     case.write_history(range(1000, 2000))

@@ -14,7 +14,7 @@ from orchestration.audit.run import audit
 from sources.errors import InputError
 from sources.planning.plan import make_plan
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.run_state.late_rows import read_late_rows
+from spark_jobs.run_state.late_row_count import read_late_rows
 from tests.e2e.case import Case, as_json, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_history
 

@@ -17,7 +17,7 @@ from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.query.builder import build_query
-from spark_jobs.inside.query.declaration import declare_query
+from spark_jobs.inside.query.query_sources import declare_query
 from tests.e2e.case import Case, live_of, windows, wrong
 from tests.e2e.in_session import run_history, run_live
 

@@ -20,13 +20,13 @@ from confluent_kafka.admin import (
 from pyspark.sql import SparkSession
 
 from orchestration.audit.run import audit
-from orchestration.defs.assets.chain import pipeline_assets
+from orchestration.defs.assets.chain_assets import pipeline_assets
 from sources.common.positions import TopicPartition
 from sources.config.loader import LoadedPipeline
 from sources.errors import SeamError
 from sources.hand_over import hand_over
 from sources.kafka.client.look_ups import KafkaLog
-from sources.kafka.start.offsets import GapError
+from sources.kafka.start.declared_start import GapError
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.run_state.heartbeat import read_heartbeat

@@ -22,7 +22,7 @@ from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from sources.state.generation import Generation
 from spark_jobs.checkpoint.offset_log import last_committed, last_planned
-from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.launch.submission.submit import STATE_STORE
 from spark_jobs.run_state.heartbeat import Heartbeat
 from tests.e2e.case import Case, history_of, live_of, start_live, windows, wrong

@@ -19,9 +19,9 @@ from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.driver.warm_up import Ahead, expected_topic, rehearsal
 from spark_jobs.inside.query.builder import build_query
-from spark_jobs.inside.query.declaration import declare_query
+from spark_jobs.inside.query.query_sources import declare_query
 from spark_jobs.inside.readers.topics import kafka_stream
-from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.launch.runs import find_run
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.e2e.case import Case, history_of, live_of, windows, wrong

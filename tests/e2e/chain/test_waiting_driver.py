@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from orchestration import operations
 from orchestration.audit.run import audit
 from sources.config.loader import LoadedPipeline
-from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.launch.submission import submit
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import is_held, is_launched

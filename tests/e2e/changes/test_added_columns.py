@@ -15,8 +15,8 @@ from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import StateError
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.inside.sink import added_columns
-from spark_jobs.inside.sink.added_columns import with_added
+from spark_jobs.inside.sink import add_columns_to_target
+from spark_jobs.inside.sink.add_columns_to_target import with_added
 from spark_jobs.inside.sink.sink import LaterColumns, prepare_table
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
@@ -104,7 +104,7 @@ def test_a_start_that_breaks_off_is_done_again_with_what_is_declared_then(
 
     for place in ("_fill", "_field"):
         with monkeypatch.context() as patch:
-            patch.setattr(added_columns, place, crash)
+            patch.setattr(add_columns_to_target, place, crash)
             with pytest.raises(KeyboardInterrupt):
                 target.start({f"after{place}": {"type": "int", "default": 7}})
     target.start({name: {"type": "int", "default": 8} for name in ("after_fill", "after_field")})

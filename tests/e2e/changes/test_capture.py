@@ -16,7 +16,7 @@ from hybrid_extensions.servers.connectors import Connectors
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.run import audit
-from orchestration.cli.starter.capture import CaptureOptions, start_capture
+from orchestration.cli.starter.capture_database import CaptureOptions, start_capture
 from orchestration.databases.database_log import DatabaseLog
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.databases.replication_slot import watched_slot

@@ -42,7 +42,7 @@ from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from sources.storage.folder import Folder
-from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.launch_record import last_launch
 from tests.e2e.case import live_of, steps, wrong
 from tests.e2e.changes.cdc_case import LINES, ORDERS, CdcCase, is_equal, take_snapshot
 from tests.e2e.in_session import fails_with, run_chain, run_history, run_live

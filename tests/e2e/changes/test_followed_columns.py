@@ -23,8 +23,8 @@ from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
 from sources.planning.topics import followed_columns
 from spark_jobs.inside.driver import schema_change
-from spark_jobs.inside.sink import added_columns, sink, widened_columns
-from spark_jobs.launch.record import last_launch
+from spark_jobs.inside.sink import add_columns_to_target, sink, widen_target
+from spark_jobs.launch.launch_record import last_launch
 from tests.command_line import invoke
 from tests.e2e.case import live_of, wrong
 from tests.e2e.changes.cdc_case import ORDERS, CdcCase, take_snapshot
@@ -149,7 +149,7 @@ def test_a_driver_that_dies_at_any_step_is_completed_by_the_next(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        module = added_columns if place.startswith("_") else schema_change
+        module = add_columns_to_target if place.startswith("_") else schema_change
         if place == "end":
             patch.setattr(schema_change, "PipelineContext", crash)
         else:
@@ -232,7 +232,7 @@ def test_a_driver_that_dies_while_it_widens_is_completed_by_the_next(
         elif place == "widen_columns":
             patch.setattr(sink, place, crash)
         else:
-            real = widened_columns.widen_columns
+            real = widen_target.widen_columns
 
             def widen(*given: Any) -> None:
                 real(*given)

@@ -19,7 +19,7 @@ from orchestration.supervision.supervisor import tick
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.errors import RunError
 from sources.planning.context import PipelineContext
-from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.launch_record import last_launch
 from tests.e2e.case import live_of, steps, wrong
 from tests.e2e.changes.binlog_case import ORDERS, BinlogCase, Customers, make_orders, numbers
 from tests.e2e.changes.cdc_case import is_equal, take_snapshot

@@ -23,7 +23,7 @@ from sources.errors import InputError
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.driver import schema_change
 from spark_jobs.inside.sink import emptied_columns, sink
-from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.launch_record import last_launch
 from tests.command_line import invoke
 from tests.e2e.case import live_of, wrong
 from tests.e2e.changes.binlog_case import BinlogCase

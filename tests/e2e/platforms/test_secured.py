@@ -21,7 +21,7 @@ from sources.config.loader import load_pipeline
 from sources.errors import InputError
 from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.context import PipelineContext
-from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from tests.e2e.case import Case, live_of
 from tests.services.listening import command_of, listening, session_of

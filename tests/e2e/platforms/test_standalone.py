@@ -15,7 +15,7 @@ from orchestration.backlog import wait_until_caught_up
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
-from spark_jobs.launch.record import log_path
+from spark_jobs.launch.launch_record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.e2e.case import TRANSFORMS, Case, start_live, windows, wrong
 from tests.services.processes import wait_for

@@ -17,11 +17,11 @@ from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.backlog import wait_until_caught_up
 from sources.config.loader import LoadedPipeline
-from sources.config.source.bad_records import BadRecordCount, bad_count_name
+from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.inside.driver.reports.collector import Collector
-from spark_jobs.inside.readers.bad_records import staging_folder
+from spark_jobs.inside.driver.reports.collect_bad_records import Collector
+from spark_jobs.inside.readers.staged_bad_records import staging_folder
 from spark_jobs.launch import process
 from spark_jobs.run_state.heartbeat import describe
 from tests.e2e.case import Case, as_json, live_of, start_live, windows, wrong

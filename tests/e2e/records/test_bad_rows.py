@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from orchestration import operations
 from orchestration.audit.run import audit
 from sources.config.loader import LoadedPipeline
-from sources.config.source.bad_records import BadRecordCount, bad_count_name
+from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from sources.errors import RunError
 from sources.files.listing import sampled_splits as splitting
 from sources.files.listing import sampler
@@ -26,9 +26,9 @@ from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.inside.driver.reports.collector import Collector
-from spark_jobs.inside.readers.bad_records import staging_folder
+from spark_jobs.inside.driver.reports.collect_bad_records import Collector
 from spark_jobs.inside.readers.spark_errors import report_of
+from spark_jobs.inside.readers.staged_bad_records import staging_folder
 from spark_jobs.run_state.heartbeat import Heartbeat, describe, read_heartbeat
 from tests.e2e.case import Case, as_json, history_of, live_of, moment, wrong
 from tests.e2e.in_session import run_history, run_live

@@ -26,8 +26,8 @@ from pyspark.sql import SparkSession
 
 from orchestration.audit.run import audit
 from sources.config.loader import LoadedPipeline
-from sources.config.source.bad_records import BadRecordCount, bad_count_name
-from spark_jobs.run_state.late_rows import read_late_rows
+from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
+from spark_jobs.run_state.late_row_count import read_late_rows
 from tests.e2e.case import TRANSFORMS, Case, moment
 from tests.e2e.in_session import run_chain, run_live
 

@@ -19,9 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.positions import to_ms
 from sources.config.loader import LoadedPipeline
-from sources.config.source.bad_records import BadRecordCount
-from spark_jobs.inside.driver.reports.collector import Collector
-from spark_jobs.inside.readers.bad_records import staging_folder
+from sources.config.source.bad_record_policy import BadRecordCount
+from spark_jobs.inside.driver.reports.collect_bad_records import Collector
+from spark_jobs.inside.readers.staged_bad_records import staging_folder
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.parse_records import parse_values
 from tests.e2e.case import live_of

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from sources.config.loader import LoadedPipeline
-from sources.config.source.bad_records import BadRecordCount, bad_count_name
+from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from spark_jobs.run_state.heartbeat import describe
 from tests.e2e.case import HOURLY_SQL, Case, moment, windows
 from tests.e2e.in_session import run_chain, run_live

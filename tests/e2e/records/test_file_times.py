@@ -22,8 +22,8 @@ from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
 from sources.planning.plan import make_plan
 from sources.state.generation import Generation
-from spark_jobs.inside.readers.bad_records import staging_folder
 from spark_jobs.inside.readers.files.planned_files import PlannedSource
+from spark_jobs.inside.readers.staged_bad_records import staging_folder
 from tests.e2e.in_session import fails_with
 from tests.minimal import minimal_pipeline
 from tests.sources.files.dirty_files import (

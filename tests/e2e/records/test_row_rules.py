@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from orchestration.audit.run import audit
 from sources.config.loader import LoadedPipeline
-from sources.config.source.bad_records import BadRecordCount, bad_count_name
+from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.readers.spark_errors import report_of

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from orchestration.audit.run import audit
-from sources.config.table.sample import Sample
+from sources.config.table.sampled_share import Sample
 from sources.errors import InputError
 from sources.planning.plan import draft_plan
 from tests.e2e.case import Case, moment

@@ -26,7 +26,7 @@ from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from sources.serving import read_serving
 from spark_jobs.checkpoint.offset_log import last_committed, last_planned
-from spark_jobs.launch.record import Launch, log_name, write_launch
+from spark_jobs.launch.launch_record import Launch, log_name, write_launch
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from tests.e2e.case import live_of
 from tests.e2e.in_session import run_history, run_live

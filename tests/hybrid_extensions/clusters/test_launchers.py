@@ -24,10 +24,10 @@ from spark_jobs.jvm.jar_sets import excludes, packages
 from spark_jobs.jvm.spark_version import installed_parts
 from spark_jobs.jvm.storage_jar import CONF, JAR
 from spark_jobs.launch import driver_state
+from spark_jobs.launch.launch_record import Place, last_launch
 from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.launch.places.choice import place_of
 from spark_jobs.launch.process import find_running, run_to_end, stop
-from spark_jobs.launch.record import Place, last_launch
 from spark_jobs.launch.runs import find_or_launch, find_run, why_ended
 from spark_jobs.launch.submission import submit
 from spark_jobs.run_state.heartbeat import read_heartbeat

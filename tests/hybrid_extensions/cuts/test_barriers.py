@@ -17,7 +17,7 @@ from sources.storage.folder import Folder
 from spark_jobs.inside.sink.merging.declared import Merging
 from spark_jobs.inside.sink.merging.newest_change import merge_changes
 from spark_jobs.inside.sink.sink import prepare_table
-from spark_jobs.table.ownership.guard import TargetGuard
+from spark_jobs.table.ownership.target_guard import TargetGuard
 from tests.e2e.changes.test_changes import SCHEMA, Change, gone, up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hybrid_extensions.feeds.feed_record import Compared, FeedRecord
 from hybrid_extensions.feeds.position import Position
-from hybrid_extensions.feeds.record import Compared, FeedRecord
 from hybrid_extensions.feeds.sinks.python_function import Remembered
 from sources.common.positions import Record
 from sources.errors import ErrorReport

@@ -7,7 +7,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from hybrid_extensions.feeds.record import FeedRecord, read_record, write_record
+from hybrid_extensions.feeds.feed_record import FeedRecord, read_record, write_record
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.common.positions import now_ms
 from tests.hybrid_extensions.feeds.feed_case import row

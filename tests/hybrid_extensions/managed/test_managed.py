@@ -18,10 +18,10 @@ from sources.config.requirements import require_extras
 from sources.errors import InputError, RunError, StateError, UnavailableError
 from spark_jobs.jvm.jar_sets import packages
 from spark_jobs.launch import driver_state
+from spark_jobs.launch.launch_record import Place, last_launch
 from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.launch.places.choice import launcher_at, place_of
 from spark_jobs.launch.process import run_to_end, stop
-from spark_jobs.launch.record import Place, last_launch
 from spark_jobs.launch.runs import find_or_launch, find_run, why_ended
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import QueryLock

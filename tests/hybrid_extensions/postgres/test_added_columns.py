@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from hybrid_extensions.postgres.added_columns import find_added_columns
-from hybrid_extensions.postgres.watch.definition import read_definition
+from hybrid_extensions.postgres.watch.catalog_definition import read_definition
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.config.source.snapshot import SnapshotOptions

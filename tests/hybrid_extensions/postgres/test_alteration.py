@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from hybrid_extensions.postgres.watch.alteration import find_alteration, keeps_values
-from hybrid_extensions.postgres.watch.definition import RowsOf, read_definition
+from hybrid_extensions.postgres.watch.catalog_definition import RowsOf, read_definition
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.common.table_definition import PostgresColumn, PostgresDefinition, PostgresFile
 

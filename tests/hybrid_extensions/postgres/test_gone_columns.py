@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from hybrid_extensions.postgres.gone_columns import find_gone_columns
-from hybrid_extensions.postgres.watch.definition import read_definition
+from hybrid_extensions.postgres.watch.catalog_definition import read_definition
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.captured_table import GoneColumns, NewColumns, UnknownDefault

@@ -32,7 +32,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
 from sources.state.action_log import read_actions
-from spark_jobs.launch.record import last_launch
+from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.run_state.repairs import read_repairs
 from spark_jobs.run_state.truncated import Truncated
 from spark_jobs.table.delta_table import version_of

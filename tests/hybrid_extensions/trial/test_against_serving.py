@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 
 from hybrid_extensions.trial import run
 from hybrid_extensions.trial.against_serving import SAMPLE, compare_with_serving
-from hybrid_extensions.trial.declaration import SampleOptions, declare_sample, sample_of
+from hybrid_extensions.trial.sample_pipeline import SampleOptions, declare_sample, sample_of
 from orchestration.chain import ChainRun, Outcome, steps_of
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError

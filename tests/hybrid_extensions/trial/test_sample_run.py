@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.trial import run
-from hybrid_extensions.trial.declaration import (
+from hybrid_extensions.trial.sample_pipeline import (
     SampleOptions,
     declare_sample,
     parse_share,

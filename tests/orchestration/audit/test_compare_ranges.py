@@ -24,7 +24,7 @@ from orchestration.audit.database.compare_ranges import compare_ranges
 from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.database.compare_whole import FurtherLooks, keep_compared
 from orchestration.databases.compared_ranges import KeptCompare, read_compare
-from orchestration.supervision import live_run
+from orchestration.supervision import live_run_state
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
@@ -301,7 +301,7 @@ def test_the_exit_status_of_the_command_is_that_of_its_last_look(
             DeltaTable(mirror.target.url).delete(f"id = {arriving}")
             return LiveRun()
 
-        monkeypatch.setattr(live_run, "look_at_run", look)
+        monkeypatch.setattr(live_run_state, "look_at_run", look)
         done = invoke(["compare", str(mirror.path), "--json"])
         return done.exit_code, json.loads(done.stdout)
 

@@ -11,7 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from orchestration.audit.report import AuditReport, BadLine
-from sources.config.source.bad_records import BadRecordCount, bad_count_name
+from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from sources.planning.plan import make_plan
 from sources.state.generation import Generation
 from tests.orchestration.audit.audit_case import Case, Row, row, wrong

@@ -17,7 +17,7 @@ from orchestration.audit.readers.lines import load_lines, load_rows
 from orchestration.audit.sql import open_database
 from sources.common.schema import parse_schema
 from sources.common.sql.sql_names import column_list
-from sources.config.source.bad_records import BadRecordCount, bad_count_name
+from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from sources.config.source.file_source import FileSource
 from sources.files.format_registry import format_of
 from sources.formats.lines import BadRow
@@ -26,7 +26,7 @@ from sources.formats.regions import Region
 from sources.planning.plan import make_plan
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
-from spark_jobs.inside.readers.bad_records import STAGED
+from spark_jobs.inside.readers.staged_bad_records import STAGED
 from tests.orchestration.audit.audit_case import COLUMNS, Case, row, wrong
 from tests.properties import examples
 from tests.random_tables.both_readers import comparable

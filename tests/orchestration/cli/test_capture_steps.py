@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.cli.starter.capture import CaptureOptions, next_steps
+from orchestration.cli.starter.capture_database import CaptureOptions, next_steps
 from tests.orchestration.supervision.live_case import LiveCase
 
 pytest.importorskip("hybrid_extensions.postgres", reason="it names the variable of the password")

@@ -17,8 +17,8 @@ import pytest
 import yaml
 
 from sources.config.loader import load_pipeline
+from spark_jobs.launch.launch_record import Launch
 from spark_jobs.launch.questions.transform_check import TransformCheck
-from spark_jobs.launch.record import Launch
 from tests.command_line import invoke
 from tests.e2e.case import TRANSFORMS, moment
 from tests.services.small_disk import small_disk

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from orchestration import operations
-from orchestration.defs.assets.chain import pipeline_assets
+from orchestration.defs.assets.chain_assets import pipeline_assets
 from orchestration.defs.jobs.control import control_job
 from orchestration.defs.keys import plan_key
 from orchestration.pipeline_definitions import pipeline_definitions

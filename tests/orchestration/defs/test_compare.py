@@ -17,7 +17,7 @@ from orchestration.databases.compared_ranges import (
     keep_whole,
     read_compare,
 )
-from orchestration.defs.checks.compare import EQUALS, compare_checks
+from orchestration.defs.checks.database_comparison import EQUALS, compare_checks
 from orchestration.defs.keys import ACTION_TAG, table_key
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.status import status

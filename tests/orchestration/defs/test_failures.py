@@ -9,8 +9,8 @@ import pytest
 
 from orchestration import operations
 from orchestration.defs.keys import RESTART_TAG, live_key
-from orchestration.defs.show import failures as module
-from orchestration.defs.show.failures import RETRY_POLICY, failures
+from orchestration.defs.show import dagster_failures as module
+from orchestration.defs.show.dagster_failures import RETRY_POLICY, failures
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport, HybridError, RunError, SeamError, UnavailableError

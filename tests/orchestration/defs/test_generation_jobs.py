@@ -15,8 +15,8 @@ from orchestration.audit.compare_generations import GenerationComparison
 from orchestration.audit.report import AuditExample
 from orchestration.defs.checks.table import comparison_again
 from orchestration.defs.jobs.action_form import read_form
-from orchestration.defs.jobs.generation import generation_actions
 from orchestration.defs.jobs.generation_form import GenerationForm
+from orchestration.defs.jobs.generation_job import generation_actions
 from orchestration.defs.show import generation_metadata
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.table.reruns import Rerun

@@ -19,7 +19,7 @@ from orchestration.supervision import controls
 from orchestration.supervision.rules.verdict import Finding
 from sources.config.pipeline import Pipeline
 from sources.planning.plan import Plan
-from spark_jobs.run_state.late_rows import LateRows, late_rows_name
+from spark_jobs.run_state.late_row_count import LateRows, late_rows_name
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 
 KEY = dg.AssetKey(["events", "inbox"])

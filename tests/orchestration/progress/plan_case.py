@@ -16,7 +16,7 @@ from sources.common.positions import (
     TopicPartition,
 )
 from sources.config.pipeline import Pipeline
-from sources.kafka.client.sample import SampledTimes
+from sources.kafka.client.sampled_event_times import SampledTimes
 from sources.kafka.retention import Headroom
 from sources.kafka.seam import SeamRule
 from sources.planning.event_times import EventTimes

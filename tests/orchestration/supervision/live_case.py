@@ -17,7 +17,7 @@ from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import ErrorReport
 from sources.state.generation import Generation
-from spark_jobs.launch.record import Launch
+from spark_jobs.launch.launch_record import Launch
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from spark_jobs.run_state.lock import QueryLock
 from tests.e2e.case import TRANSFORMS

@@ -14,7 +14,7 @@ from sources.errors import StateError
 from sources.generations import begin
 from sources.kept_definitions import keep_definition
 from sources.planning.plan import Plan
-from spark_jobs.run_state.late_rows import LateRows, Period, late_rows_name
+from spark_jobs.run_state.late_row_count import LateRows, Period, late_rows_name
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
 from tests.command_line import invoke
 from tests.orchestration.supervision.live_case import LiveCase

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestration.requested_state import RequestedState
-from orchestration.supervision.late_rows import LateSeen
+from orchestration.supervision.late_row_findings import LateSeen
 from orchestration.supervision.observation import Seen, SlotSeen, behind_since
 from orchestration.supervision.rules.catching_up import Behind
 from orchestration.supervision.rules.health import judge

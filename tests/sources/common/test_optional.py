@@ -140,7 +140,7 @@ for name in {names!r}:
 import orchestration.definitions
 import sources.decoding.changes.reader, sources.decoding.changes.envelopes
 import sources.files.format_registry
-import spark_jobs.inside.readers.bad_records, spark_jobs.inside.readers.files.planned_files
+import spark_jobs.inside.readers.staged_bad_records, spark_jobs.inside.readers.files.planned_files
 import spark_jobs.inside.readers.topics.parse_records, spark_jobs.inside.query.streaming_query
 from orchestration.cli.main import main
 main()

@@ -18,7 +18,7 @@ from orchestration.supervision.connector_restart import ConnectorRestarts
 from orchestration.supervision.slot_watch import SlotWatch
 from sources.common.positions import EndPosition, Record, StartPosition
 from sources.config.loader import KeptDefinition
-from sources.config.source.bad_records import BadRecordCount
+from sources.config.source.bad_record_policy import BadRecordCount
 from sources.config.source.rate_limit import CurrentRate
 from sources.config.source.snapshot import SnapshotManifest
 from sources.databases.altered_table import TableWatch
@@ -45,10 +45,10 @@ from spark_jobs.checkpoint.transform_compatibility import Transform
 from spark_jobs.inside.query.seam.kept_rows import KeptRows
 from spark_jobs.inside.readers.files.kept_batch import KeptBatch
 from spark_jobs.inside.readers.files.staged_listings import StagedListing
-from spark_jobs.inside.sink.added_columns import ColumnsLog
-from spark_jobs.launch.record import Launch
+from spark_jobs.inside.sink.add_columns_to_target import ColumnsLog
+from spark_jobs.launch.launch_record import Launch
 from spark_jobs.run_state.heartbeat import Heartbeat
-from spark_jobs.run_state.late_rows import LateRows
+from spark_jobs.run_state.late_row_count import LateRows
 from spark_jobs.run_state.lease import LeaseRecord
 from spark_jobs.run_state.progress_log import ProgressLog
 from spark_jobs.run_state.repairs import Repairs

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from sources.config.table.rules import RowRules, Rule
+from sources.config.table.row_rules import RowRules, Rule
 from sources.errors import InputError
 
 COLUMNS = pa.schema([("amount", pa.float64()), ("kind", pa.string()), ("gone", pa.bool_())])

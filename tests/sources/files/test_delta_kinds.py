@@ -13,8 +13,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from sources.common.sql.select import EventColumn
-from sources.files.outside_rows import PlannedParquetRows, outside_of_parquet
-from sources.formats.deleted_rows import deletion_vector
+from sources.files.outside_bounds import PlannedParquetRows, outside_of_parquet
+from sources.formats.deletion_vectors import deletion_vector
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from tests.sources.files.test_delta_table import (

@@ -10,7 +10,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from sources.errors import SeamError
-from sources.kafka.start.offsets import GapError
+from sources.kafka.start.declared_start import GapError
 from tests.properties import examples
 from tests.sources.kafka.test_start_offsets import (
     NOON,

@@ -25,8 +25,8 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, SeamError
 from sources.hybrid import SourceSwitchContext
 from sources.kafka.seam import SeamRule, seam_rule
+from sources.kafka.start.declared_start import GapError, UserFactory, factory_for
 from sources.kafka.start.log_checks import check_in_log
-from sources.kafka.start.offsets import GapError, UserFactory, factory_for
 from tests.minimal import minimal_model
 from tests.properties import examples
 from tests.sources.kafka.model_log import ChangingLog, ModelLog

@@ -21,9 +21,9 @@ from sources.common.topic_log import Log, LogRecord
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, SeamError, UnavailableError
 from sources.hybrid import SourceSwitchContext
+from sources.kafka.start.declared_start import GapError, factory_for
 from sources.kafka.start.log_checks import check_in_log, needed_offsets
 from sources.kafka.start.look_up import Known
-from sources.kafka.start.offsets import GapError, factory_for
 from tests.sources.kafka.model_log import ChangingLog, ModelLog
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)

@@ -20,7 +20,7 @@ from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.event_time import EventTime
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, StateError
-from sources.kafka.client.sample import SampledTimes, sampled_times
+from sources.kafka.client.sampled_event_times import SampledTimes, sampled_times
 from sources.planning.plan import draft_plan
 from tests.e2e.case import Case
 from tests.minimal import minimal_declaration

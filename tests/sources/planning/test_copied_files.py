@@ -16,7 +16,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.listing.splits import list_source
-from sources.planning.files.copied_files import CopiedFiles, plan_copies
+from sources.planning.files.copied_file_plan import CopiedFiles, plan_copies
 from tests.minimal import minimal_model
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)

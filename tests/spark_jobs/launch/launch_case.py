@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from sources.config.loader import LoadedPipeline
+from spark_jobs.launch.launch_record import Launch
 from spark_jobs.launch.places.choice import place_of
-from spark_jobs.launch.record import Launch
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from tests.e2e.case import TRANSFORMS
 from tests.minimal import minimal_pipeline

@@ -19,9 +19,9 @@ from sources.errors import InputError, RunError
 from sources.planning.context import PipelineContext
 from sources.state.generation import Generation
 from spark_jobs.launch import shared_socket
+from spark_jobs.launch.launch_record import LAUNCH, last_launch
 from spark_jobs.launch.places import shared
 from spark_jobs.launch.process import find_running, start_detached, stop
-from spark_jobs.launch.record import LAUNCH, last_launch
 from spark_jobs.launch.runs import find_run, last_lines
 from spark_jobs.launch.shared_socket import folder_of, log_of, pid_of
 from spark_jobs.launch.submission import submit

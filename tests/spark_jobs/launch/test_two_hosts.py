@@ -20,8 +20,8 @@ from sources.common.positions import now_ms
 from sources.config.loader import load_pipeline
 from sources.state.generation import Generation
 from spark_jobs.launch import process
+from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.launch.process import find_running
-from spark_jobs.launch.record import last_launch
 from spark_jobs.launch.submission import submit
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from spark_jobs.run_state.lock import QueryLock, seen_lease

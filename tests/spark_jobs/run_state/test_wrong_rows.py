@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from sources.storage.folder import Folder
+from spark_jobs.inside.readers.detect_wrong_rows import RepairWatch
 from spark_jobs.inside.readers.topics.decode_records import KEY, REPAIRED
 from spark_jobs.inside.readers.topics.kafka_stream import OFFSET, PARTITION, TOPIC
-from spark_jobs.inside.readers.wrong_rows import RepairWatch
 from spark_jobs.run_state import wrong_rows
 from spark_jobs.run_state.repairs import Repairs, Righted
 from spark_jobs.run_state.wrong_rows import Change, keep_wrong_rows, read_wrong_rows

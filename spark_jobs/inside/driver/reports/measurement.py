@@ -14,7 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sources.common.positions import Offsets, now_ms, to_ms
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.inside.query.declaration import QueryDeclaration
+from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 # MicroBatchExecution's messages between two triggers, and for 10 ms after one without data.

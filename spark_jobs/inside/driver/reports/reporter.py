@@ -20,16 +20,16 @@ from dagster_pipes import (
 from pyspark.sql import SparkSession
 
 from sources.common.positions import now_ms
-from sources.config.source.bad_records import BadRecordCount
+from sources.config.source.bad_record_policy import BadRecordCount
 from sources.errors import ErrorReport, UnavailableError
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.driver.reports.heartbeat_writer import HeartbeatWriter
-from spark_jobs.inside.driver.reports.late_rows import LateRowCounter
+from spark_jobs.inside.driver.reports.late_row_limit import LateRowCounter
 from spark_jobs.inside.driver.reports.measurement import Measurement, Pace, TaskWatch
 from spark_jobs.inside.driver.reports.progress_reports import ProgressReports
-from spark_jobs.inside.query.declaration import QueryDeclaration
 from spark_jobs.inside.query.places.place import Growing, PlaceStream
+from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.inside.query.seam.metrics import SeamMetrics
 from spark_jobs.inside.query.streaming_query import RunningQuery
 from spark_jobs.run_state.heartbeat import Heartbeat, describe

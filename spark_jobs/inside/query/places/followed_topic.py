@@ -13,7 +13,7 @@ from sources.common.positions import EndPosition, Offsets, span_ms
 from sources.common.schema import parse_schema
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.rate_limit import RateLimit, live_pace, rate_of
-from sources.config.table.rules import RowRules
+from sources.config.table.row_rules import RowRules
 from sources.kafka.client.look_ups import KafkaLog
 from sources.kafka.ranges.cut import SPLIT_OFFSETS, size_of, splits_of
 from sources.planning.context import PipelineContext
@@ -25,8 +25,8 @@ from spark_jobs.checkpoint.batch_ranges import BatchRanges
 from spark_jobs.inside.query.places.history import EarlierSources
 from spark_jobs.inside.query.places.place import DirectStream
 from spark_jobs.inside.query.seam.topic_seam import Seam
-from spark_jobs.inside.readers.bad_records import staging_folder
-from spark_jobs.inside.readers.direct_rows import RowWriters
+from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
+from spark_jobs.inside.readers.staged_bad_records import staging_folder
 from spark_jobs.inside.readers.topics.direct_records import DirectRecords, batch_parser
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import stream_topics, with_new_partitions

@@ -3,7 +3,7 @@
 Spark's checkpoint knows the query's sources by their position in the plan, so each source of the
 chain has a fixed place, whichever of them is read. The kinds of places are in
 :mod:`spark_jobs.inside.query.places.file_places` and
-:mod:`spark_jobs.inside.query.places.topic_places`; :mod:`spark_jobs.inside.query.declaration`
+:mod:`spark_jobs.inside.query.places.topic_places`; :mod:`spark_jobs.inside.query.query_sources`
 chooses among them.
 """
 
@@ -25,9 +25,9 @@ from sources.planning.files.file_plan import FoundFiles
 from sources.planning.files.rounds import Round
 from sources.planning.topics.topic_plan import TopicPlan
 from spark_jobs.inside.query.seam.topic_seam import Seam
-from spark_jobs.inside.readers.direct_rows import RowWriters
 from spark_jobs.inside.readers.empty_stream import empty_stream
-from spark_jobs.inside.readers.select import select_columns
+from spark_jobs.inside.readers.evaluate_select import select_columns
+from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
 
 
 @dataclass(frozen=True)

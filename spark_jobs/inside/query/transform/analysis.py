@@ -42,7 +42,7 @@ from spark_jobs.inside.query.transform.window_lengths import NoWindowsError
 from spark_jobs.inside.query.transform.windows import event_windows
 from spark_jobs.inside.readers.empty_stream import empty_stream
 from spark_jobs.inside.readers.row_rules import require_evaluable
-from spark_jobs.inside.sink.added_columns import table_schema
+from spark_jobs.inside.sink.add_columns_to_target import table_schema
 from spark_jobs.inside.sink.merging.newest_change import target_rows
 from spark_jobs.inside.sink.sink import require_columns
 

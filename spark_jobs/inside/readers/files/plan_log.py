@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from sources.files.columns.mapped_columns import MappedColumns
-from sources.formats.deleted_rows import as_action
+from sources.formats.deletion_vectors import as_action
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import delta_table
 from sources.storage.tables.delta_log import LOG, commit_name
@@ -58,7 +58,7 @@ class Entry:
         size: Size of the file in bytes.
         statistics: Delta's statistics of the file as JSON; None without any.
         partition: Value of each partition column as text, by name; None for null.
-        deleted: Deletion vector of the file (:mod:`sources.formats.deleted_rows`), if it has one.
+        deleted: Deletion vector of the file (:mod:`sources.formats.deletion_vectors`), or None.
     """
 
     path: str

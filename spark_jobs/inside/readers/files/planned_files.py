@@ -24,21 +24,20 @@ from sources.config.source.event_time import EventTime
 from sources.config.source.file_options import TimeRange
 from sources.config.source.file_source import FileSource
 from sources.config.source.rate_limit import Batch
-from sources.config.table.rules import NO_RULES, RowRules
+from sources.config.table.row_rules import NO_RULES, RowRules
 from sources.errors import InputError
 from sources.files.listing.new_files import require_readable_by_spark
 from sources.files.listing.split_table import changed_splits
 from sources.files.whole_files import JudgedFile, judge_files
-from sources.formats.deleted_rows import count_deleted
+from sources.formats.deletion_vectors import count_deleted
 from sources.formats.parquet.table_file import moment_in_log
 from sources.planning.files.file_plan import FoundFiles, read_splits
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
-from sources.storage.partitions import values_of
+from sources.storage.folder_partitions import values_of
 from sources.storage.stores import Stores
 from spark_jobs.inside.arrow_map import Step
-from spark_jobs.inside.readers.bad_records import staging_folder
-from spark_jobs.inside.readers.direct_rows import RowWriters
+from spark_jobs.inside.readers.evaluate_select import select_columns
 from spark_jobs.inside.readers.files.drifted_columns import (
     as_one,
     lacking_columns,
@@ -47,12 +46,16 @@ from spark_jobs.inside.readers.files.drifted_columns import (
     other_names,
 )
 from spark_jobs.inside.readers.files.kept_batch import by_plan, keep_batch
-from spark_jobs.inside.readers.files.outside_rows import BOUNDS, event_time_counts, stage_outside
 from spark_jobs.inside.readers.files.parquet_rules import stage_broken
 from spark_jobs.inside.readers.files.plan_entries import PlanEntries, PlannedPart, Version
 from spark_jobs.inside.readers.files.plan_log import Entry, FilesOfLog, PlanLog
 from spark_jobs.inside.readers.files.split_reader import PLACES, split_reader
 from spark_jobs.inside.readers.files.staged_listings import folder_to_stage
+from spark_jobs.inside.readers.files.staged_outside_rows import (
+    BOUNDS,
+    event_time_counts,
+    stage_outside,
+)
 from spark_jobs.inside.readers.row_rules import (
     FILE,
     FILE_COLUMNS,
@@ -61,7 +64,8 @@ from spark_jobs.inside.readers.row_rules import (
     place_in_file,
     within_sample,
 )
-from spark_jobs.inside.readers.select import select_columns
+from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
+from spark_jobs.inside.readers.staged_bad_records import staging_folder
 
 _ENTRY_COLUMNS = pa.schema(
     [

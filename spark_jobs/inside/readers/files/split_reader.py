@@ -11,20 +11,20 @@ from sources.config.source.event_time import EventTime
 from sources.config.source.file_options import ArrivalOrder
 from sources.config.source.file_source import FileSource
 from sources.files.format_registry import format_of
-from sources.files.outside_rows import find_outside, refuse_outside
+from sources.files.outside_bounds import find_outside, refuse_outside
 from sources.formats.lines import BadRow, OnBad, refuse
 from sources.formats.open import read_region
 from sources.formats.parquet.rows import ArrivedRows
 from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 from sources.storage.folder import Folder
-from sources.storage.partitions import typed_value, values_of
+from sources.storage.folder_partitions import typed_value, values_of
 from sources.storage.stores import Stores
 from spark_jobs.inside.arrow_map import Step
-from spark_jobs.inside.readers.bad_records import RowStager
-from spark_jobs.inside.readers.files.outside_rows import BOUNDS
+from spark_jobs.inside.readers.files.staged_outside_rows import BOUNDS
 from spark_jobs.inside.readers.row_rules import FILE, ROW
 from spark_jobs.inside.readers.spark_errors import reporting
+from spark_jobs.inside.readers.staged_bad_records import RowStager
 
 PLACES = pa.schema([(FILE, pa.string()), (ROW, pa.int64())])
 """Columns with the place of a row: :data:`~spark_jobs.inside.readers.row_rules.FILE_COLUMNS`."""

@@ -2,7 +2,7 @@
 
 Spark leaves such rows out by a condition, so no task meets them. They are staged for the first
 micro-batch after the listing, and then collected like all others
-(:mod:`spark_jobs.inside.readers.bad_records`).
+(:mod:`spark_jobs.inside.readers.staged_bad_records`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from sources.common.positions import Record
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.inside.readers.bad_records import staging_folder
+from spark_jobs.inside.readers.staged_bad_records import staging_folder
 
 
 class StagedListing(Record):

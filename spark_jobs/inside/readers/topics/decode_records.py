@@ -16,7 +16,7 @@ from sources.decoding.decoder import RowDecoder
 from sources.decoding.tombstones import Tombstones
 from sources.errors import ErrorFields, InputError
 from spark_jobs.inside.arrow_map import Step
-from spark_jobs.inside.readers.bad_records import STAGED
+from spark_jobs.inside.readers.staged_bad_records import STAGED
 from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
 
 REASON = "__reason"

@@ -20,13 +20,13 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.schema import ddl
 from sources.config.source.kafka_source import KafkaSource
-from sources.config.table.rules import RowRules
+from sources.config.table.row_rules import RowRules
 from sources.decoding.batch_cursor import Mask, as_mask
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.json.batches import read_objects, supports_schema
 from sources.kafka.ranges.cut import Split
 from spark_jobs.inside.arrow_map import map_in_arrow
-from spark_jobs.inside.readers.direct_rows import RowWriters
+from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
 from spark_jobs.inside.readers.spark_errors import reporting
 from spark_jobs.inside.readers.topics.decode_records import KEY, ORIGINS, RECORD, VALUE
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck

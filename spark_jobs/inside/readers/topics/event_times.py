@@ -27,8 +27,8 @@ from sources.common.sql.sql_names import in_backticks
 from sources.config.source.event_time import EventTime
 from sources.errors import InputError
 from sources.storage.folder import Folder
-from spark_jobs.inside.readers.bad_records import STAGED, unmovable, without_staged
 from spark_jobs.inside.readers.spark_errors import raise_at_record
+from spark_jobs.inside.readers.staged_bad_records import STAGED, unmovable, without_staged
 from spark_jobs.inside.readers.topics.decode_records import KEY, RECORD, TIME, VALUE
 from spark_jobs.inside.readers.topics.kafka_stream import OFFSET, PARTITION, TOPIC
 
@@ -73,8 +73,8 @@ class EventTimeCheck:
 
         Under ``outside: fail`` any other row fails the query with an :class:`InputError` that has
         topic, partition, offset, the time and the bounds. Under ``drop`` and ``quarantine`` it is
-        left out, and staged (:mod:`spark_jobs.inside.readers.bad_records`). Under ``keep`` all rows
-        stay.
+        left out, and staged (:mod:`spark_jobs.inside.readers.staged_bad_records`). Under ``keep``
+        all rows stay.
 
         Args:
             rows: Rows with the event-time column, ``LOG_COLUMNS`` and the columns that

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.common.schema import ddl, parse_schema, parse_type, type_name
 from sources.common.sql.sql_names import in_backticks
 from sources.config.source.kafka_source import KafkaSource
-from sources.config.table.rules import NO_RULES, RowRules
+from sources.config.table.row_rules import NO_RULES, RowRules
 from sources.decoding.changes.record_keys import RecordKeys
 from sources.decoding.decoder import (
     DECLARE_TOMBSTONE,
@@ -40,15 +40,16 @@ from sources.planning.topics.key_of_changes import known_key
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.inside.arrow_map import Step, map_in_arrow
-from spark_jobs.inside.readers.bad_records import removing, staging_folder
+from spark_jobs.inside.readers.detect_wrong_rows import RepairWatch
+from spark_jobs.inside.readers.evaluate_select import select_columns
 from spark_jobs.inside.readers.row_rules import (
     leave_out,
     needed_of_record,
     place_in_log,
     within_sample,
 )
-from spark_jobs.inside.readers.select import select_columns
 from spark_jobs.inside.readers.spark_errors import raise_at_record, reporting
+from spark_jobs.inside.readers.staged_bad_records import removing, staging_folder
 from spark_jobs.inside.readers.topics.decode_records import (
     KEY,
     ORIGINS,
@@ -67,7 +68,6 @@ from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
 from spark_jobs.inside.readers.topics.times_of_day import TIME_OF_DAY, has_time_of_day
 from spark_jobs.inside.readers.topics.too_large import TOO_LARGE, is_too_large, parsed_as
-from spark_jobs.inside.readers.wrong_rows import RepairWatch
 
 _CORRUPT = "__corrupt"
 _ROW = "__row"
@@ -132,9 +132,9 @@ def parse_values(
 
     Under ``on_bad_record: fail`` a record that can't be read, or does not fit its columns, fails
     the query with topic, partition and offset. Otherwise it is left out; a stream stages it
-    (:mod:`spark_jobs.inside.readers.bad_records`). ``select`` is applied after that; then the same
-    is done with records whose event time is outside of its bounds (``event_time.outside``), and
-    with those that break a rule (``rules``).
+    (:mod:`spark_jobs.inside.readers.staged_bad_records`). ``select`` is applied after that; then the
+    same is done with records whose event time is outside of its bounds (``event_time.outside``),
+    and with those that break a rule (``rules``).
 
     Args:
         raw: Records as Spark's Kafka source returns them, a stream or a batch.

@@ -21,7 +21,7 @@ from sources.common.schema import ddl, parse_schema
 from sources.config.source.event_time import EventTime
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.rate_limit import Batch
-from sources.config.table.rules import NO_RULES, RowRules
+from sources.config.table.row_rules import NO_RULES, RowRules
 from sources.errors import RunError, SeamError
 from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.topics.topic_range import (
@@ -31,10 +31,10 @@ from sources.planning.topics.topic_range import (
     read_range_splits,
 )
 from sources.state.generation import Generation
-from spark_jobs.inside.readers.bad_records import staging_folder
-from spark_jobs.inside.readers.direct_rows import RowWriters
 from spark_jobs.inside.readers.files.plan_log import Entry, FilesOfLog, PlanLog, versions_of
+from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
 from spark_jobs.inside.readers.spark_errors import raise_reported
+from spark_jobs.inside.readers.staged_bad_records import staging_folder
 from spark_jobs.inside.readers.topics.direct_records import BatchParser, DirectRecords, batch_parser
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import read_topics

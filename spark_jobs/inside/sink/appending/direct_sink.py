@@ -27,7 +27,7 @@ from spark_jobs.inside.sink.appending.task_files import (
     TaskFiles,
 )
 from spark_jobs.table.commit_position import CommitPositions
-from spark_jobs.table.ownership.guard import TargetGuard
+from spark_jobs.table.ownership.target_guard import TargetGuard
 
 _Write = Callable[[DataFrame, int], None]
 

@@ -17,7 +17,7 @@ from spark_jobs.inside.sink.merging.by_key import merge_by_key
 from spark_jobs.inside.sink.merging.every_version import merge_versions
 from spark_jobs.inside.sink.merging.newest_change import merge_changes
 from spark_jobs.inside.sink.merging.truncation import Truncation
-from spark_jobs.table.ownership.guard import TargetGuard
+from spark_jobs.table.ownership.target_guard import TargetGuard
 
 
 class MergeRows(Protocol):

@@ -11,15 +11,15 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from sources.config.source.bad_records import BadRecordCount, BadRecords, bad_count_name
+from sources.config.source.bad_record_policy import BadRecordCount, BadRecords, bad_count_name
 from sources.config.source.event_time import EventTime
-from sources.config.table.rules import NO_RULES
+from sources.config.table.row_rules import NO_RULES
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
-from spark_jobs.inside.driver.reports.collector import Collector
-from spark_jobs.inside.readers.bad_records import STAGED, staging_folder
+from spark_jobs.inside.driver.reports.collect_bad_records import Collector
+from spark_jobs.inside.readers.staged_bad_records import STAGED, staging_folder
 
 Staged = list[tuple[int, str]]  # offset and kind
 # A task that was tried twice, and two kinds side by side.

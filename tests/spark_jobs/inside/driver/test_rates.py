@@ -10,7 +10,7 @@ import pytest
 
 from sources.common.positions import TopicPartition
 from spark_jobs.inside.driver.reports.measurement import Measurement
-from spark_jobs.inside.query.declaration import QueryDeclaration
+from spark_jobs.inside.query.query_sources import QueryDeclaration
 
 
 def measurement(starts: dict[TopicPartition, int] | None) -> Measurement:

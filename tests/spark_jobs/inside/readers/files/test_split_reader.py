@@ -12,8 +12,8 @@ from sources.config.source.event_time import EventTime
 from sources.config.source.file_source import FileSource
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
-from spark_jobs.inside.readers.files.outside_rows import BOUNDS
 from spark_jobs.inside.readers.files.split_reader import PLACES, split_reader
+from spark_jobs.inside.readers.files.staged_outside_rows import BOUNDS
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 BEGIN_US = int(BEGIN.timestamp()) * 1_000_000

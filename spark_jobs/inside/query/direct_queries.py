@@ -17,15 +17,15 @@ from sources.common.schema import ddl, parse_schema
 from sources.common.sql.sql_names import in_backticks
 from sources.storage.folder import Folder
 from spark_jobs.inside.arrow_map import map_in_arrow
-from spark_jobs.inside.query.declaration import QueryDeclaration
 from spark_jobs.inside.query.places.place import PlaceStream
-from spark_jobs.inside.readers.direct_rows import RowWriters
+from spark_jobs.inside.query.query_sources import QueryDeclaration
+from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
 from spark_jobs.inside.sink.appending.append_once import columns_with_statistics
 from spark_jobs.inside.sink.appending.direct_sink import DirectSink
 from spark_jobs.inside.sink.appending.task_files import CODECS, FILES, LEFT, TaskFiles
 from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.delta_table import open_table
-from spark_jobs.table.ownership.guard import TargetGuard
+from spark_jobs.table.ownership.target_guard import TargetGuard
 from spark_jobs.table.protocol import is_plain
 
 _CODEC = "spark.sql.parquet.compression.codec"

@@ -15,7 +15,7 @@ from pydantic import Field
 from sources.common.fields import Declared
 from sources.common.positions import Record
 from sources.config.source.event_time import EventTime
-from sources.config.table.rules import RULE_KIND, RowRules
+from sources.config.table.row_rules import RULE_KIND, RowRules
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from sources.storage.stores import Stores

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from hybrid_extensions.mariadb.catalog_definition import find_alteration, reported_definition
 from hybrid_extensions.mariadb.column_types import keeps_values, plain_type
-from hybrid_extensions.mariadb.definition import find_alteration, reported_definition
 from sources.common.table_definition import BinlogColumn, BinlogDefinition
 
 # As Debezium 3.6 reports it.

@@ -32,7 +32,7 @@ from spark_jobs.inside.sink.appending.append_once import (
 )
 from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.delta_table import missing_file
-from spark_jobs.table.ownership.guard import TargetGuard
+from spark_jobs.table.ownership.target_guard import TargetGuard
 
 _AT_ONCE = 16
 _Write = Callable[[DataFrame, int], None]

@@ -44,22 +44,22 @@ from orchestration.defs.keys import (
 )
 from orchestration.defs.show import metadata, plan_metadata
 from orchestration.defs.show.asset_log import AssetLog
-from orchestration.defs.show.failures import failures
+from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.ways import in_dagster
 from orchestration.requested_state import ended_in_words, read_requested
 from orchestration.supervision import supervisor
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.config.source.bad_records import BadRecordCount, bad_count_name
+from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from sources.generations import begin
 from sources.hand_over_checks import CHECKS
-from sources.kafka.start.offsets import GapError
+from sources.kafka.start.declared_start import GapError
 from sources.ledger import read_ledger
 from sources.planning.approval import find_approval
 from sources.serving import candidate_name, generation_with_role, read_serving, target_of
 from spark_jobs.checkpoint.transform_compatibility import last_change
-from spark_jobs.launch.record import log_path
+from spark_jobs.launch.launch_record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat
-from spark_jobs.run_state.late_rows import read_late_rows
+from spark_jobs.run_state.late_row_count import read_late_rows
 
 
 class Which(Enum):

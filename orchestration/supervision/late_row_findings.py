@@ -10,7 +10,7 @@ from sources.common.positions import span_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.supervision import LateRowLimits
 from sources.state.generation import Generation
-from spark_jobs.run_state.late_rows import read_late_rows
+from spark_jobs.run_state.late_row_count import read_late_rows
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 Tasks stage those of the formats that they parse. Those of Parquet files are left out by Spark, by a
 condition on the column, so that no row passes through Python; which files have such rows is known
 from the plan, and the driver stages the rows of each listing once, for the first micro-batch after
-it. Either way they are then collected like bad rows (:mod:`spark_jobs.inside.readers.bad_records`).
+it. Either way they are then collected like bad rows
+(:mod:`spark_jobs.inside.readers.staged_bad_records`).
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from sources.common.positions import bounds_us
 from sources.common.sql.sql_names import in_backticks
 from sources.config.source.event_time import EventTime
 from sources.config.source.file_source import FileSource
-from sources.files.outside_rows import PlannedParquetRows, outside_of_parquet
+from sources.files.outside_bounds import PlannedParquetRows, outside_of_parquet
 from sources.planning.event_times import judge_outside
 from sources.planning.files.file_plan import FoundFiles
 from sources.state.generation import Generation
 from sources.storage.stores import Stores
-from spark_jobs.inside.readers.bad_records import STAGED, staged_rows
 from spark_jobs.inside.readers.files.staged_listings import folder_to_stage
+from spark_jobs.inside.readers.staged_bad_records import STAGED, staged_rows
 
 BOUNDS = pa.schema([("_event_low_us", pa.int64()), ("_event_high_us", pa.int64())])
 """Columns with the bounds of the listing that a row's file is from, in microseconds."""

@@ -10,10 +10,10 @@ from orchestration.audit.recount.quarantine import count_not_quarantined, count_
 from orchestration.audit.report import BadLine, Outcome, judge
 from orchestration.audit.sql import count_rows
 from sources.common.sql.sql_names import literal, quoted
-from sources.config.source.bad_records import BadRecordCount, bad_count_name
+from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
-from sources.config.table.rules import RULE_KIND, RowRules
+from sources.config.table.row_rules import RULE_KIND, RowRules
 from sources.state.generation import Generation
 from sources.storage.stores import Stores
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestration.audit.database.compare_range import LiveRun
-from orchestration.supervision.live_run import live_run
+from orchestration.supervision.live_run_state import live_run
 from orchestration.supervision.rules.verdict import Finding, Verdict
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status

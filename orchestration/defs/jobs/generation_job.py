@@ -33,7 +33,7 @@ from orchestration.defs.keys import (
     table_key,
 )
 from orchestration.defs.show import generation_metadata, plan_metadata
-from orchestration.defs.show.failures import failures
+from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.ways import say_in
 from orchestration.generations import promotion
 from orchestration.generations.lifecycle import discard, rerun

@@ -14,7 +14,7 @@ from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.driver.reports.progress_reports import ProgressReports
-from spark_jobs.run_state.late_rows import LateRows, late_rows_name, read_late_rows
+from spark_jobs.run_state.late_row_count import LateRows, late_rows_name, read_late_rows
 
 
 class LateRowCounter:

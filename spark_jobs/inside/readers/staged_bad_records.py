@@ -3,9 +3,9 @@
 A task writes the bad records it meets as Parquet into a folder of its micro-batch, next to the
 checkpoint. A micro-batch may be tried several times, so a record may be staged several times. The
 driver collects what was staged once the batch is committed
-(:mod:`spark_jobs.inside.driver.reports.collector`). What was staged for a batch that did not commit
-stays until its replay commits: a sink that has written the batch already skips it, and then no task
-stages its records again.
+(:mod:`spark_jobs.inside.driver.reports.collect_bad_records`). What was staged for a batch that did
+not commit stays until its replay commits: a sink that has written the batch already skips it, and
+then no task stages its records again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.pandas.functions import arrow_udf
 
 from sources.common.schema import TIMESTAMP
-from sources.config.source.bad_records import BadKind
+from sources.config.source.bad_record_policy import BadKind
 from sources.errors import HybridError, RunError
 from sources.formats.lines import BadRow
 from sources.state.generation import Generation
@@ -43,7 +43,7 @@ STAGED = pa.schema(
     ]
 )
 """Columns of a bad record: ``place`` is the topic, or the file, whose ``offset`` is a byte;
-``kind`` is a :data:`~sources.config.source.bad_records.BadKind`."""
+``kind`` is a :data:`~sources.config.source.bad_record_policy.BadKind`."""
 _MARK = "__marked"
 _HELD_BYTES = 16 << 20
 _STAGED_ROWS = 10_000

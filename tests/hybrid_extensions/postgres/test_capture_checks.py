@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from hybrid_extensions.postgres.capture import require_capturable
+from hybrid_extensions.postgres.capture_checks import require_capturable
 from hybrid_extensions.postgres.checks import check_columns
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.config.source.snapshot import SnapshotOptions

@@ -18,7 +18,7 @@ from sources.config.loader import (
     load_pipeline,
     read_document,
 )
-from sources.config.table.sample import Sample
+from sources.config.table.sampled_share import Sample
 from sources.errors import InputError
 from sources.storage.folder import Folder
 

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from sources.config.pipeline import Pipeline
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
-from spark_jobs.inside.readers.bad_records import staging_folder
+from spark_jobs.inside.readers.staged_bad_records import staging_folder
 from spark_jobs.inside.readers.topics.decode_records import KEY, REPAIRED, repaired_record
 from spark_jobs.run_state.wrong_rows import Change, keep_wrong_rows, read_wrong_rows
 

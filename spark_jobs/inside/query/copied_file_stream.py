@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from sources.config.source.file_source import FileSource
 from sources.files.whole_files import JudgedFile
-from sources.planning.files.copied_files import why_none
+from sources.planning.files.copied_file_plan import why_none
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.inside.query.declaration import QueryDeclaration
 from spark_jobs.inside.query.places.file_places import PlannedFilesPlace
+from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.inside.readers.files.planned_files import PlannedSource
 
 

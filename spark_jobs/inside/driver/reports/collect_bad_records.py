@@ -1,6 +1,6 @@
-"""Collection of bad records that tasks have staged (:mod:`spark_jobs.inside.readers.bad_records`).
+"""Collection of bad records that tasks have staged.
 
-Once a micro-batch is committed, the driver counts each of its bad records once, however often it
+:mod:`spark_jobs.inside.readers.staged_bad_records` stages them. Once a micro-batch is committed, the driver counts each of its bad records once, however often it
 was staged, appends it to the quarantine table, and removes the batch's folder.
 """
 
@@ -16,19 +16,19 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from sources.config.pipeline import Pipeline
-from sources.config.source.bad_records import (
+from sources.config.source.bad_record_policy import (
     BadRecordCount,
     BadRecords,
     bad_count_name,
     quarantine_folder,
 )
 from sources.config.source.event_time import EventTime
-from sources.config.table.rules import NO_RULES, RULE_KIND, RowRules
+from sources.config.table.row_rules import NO_RULES, RULE_KIND, RowRules
 from sources.errors import InputError
 from sources.state.generation import Generation
 from sources.storage.stores import Stores
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.inside.readers.bad_records import STAGED, staging_folder
+from spark_jobs.inside.readers.staged_bad_records import STAGED, staging_folder
 from spark_jobs.inside.readers.topics.decode_records import REPAIRED
 from spark_jobs.table.delta_table import commit_once
 

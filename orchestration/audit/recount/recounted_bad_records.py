@@ -9,7 +9,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from orchestration.audit.computed.rules import (
+from orchestration.audit.computed.computed_rules import (
     broken_by_rule,
     broken_table,
     recount_broken_records,
@@ -23,10 +23,10 @@ from orchestration.audit.sql import count_rows, schema_of
 from sources.common.positions import Offsets, TopicPartition
 from sources.common.sql.sql_names import quoted
 from sources.config.loader import LoadedPipeline
-from sources.config.source.bad_records import BadRecordCount, bad_count_name
+from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
-from sources.config.table.rules import RowRules
+from sources.config.table.row_rules import RowRules
 from sources.ledger import read_ledger
 from sources.planning.files.discovery import found_so_far
 from sources.planning.files.file_plan import FoundFiles, read_splits

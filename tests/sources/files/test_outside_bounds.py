@@ -18,7 +18,7 @@ from sources.common.sql.select import EventColumn
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.format_registry import format_of
-from sources.files.outside_rows import (
+from sources.files.outside_bounds import (
     PlannedParquetRows,
     find_outside,
     outside_of_parquet,

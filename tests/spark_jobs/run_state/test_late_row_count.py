@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.run_state.late_rows import LateRows
+from spark_jobs.run_state.late_row_count import LateRows
 
 HOUR_MS = 3_600_000
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)

@@ -78,7 +78,7 @@ class Watch(Record):
         requested_ms: Time of the request that this belongs to; a later request starts with an empty
             memory. Times are in ms since 1970.
         launch_id, batch_id: Last launch and last committed micro-batch that were seen; None before
-        the first one.
+            the first one.
         behind_since_ms: Since when input waits while nothing is committed; None if that is not so.
         lag_unknown_since_ms: Since when it is unknown how much input waits; None if it is known.
         down_since_ms: Since when this launch is seen dead or stuck; None if it is not.

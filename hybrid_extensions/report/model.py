@@ -38,7 +38,7 @@ class SourcePlan(ReportPart):
         place: Declared paths; or topics and bootstrap servers.
         format: Format of files; None for topics.
         files, splits, bytes: Numbers of files and splits, and their size, with those of later
-        ``rounds``; None for topics.
+            ``rounds``; None for topics.
         rows: Rows that are read; None where the format does not record them, and for topics.
         offsets: Number of offsets of a bounded topic; None if it is not bounded, or not decided.
         partitions: Number of partitions; None for files.
@@ -95,11 +95,11 @@ class PartitionLine(ReportPart):
         start: First offset that is read.
         why: Why reading starts there, in words.
         first_offset, first_ms: Offset and record timestamp of the first record from ``start`` on;
-        None if there was none.
+            None if there was none.
         seam_end: First offset beyond the seam.
         overlap: Number of offsets in the seam.
         rows, removed: Number of rows in the seam, and of those that were removed as duplicates;
-        None until the run has counted them.
+            None until the run has counted them.
         gap: Records that are in no source, as accepted, in words; None if there are none.
         read_to: First offset that is not read yet; None if no run has reported it.
     """

@@ -38,7 +38,7 @@ class ColumnChange:
         column: Name of the column.
         changed: Number of rows with the same key that differ in it.
         before, now: Distributions of its values in the table that readers see, and in the other
-        one; None for a column that is no number.
+            one; None for a column that is no number.
     """
 
     column: str

@@ -21,7 +21,7 @@ class LateSeen:
         history: Rows dropped of the bounded sources.
         live: Rows dropped of the last source, since it was first read.
         read, dropped: Rows of the last source that were read, and dropped, within the declared
-        period ``supervision.late_rows.within``.
+            period ``supervision.late_rows.within``.
         unknown_batches: Micro-batches whose driver ended before it reported how many it dropped.
     """
 

@@ -121,8 +121,8 @@ class AuditFiles:
         It has the source's columns after ``select``, within its range of event time, without rows
         whose event time is out of bounds (:mod:`orchestration.audit.computed.event_times`), and
         without those that break a rule (:mod:`orchestration.audit.computed.computed_rules`).
-        Positions of bad rows go into :func:`~orchestration.audit.readers.topic.bad_records_table`, if they
-        don't stop a run.
+        Positions of bad rows go into :func:`~orchestration.audit.readers.topic.bad_records_table`,
+        if they don't stop a run.
 
         Args:
             connection: The audit's database.

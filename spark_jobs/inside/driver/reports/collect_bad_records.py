@@ -1,7 +1,7 @@
 """Collection of bad records that tasks have staged.
 
-:mod:`spark_jobs.inside.readers.staged_bad_records` stages them. Once a micro-batch is committed, the
-driver counts each of its bad records once, however often it was staged, appends it to the
+:mod:`spark_jobs.inside.readers.staged_bad_records` stages them. Once a micro-batch is committed,
+the driver counts each of its bad records once, however often it was staged, appends it to the
 quarantine table, and removes the batch's folder.
 """
 

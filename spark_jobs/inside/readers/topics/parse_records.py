@@ -133,8 +133,8 @@ def parse_values(
     Under ``on_bad_record: fail`` a record that can't be read, or does not fit its columns, fails
     the query with topic, partition and offset. Otherwise it is left out; a stream stages it
     (:mod:`spark_jobs.inside.readers.staged_bad_records`). ``select`` is applied after that; then
-    the same is done with records whose event time is outside of its bounds (``event_time.outside``),
-    and with those that break a rule (``rules``).
+    the same is done with records whose event time is outside of its bounds
+    (``event_time.outside``), and with those that break a rule (``rules``).
 
     Args:
         raw: Records as Spark's Kafka source returns them, a stream or a batch.

@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from pydantic import TypeAdapter, ValidationError
 
+from sources.common.counting import counted
 from sources.common.positions import HeldOffsets, Offsets, StartPosition, iso, now_ms, to_ms
 from sources.config.source.kafka_options import StartAtOffsets
 from sources.config.source.kafka_source import KafkaSource
@@ -127,7 +128,7 @@ def start_at(offsets: Offsets, source: KafkaSource, log: KafkaLog) -> StartPosit
             message = (
                 f"Topic `{partition.topic}`, partition {partition.partition}: the table ends before"
                 f" offset {offset}, and the log starts at {starts[partition]}. Kafka has deleted "
-                f"the {lost:,} offsets between, whose rows would be missing."
+                f"the {counted(lost, 'offset')} between, whose rows would be missing."
             )
             hint = (
                 "Compute the table again from history that covers them: name another `sink.path`, "

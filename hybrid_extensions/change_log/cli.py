@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
+from orchestration.cli import panels
 from orchestration.cli.output import answer, sigterm_interrupts, tell
 
 app = typer.Typer()
 
 
-@app.command("change-log")
+@app.command("change-log", rich_help_panel=panels.MORE)
 def change_log(
     file: Annotated[Path, typer.Argument(help="The log's YAML file.", metavar="FILE")],
 ) -> None:

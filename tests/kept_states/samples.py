@@ -58,6 +58,10 @@ with suppress(ModuleNotFoundError):
     from tests.hybrid_extensions.feeds.documents import SAMPLES
 
     OF_EXTENSIONS += SAMPLES
+with suppress(ModuleNotFoundError):
+    from tests.hybrid_extensions.change_log.documents import SAMPLES as OF_LOGS
+
+    OF_EXTENSIONS += OF_LOGS
 
 _AT = 1_704_067_200_000  # 2024-01-01
 _ENDS = {TopicPartition("t", 0): 25, TopicPartition("t", 1): 26}

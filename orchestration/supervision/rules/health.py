@@ -219,7 +219,10 @@ def _ended(seen: Seen, requested_ms: int, now_ms: int) -> _Process:
         # What the run before the request reported says nothing about this one.
         return _Process("dead", "The live run was requested, but not launched.", "dead")
     if beat is not None and beat.failure is not None:
-        return _failed("The live run failed", beat.failure)
+        # The driver's way out is to run all of it again; of a live run it is the run alone, which
+        # also goes on where the newest generation does not serve. There is one command, not two.
+        hint = beat.failure.hint.replace(_RUN, _RESUME)
+        return _failed("The live run failed", beat.failure.model_copy(update={"hint": hint}))
     if beat is not None and beat.state == "stopped":
         return _Process("dead", "The live run ended, although nobody stopped it.", "dead")
     if seen.obstacle is not None:
@@ -235,13 +238,10 @@ def _failed(what: str, failure: ErrorReport) -> _Process:
     """Judge by the error's own word: only a transient one is worth a restart."""
     if failure.transient:
         return _Process("dead", f"{what}: {failure}", "dead", failure)
-    # The driver's way out is to run all of it again; of a live run it is the run alone, which also
-    # goes on where the newest generation does not serve. There is one command, not two.
-    told = str(failure).replace(_RUN, _RESUME)
     # The run of a new generation is another one.
     done = "After another correction" if _NEW in failure.hint else "Once that is done"
-    last = "" if _RESUME in told else f" {done}, start the run with {_RESUME}."
-    reason = f"{what}, and is not restarted, since a restart would fail again: {told}{last}"
+    last = "" if _RESUME in failure.hint else f" {done}, start the run with {_RESUME}."
+    reason = f"{what}, and is not restarted, since a restart would fail again: {failure}{last}"
     return _Process("failed", reason, failure=failure)
 
 

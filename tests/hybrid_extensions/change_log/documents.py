@@ -6,3 +6,6 @@ from hybrid_extensions.change_log.writer import LogPosition
 from sources.common.positions import Record
 
 KINDS: list[type[Record]] = [LogPosition]
+SAMPLES: list[Record] = [
+    LogPosition(after=7, partition={"server": "shop"}, start={"lsn": 25, "txId": 700})
+]

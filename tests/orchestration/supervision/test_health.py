@@ -24,6 +24,7 @@ from tests.properties import examples
 
 DISK_FULL = ErrorReport(kind="spark", message="Disk full.", transient=True)
 GAP = ErrorReport(kind="seam", message="Records are missing.", hint="Accept the gap.")
+UNREADABLE = GAP.model_copy(update={"hint": "Drop it, then run `hybrid run P`."})
 S = 1000
 NOW = 1_800_000_000_000
 EXPECTED = Supervision(
@@ -144,11 +145,15 @@ def slot(**seen: Any) -> Seen:
             "Begin `hybrid generation new P`. After another correction, start the run with",
         ),
         (
-            replace(
-                DEAD, refused=GAP.model_copy(update={"hint": "Drop it, then run `hybrid run P`."})
-            ),
+            replace(DEAD, beat=beat(state="failed", failure=UNREADABLE)),
             "failed",
             "would fail again: Records are missing. Drop it, then run `hybrid resume P`.",
+        ),
+        # What comes before the live run has to be done first, by the command that does it.
+        (
+            replace(DEAD, refused=UNREADABLE),
+            "failed",
+            "Drop it, then run `hybrid run P`. Once that",
         ),
         (replace(DEAD, refused=GAP), "failed", "could not be started again, and is not restarted"),
         (replace(DEAD, refused=DISK_FULL), "dead", "could not be started again: Disk full."),

@@ -40,7 +40,11 @@ def add_client_to_path() -> None:
     Raises:
         MissingServerError: MariaDB is not available.
     """
-    folder = str(obtain(MARIADB).paths["mariadb"].parent)
+    programs = obtain(MARIADB)
+    folder = str(programs.paths["mariadb"].parent)
     folders = os.environ["PATH"].split(os.pathsep)
     if folder not in folders:
         os.environ["PATH"] = os.pathsep.join([folder, *folders])
+    # Of a login by MySQL's `caching_sha2_password`, as an unpacked client looks below /usr.
+    for plugins in programs.root.glob("usr/lib/*/libmariadb3/plugin"):
+        os.environ.setdefault("MARIADB_PLUGIN_DIR", str(plugins))

@@ -124,7 +124,7 @@ def test_numbers_at_the_snapshot_tell_added_columns_from_others(table: Table) ->
     # The last column, which no declaration needs to know.
     at_snapshot = read_definition(table.connection, table.name)
     table.execute("ALTER TABLE t RENAME c TO d")
-    with pytest.raises(UnknownDefault, match="`d` is no column that was added: it was renamed"):
+    with pytest.raises(UnknownDefault, match="`d` was not added but renamed"):
         find_added_columns(table.asked("d", definition=at_snapshot))
 
 

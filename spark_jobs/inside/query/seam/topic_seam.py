@@ -40,6 +40,9 @@ from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import PARTITION, TOPIC, read_topics
 from spark_jobs.inside.readers.topics.parse_records import parse_values, record_columns
 
+LEAST_BY_TASKS = 100_000
+"""Offsets from which on tasks write rows of the seam: shorter ones Spark, once warm, has sooner."""
+
 
 class Seam:
     """Seam between history and one topic: the offsets whose rows history may also contain.
@@ -159,8 +162,10 @@ class Seam:
             columns: Columns of the topic's rows.
 
         Returns:
-            None if only the filter can tell which rows are new.
+            None if only the filter can tell which rows are new, or if the seam is short.
         """
+        if self._offsets.total < LEAST_BY_TASKS:
+            return None
         kept = find_kept(self._folder, KEYS) if self.rule == "key" else None
         if kept is None or kept.rows > MOST_BROADCAST:
             return None

@@ -159,7 +159,7 @@ def plan(loaded: LoadedPipeline, waiting: WaitingDriver | None = None) -> Plan:
     # A driver that waits for its run outlives the plan.
     with check if waiting is None else nullcontext():
         if context is None or not context.is_planned:
-            loaded.state.require_writable()
+            loaded.state.require_no_obstacle()
             # Spark comes up while files are listed.
             check.start()
             loaded = find_places(loaded, check.process)

@@ -10,6 +10,7 @@ from typing import Any, Self
 from pydantic import TypeAdapter, ValidationError
 
 from sources.common.counting import counted
+from sources.common.fields import Instant
 from sources.common.positions import HeldOffsets, Offsets, StartPosition, iso, now_ms, to_ms
 from sources.config.source.kafka_options import StartAtOffsets
 from sources.config.source.kafka_source import KafkaSource
@@ -69,7 +70,7 @@ class Asked:
                     return cls(declared, None, version)
                 raise ValueError(offsets)
             if time is not None:
-                return cls(None, _moment(time), version)
+                return cls(None, TypeAdapter(Instant).validate_python(time), version)
         except (ValidationError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
@@ -81,13 +82,6 @@ class Asked:
             )
             raise InputError(message, hint, value=given) from None
         return cls(None, None, version)
-
-
-def _moment(text: str) -> datetime:
-    moment: datetime = TypeAdapter(datetime).validate_python(text)
-    if moment.tzinfo is None:
-        raise ValueError(text)
-    return moment
 
 
 def offsets_of(

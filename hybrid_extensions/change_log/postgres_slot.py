@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_extensions.change_log.declare import LogDeclaration
 from sources.common.optional import needs_extra
+from sources.databases.log_mark import lsn_text
 from sources.errors import InputError, StateError, UnavailableError
 
 if TYPE_CHECKING:
@@ -80,9 +81,9 @@ def _confirmed(name: str, row: tuple[Any, ...] | None, end: int) -> int:
         raise StateError(message, _NEW_LOG)
     if row[0] > end:
         message = (
-            f"Replication slot `{name}` has confirmed {_lsn(row[0])}, and the change log ends at "
-            f"{_lsn(end)}: the slot was made anew, or somebody else reads it. Changes in between "
-            "are lost."
+            f"Replication slot `{name}` has confirmed {lsn_text(row[0])}, and the change log ends "
+            f"at {lsn_text(end)}: the slot was made anew, or somebody else reads it. Changes in "
+            "between are lost."
         )
         raise StateError(message, _NEW_LOG)
     return int(row[0])
@@ -104,7 +105,3 @@ def _publish(connection: psycopg.Connection[Any], declared: LogDeclaration) -> N
             sql.Identifier(name), sql.SQL(", ").join(tables)
         )
     connection.execute(make)
-
-
-def _lsn(number: int) -> str:
-    return f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"

@@ -89,8 +89,8 @@ class Writer:
             # A heartbeat before the first transaction of a binary log has the begin of its file.
             start = least
         if changes:
-            position_ = {"partition": end.partition, "start": start, "last": last}
-            made = self._segments.append(changes, position_)
+            ended = {"partition": end.partition, "start": start, "last": last}
+            made = self._segments.append(changes, ended)
             self.position = LogPosition(after=made.number, partition=end.partition, start=start)
         elif self.position is None or group_of(self.position.start) != group_of(start):
             if self.position is not None and time.monotonic() - self._written < _EVERY_S:

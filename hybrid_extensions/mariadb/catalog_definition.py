@@ -111,16 +111,22 @@ def find_alteration(
     return None
 
 
-def narrowed_columns(
+def judge_definitions(
     before: BinlogDefinition, after: BinlogDefinition, names: Names, at_ms: int
-) -> list[NarrowedColumn]:
-    """Return the columns whose types hold less than before and nothing else, if that is ignored.
+) -> tuple[list[NarrowedColumn], str | None]:
+    """Return what became of a table: narrowed columns that are ignored, and another alteration.
+
+    A column is narrowed if its type holds less than before and nothing else.
 
     Args:
         before: The table before.
         after: The table after.
         names: Names of its captured columns.
         at_ms: When that was done, or seen, in ms since 1970.
+
+    Returns:
+        The narrowed columns, none if the policy is not to ignore them; and what
+        :func:`find_alteration` finds in all other columns.
     """
     old, new = before.columns, after.columns
     both = names.in_both(old, new)
@@ -130,7 +136,7 @@ def narrowed_columns(
             keeps_values(new[other], old[one]) and not keeps_values(old[one], new[other])
         ),
     )
-    return [
+    narrowed = [
         NarrowedColumn(
             column=name,
             before=_described(old[both[name][0]]),
@@ -139,6 +145,8 @@ def narrowed_columns(
         )
         for name in sorted(found)
     ]
+    others = dict(each for name, each in both.items() if name not in found)
+    return narrowed, find_alteration(before, after, others)
 
 
 def _described(column: BinlogColumn) -> str:

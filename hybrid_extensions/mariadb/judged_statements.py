@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hybrid_extensions.mariadb.catalog_definition import find_alteration, narrowed_columns
+from hybrid_extensions.mariadb.catalog_definition import judge_definitions
 from hybrid_extensions.mariadb.log.schema_changes import SchemaChange
 from hybrid_extensions.mariadb.log.statement_effects import effect_on, formulas, reused_names
 from sources.common.database_snapshot import BinlogSnapshot
@@ -54,11 +54,8 @@ def judge(
         if not is_in(change, snapshot):
             what = None if change.is_read else _effect(change, table, names, stated)
             if what is None and stated is not None and change.definition is not None:
-                ignored = narrowed_columns(stated, change.definition, names, change.at_ms)
+                ignored, what = judge_definitions(stated, change.definition, names, change.at_ms)
                 narrowed += ignored
-                both = names.in_both(stated.columns, change.definition.columns)
-                left = {name: both[name] for name in {*both} - {each.column for each in ignored}}
-                what = find_alteration(stated, change.definition, dict(left.values()))
             if what is not None:
                 return JudgedStatements(change.definition, (change, what), [], narrowed)
             required += [

@@ -7,8 +7,7 @@ catalog. Statements that run with ``sql_log_bin=0`` are in no log.
 from __future__ import annotations
 
 from hybrid_extensions.mariadb.catalog_definition import (
-    find_alteration,
-    narrowed_columns,
+    judge_definitions,
     read_definition,
 )
 from hybrid_extensions.mariadb.judged_statements import is_in, judge, newly_required
@@ -148,15 +147,12 @@ def _look_at_catalog(
             raise QueryError(text, is_connection_lost=False)
         known, what = before.definition, None
         if isinstance(known, BinlogDefinition):
-            narrowed = narrowed_columns(known, now, names, before.looked_ms)
+            narrowed, what = judge_definitions(known, now, names, before.looked_ms)
             # The statement is told with its time, if it is known.
             told = {(each.column, each.after) for each in before.narrowed}
             before = before.with_narrowed(
                 [each for each in narrowed if (each.column, each.after) not in told]
             )
-            both = names.in_both(known.columns, now.columns)
-            left = {name: both[name] for name in {*both} - {each.column for each in narrowed}}
-            what = find_alteration(known, now, dict(left.values()))
         variables = server_variables(connection)
         long = find_long_files(connection, table, variables, snapshot.file)
         new = [name for name in long if name not in before.long_files and known is not None]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_extensions.postgres.tables import connect_to
 from sources.config.source.snapshot import SnapshotOptions
+from sources.databases.log_mark import lsn_text
 from sources.errors import InputError, StateError
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def _wait(connection: psycopg.Connection[Any], end: int, within_s: float) -> Non
             who = [before[each] for each in sorted(left, key=before.__getitem__)]
             more = f" and {len(who) - _SHOWN} more" if len(who) > _SHOWN else ""
             message = (
-                f"Transactions that were in flight at {end >> 32:X}/{end & 0xFFFFFFFF:X} have not "
+                f"Transactions that were in flight at {lsn_text(end)} have not "
                 f"ended within {within_s:g} s: {'; '.join(who[:_SHOWN])}{more}."
             )
             hint = (

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hybrid_extensions.postgres.tables import connect_to
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.log_mark import Mark
+from sources.databases.log_mark import Mark, lsn_text
 from sources.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,4 +67,4 @@ def _mark(connection: psycopg.Connection[Any]) -> Mark:
     assert before is not None
     assert first is not None
     lsn, at = before
-    return Mark(f"{lsn:016x}", f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}", first[0], at)
+    return Mark(f"{lsn:016x}", lsn_text(lsn), first[0], at)

@@ -131,9 +131,12 @@ def keep_whole(generation: Generation, whole: ComparedRange, begun_ms: int) -> N
     """
     before = read_compare(generation)
     later = [] if before is None else [each for each in before.ranges if each.at_ms >= begun_ms]
-    kept = KeptCompare(begun_ms=begun_ms, finished_ms=whole.at_ms, ranges=[whole, *later])
-    if before is not None:
-        kept = kept.model_copy(update={"repaired_ms": before.repaired_ms})
+    kept = KeptCompare(
+        begun_ms=begun_ms,
+        finished_ms=whole.at_ms,
+        ranges=[whole, *later],
+        repaired_ms=None if before is None else before.repaired_ms,
+    )
     keep_compare(generation, kept)
 
 

@@ -408,8 +408,11 @@ def _validated(
         try:
             found.append(model.model_validate(own))
         except ValidationError as error:
-            told = (_explain(dict(item), model, models) for item in error.errors())
-            lines = [*(_with_source(line, own) for line in told), *lines]
+            told = [
+                _with_source(_explain(dict(item), model, models), item["loc"], own)
+                for item in error.errors()
+            ]
+            lines = [*told, *lines]
     if lines:
         raise _refusal(path, lines)
     return found[::-1]
@@ -507,13 +510,11 @@ def _explain(
     return f"  {where}: {text.removesuffix('.')}{given}."
 
 
-def _with_source(line: str, document: Any) -> str:
-    """Return what is wrong in a document with the name of the source that it is about."""
-    found = re.match(r"  sources\.(\d+)", line)
-    sources = document.get("sources") if found is not None else None
-    if found is None or not isinstance(sources, list):
+def _with_source(line: str, location: tuple[int | str, ...], document: Any) -> str:
+    """Return the line on what is wrong at a location, with the name of the source that it is in."""
+    if location[:1] != ("sources",) or len(location) == 1:
         return line
-    source = sources[int(found[1])]
+    source = document["sources"][location[1]]
     name = source.get("name") if isinstance(source, dict) else None
     known = name is None or f"`{name}`" in line
     return line if known else f"  source `{name}`, {line.strip()}"

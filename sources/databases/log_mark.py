@@ -1,4 +1,4 @@
-"""Position in a database's log that divides its transactions, for consistent cuts."""
+"""Positions in a database's log: those that divide its transactions, and their texts."""
 
 from __future__ import annotations
 
@@ -22,3 +22,12 @@ class Mark(NamedTuple):
     text: str
     through: int
     at: datetime
+
+
+def lsn_text(lsn: int) -> str:
+    """Return a position in PostgreSQL's log as its type ``pg_lsn`` shows it, such as ``0/16B3748``.
+
+    Args:
+        lsn: The position, in bytes.
+    """
+    return f"{lsn >> 32:X}/{lsn & 0xFFFFFFFF:X}"

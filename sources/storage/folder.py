@@ -282,7 +282,7 @@ class Folder:
             return f"the disk of the state folder {self.url} is full"
         return None
 
-    def require_writable(self) -> None:
+    def require_no_obstacle(self) -> None:
         """Refuse a folder that can't be written or made, as far as that is known without writing.
 
         Raises:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -27,6 +29,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.hand_over import hand_over
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
+from spark_jobs.launch.launch_record import last_launch
 from tests.services.processes import wait_for
 
 BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
@@ -253,3 +256,12 @@ def wrong(report: AuditReport) -> dict[str, int]:
 def as_json(n: int) -> str:
     """An event as a record's value."""
     return json.dumps({"id": n, "at": f"{moment(n):%Y-%m-%dT%H:%M:%SZ}", "v": n / 2})
+
+
+def kill_driver(loaded: LoadedPipeline) -> None:
+    """The JVM and the driver in it, whatever they are at."""
+    launch = last_launch(loaded.require_generation())
+    assert launch is not None
+    assert launch.group is not None
+    os.killpg(launch.group, signal.SIGKILL)
+    wait_for(lambda: not operations.is_live(loaded), "the end of the driver")

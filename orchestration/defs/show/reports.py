@@ -146,8 +146,8 @@ def reports(
     # Dagster's overview of an asset shows its last materialization, whatever was observed since.
     # Of a plan, which changes no table, there is nothing that was materialized.
     before = (cursor.version, cursor.headline, cursor.roles, cursor.action, cursor.audited)
-    is_new = before != (version, card.headline, card.roles, action, audited)
-    is_new = is_new and bool(found or facts)
+    now_shown = (version, card.headline, card.roles, action, audited)
+    is_new = before != now_shown and bool(found or facts)
     kind = dg.AssetMaterialization if is_new else dg.AssetObservation
     tags = {} if facts is None else {"dagster/data_version": str(facts.version)}
     first = card_metadata(card, restarts_of_a_day(instance, loaded))

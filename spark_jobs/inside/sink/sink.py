@@ -28,7 +28,7 @@ from spark_jobs.inside.sink.merging import unchanged_values
 from spark_jobs.inside.sink.merging.declared import declared_merging
 from spark_jobs.inside.sink.merging.every_version import require_validity
 from spark_jobs.inside.sink.merging.newest_change import target_rows
-from spark_jobs.inside.sink.merging.once import saying
+from spark_jobs.inside.sink.merging.once import with_user_metadata
 from spark_jobs.inside.sink.merging.small_batches import SmallBatches
 from spark_jobs.inside.sink.table_properties import missing_properties, table_properties
 from spark_jobs.inside.sink.widen_target import widen_columns
@@ -254,7 +254,7 @@ def write_stream(
         if small is not None:
             batch = small.in_one_task(batch, batch_id)
         # A compaction that removed a file which a merge reads would make it fail.
-        with table_turn(generation), saying(batch.sparkSession, positions.of(batch_id)):
+        with table_turn(generation), with_user_metadata(batch.sparkSession, positions.of(batch_id)):
             merging.batch(batch, batch_id, guard)
 
     return writer.outputMode("update").foreachBatch(reporting(write))

@@ -33,8 +33,8 @@ def _refused(
     return StateError(f"{message} {nothing}", hint, **fields)
 
 
-def _or_as_added(hint: str) -> str:
-    """Return what to do about a lost state, with what extensions can do about it."""
+def _with_other_ways(hint: str) -> str:
+    """Return what to do about a lost state, with the ways out that extensions add."""
     return " ".join([hint, *contributions("lost_state")])
 
 
@@ -65,8 +65,9 @@ def documents_missing(generation: Generation, names: Sequence[str]) -> StateErro
         f"State file {_shown(files)} is missing, although micro-batches were committed by it. "
         "A new decision could lose or duplicate rows. Nothing was started."
     )
-    hint = f"Restore the file from a backup of the state folder. Without one, {_NEW}."
-    hint = _or_as_added(hint)
+    hint = _with_other_ways(
+        f"Restore the file from a backup of the state folder. Without one, {_NEW}."
+    )
     return StateError(message, hint, generation=generation.name, file=files[0])
 
 
@@ -142,7 +143,7 @@ def another_owner(
         "rows of that table any more, move its folder away and run the pipeline again. If the "
         "state folder was restored or lost, restore the one that wrote this table."
     )
-    hint = _or_as_added(hint)
+    hint = _with_other_ways(hint)
     return StateError(message, hint, table=table.url, generation=generation.name, field="sink.path")
 
 
@@ -198,7 +199,7 @@ def state_behind(generation: Generation, table: Folder, found: str, known: str) 
         f"state knows {known}. It was restored from a backup, or a file of it was. A run would "
         "skip new rows as already written, or write rows twice."
     )
-    hint = _or_as_added(f"Put the newest state folder back. If it is lost, {_NEW}.")
+    hint = _with_other_ways(f"Put the newest state folder back. If it is lost, {_NEW}.")
     return _refused(generation, table, message, hint)
 
 
@@ -216,8 +217,9 @@ def checkpoint_missing(generation: Generation, table: Folder, written: int) -> S
         "micro-batch 0 again: rows would be written twice, or new rows be skipped as already "
         "written."
     )
-    hint = f"Restore the folder `checkpoint` from a backup made after the last run. Else {_NEW}."
-    hint = _or_as_added(hint)
+    hint = _with_other_ways(
+        f"Restore the folder `checkpoint` from a backup made after the last run. Else {_NEW}."
+    )
     return _refused(generation, table, message, hint)
 
 
@@ -239,7 +241,7 @@ def checkpoint_behind(
         f"{_batches(first, written)}, the checkpoint knows {known}. It was restored from a "
         "backup, or files of it were deleted. New rows would be skipped as already written."
     )
-    hint = _or_as_added(f"Put the newest checkpoint back. If it is lost, {_NEW}.")
+    hint = _with_other_ways(f"Put the newest checkpoint back. If it is lost, {_NEW}.")
     return _refused(generation, table, message, hint)
 
 
@@ -256,7 +258,7 @@ def commits_missing(generation: Generation, committed: int | None, planned: int)
         f"the last one in its folder `commits` is {'none' if committed is None else committed}. "
         "How far the sources were read is unknown. Nothing was started."
     )
-    hint = _or_as_added(f"Restore the checkpoint's files. If they are lost, {_NEW}.")
+    hint = _with_other_ways(f"Restore the checkpoint's files. If they are lost, {_NEW}.")
     return StateError(
         message, hint, generation=generation.name, file=generation.checkpoint.location("commits")
     )

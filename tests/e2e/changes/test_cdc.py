@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,8 +41,7 @@ from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from sources.storage.folder import Folder
-from spark_jobs.launch.launch_record import last_launch
-from tests.e2e.case import live_of, steps, wrong
+from tests.e2e.case import kill_driver, live_of, steps, wrong
 from tests.e2e.changes.cdc_case import LINES, ORDERS, CdcCase, is_equal, take_snapshot
 from tests.e2e.in_session import fails_with, run_chain, run_history, run_live
 from tests.services.processes import wait_for
@@ -346,12 +344,7 @@ def test_a_table_in_use_is_taken_over_though_the_driver_is_killed(case: CdcCase)
         with dg.DagsterInstance.ephemeral() as instance:
             result = job.execute_in_process(instance=instance)
         assert steps(result)[:3] == ["take_snapshot", "plan", "snapshot"]
-        launch = last_launch(loaded.require_generation())
-        assert launch is not None
-        assert launch.group is not None
-        # The JVM and the driver in it, whatever they are at.
-        os.killpg(launch.group, signal.SIGKILL)
-        wait_for(lambda: not operations.is_live(loaded), "the end of the driver")
+        kill_driver(loaded)
         operations.go_live(PipelineContext.require(loaded), live_of(loaded))
         is_live.set()
         customers.wait()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -24,9 +22,8 @@ from sources.planning.context import PipelineContext
 from sources.planning.topics import followed_columns
 from spark_jobs.inside.driver import schema_change
 from spark_jobs.inside.sink import add_columns_to_target, sink, widen_target
-from spark_jobs.launch.launch_record import last_launch
 from tests.command_line import invoke
-from tests.e2e.case import live_of, wrong
+from tests.e2e.case import kill_driver, live_of, wrong
 from tests.e2e.changes.cdc_case import ORDERS, CdcCase, take_snapshot
 from tests.e2e.in_session import fails_with, run_chain, run_live
 from tests.services.processes import wait_for
@@ -262,12 +259,8 @@ def test_a_driver_that_is_killed_under_writes_ends_with_the_table_of_the_databas
             "ALTER TABLE orders ADD note text", "UPDATE orders SET note = 'x' WHERE id % 3 = 0"
         )
         wait_for(lambda: bool(status(loaded).followed), "the new column", 240)
-        launch = last_launch(loaded.require_generation())
-        assert launch is not None
-        assert launch.group is not None
         # Whether the target has the column by now.
-        os.killpg(launch.group, signal.SIGKILL)
-        wait_for(lambda: not operations.is_live(loaded), "the end of the driver")
+        kill_driver(loaded)
         case.execute(
             "ALTER TABLE orders ALTER pieces TYPE bigint, ALTER amount TYPE numeric(16, 4)",
             "ALTER TABLE orders ADD discount int DEFAULT 7",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from typing import Any
 
 import dagster as dg
@@ -19,8 +17,7 @@ from orchestration.supervision.supervisor import tick
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.errors import RunError
 from sources.planning.context import PipelineContext
-from spark_jobs.launch.launch_record import last_launch
-from tests.e2e.case import live_of, steps, wrong
+from tests.e2e.case import kill_driver, live_of, steps, wrong
 from tests.e2e.changes.binlog_case import ORDERS, BinlogCase, Customers, make_orders, numbers
 from tests.e2e.changes.cdc_case import is_equal, take_snapshot
 from tests.e2e.in_session import run_chain
@@ -130,12 +127,7 @@ def test_a_table_in_use_is_taken_over_though_the_driver_is_killed(
         with dg.DagsterInstance.ephemeral() as instance:
             result = job.execute_in_process(instance=instance)
         assert steps(result)[:3] == ["take_snapshot", "plan", "snapshot"]
-        launch = last_launch(loaded.require_generation())
-        assert launch is not None
-        assert launch.group is not None
-        # The JVM and the driver in it, whatever they are at.
-        os.killpg(launch.group, signal.SIGKILL)
-        wait_for(lambda: not operations.is_live(loaded), "the end of the driver")
+        kill_driver(loaded)
         operations.go_live(PipelineContext.require(loaded), live_of(loaded))
         before = customers.transactions
         wait_for(lambda: customers.transactions > before + 200, "more changes", 240)

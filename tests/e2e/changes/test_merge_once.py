@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from sources.storage.folder import Folder
 from spark_jobs.inside.sink.merging.clauses import When, of_source
 from spark_jobs.inside.sink.merging.keys import Match
-from spark_jobs.inside.sink.merging.once import merge_once, saying
+from spark_jobs.inside.sink.merging.once import merge_once, with_user_metadata
 from spark_jobs.table.commit_log import CommitLog
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.slow]
@@ -52,8 +52,8 @@ def test_a_merge_says_what_its_session_says_and_the_next_write_what_it_said_befo
     spark.sql("SELECT 1 AS id, 'first' AS v").write.format("delta").save(table)
     match, log = Match("t.id = s.id", {}), CommitLog(Folder(table))
     clauses = [When("MATCHED", "UPDATE", values=of_source(["id", "v"]))]
-    with saying(spark, "of the job"):
-        with saying(spark, "of the batch"):
+    with with_user_metadata(spark, "of the job"):
+        with with_user_metadata(spark, "of the batch"):
             rows = spark.sql("SELECT 1 AS id, 'second' AS v")
             merge_once(rows, Folder(table), match, clauses, Transaction("me", 0))
         spark.sql(f"INSERT INTO delta.`{table}` VALUES (2, 'of the job')")

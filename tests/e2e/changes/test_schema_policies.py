@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -23,9 +21,8 @@ from sources.errors import InputError
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.driver import schema_change
 from spark_jobs.inside.sink import emptied_columns, sink
-from spark_jobs.launch.launch_record import last_launch
 from tests.command_line import invoke
-from tests.e2e.case import live_of, wrong
+from tests.e2e.case import kill_driver, live_of, wrong
 from tests.e2e.changes.binlog_case import BinlogCase
 from tests.e2e.changes.cdc_case import CdcCase, is_equal, take_snapshot
 from tests.e2e.in_session import fails_with, run_chain, run_live
@@ -246,12 +243,8 @@ def test_a_driver_that_is_killed_before_a_series_of_changes_ends_equal(items: Ca
             "ALTER TABLE items DROP COLUMN secret", "UPDATE items SET pieces = 7 WHERE id = 2"
         )
         wait_for(lambda: bool(status(loaded).followed), "the dropped column", 240)
-        launch = last_launch(loaded.require_generation())
-        assert launch is not None
-        assert launch.group is not None
         # Whether the target's column is empty by now.
-        os.killpg(launch.group, signal.SIGKILL)
-        wait_for(lambda: not operations.is_live(loaded), "the end of the driver")
+        kill_driver(loaded)
         items.execute(
             "ALTER TABLE items RENAME COLUMN name TO title",
             "UPDATE items SET title = 'x' WHERE id = 1",

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,12 +30,11 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
 from sources.state.action_log import read_actions
-from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.run_state.repairs import read_repairs
 from spark_jobs.run_state.truncated import Truncated
 from spark_jobs.table.delta_table import version_of
 from tests.command_line import invoke
-from tests.e2e.case import live_of, wrong
+from tests.e2e.case import kill_driver, live_of, wrong
 from tests.e2e.changes.cdc_case import CdcCase, is_equal, take_snapshot
 from tests.hybrid_extensions.repair.damage import CHANGES, damage
 from tests.services.processes import wait_for
@@ -142,15 +139,6 @@ def test_damage_is_made_good_beside_the_live_run_and_later_changes_win(
     assert kept == [made.version, again.version]
     logged = [each for each in read_actions(loaded.state) if each.action == "repair"]
     assert [(each.by, each.outcome) for each in logged] == [("Ann", "done"), ("", "done")]
-
-
-def kill_driver(loaded: LoadedPipeline) -> None:
-    """The JVM and the driver in it, whatever they are at."""
-    launch = last_launch(loaded.require_generation())
-    assert launch is not None
-    assert launch.group is not None
-    os.killpg(launch.group, signal.SIGKILL)
-    wait_for(lambda: not operations.is_live(loaded), "the end of the driver")
 
 
 def require_damage_to_be_shown(loaded: LoadedPipeline) -> None:

@@ -113,13 +113,13 @@ def test_what_is_in_the_way_of_writing_is_told_without_writing(tmp_path: Path) -
 def test_a_folder_that_is_not_there_yet_is_judged_by_the_one_it_would_be_made_in(
     tmp_path: Path,
 ) -> None:
-    Folder(tmp_path / "a" / "b").require_writable()
+    Folder(tmp_path / "a" / "b").require_no_obstacle()
     assert not (tmp_path / "a").exists()
     with small_disk(tmp_path / "disk", "1m") as disk:
         disk.fill()
         told = f"/a/b can't be written: the disk of the state folder {disk.folder} is full. Free"
         with pytest.raises(StateError, match=told):
-            Folder(disk.folder / "a" / "b").require_writable()
+            Folder(disk.folder / "a" / "b").require_no_obstacle()
 
 
 def test_a_document_that_is_removed_while_it_is_written_is_an_error_with_a_way_out(

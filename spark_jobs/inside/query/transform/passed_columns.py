@@ -97,8 +97,7 @@ def columns_passed_on(rows: DataFrame, given: DataFrame) -> list[str] | None:
     analyzed, leaf = analyzed_plan(rows), analyzed_plan(given)
     if any(kind_of(node) not in _REORDERS for node in _nodes(analyzed, leaf)):
         return None
-    own = {number_of(column): str(column.name()) for column in each_of(leaf.output())}
-    made = [(number_of(column), str(column.name())) for column in each_of(analyzed.output())]
+    own, made = dict(_columns_of(leaf)), _columns_of(analyzed)
     is_passed = all(own.get(number) == name for number, name in made)
     return [name for _, name in made] if is_passed else None
 
@@ -110,9 +109,14 @@ def same_columns(rows: DataFrame, given: DataFrame) -> set[str]:
         rows: DataFrame that the transform returns.
         given: DataFrame that it was called with.
     """
-    own = {number_of(each): str(each.name()) for each in each_of(analyzed_plan(given).output())}
-    made = [(number_of(each), str(each.name())) for each in each_of(analyzed_plan(rows).output())]
+    own = dict(_columns_of(analyzed_plan(given)))
+    made = _columns_of(analyzed_plan(rows))
     return {name for number, name in made if own.get(number) == name}
+
+
+def _columns_of(plan: Any) -> list[tuple[int, str]]:
+    """Return number and name of each column of a plan, in order."""
+    return [(number_of(column), str(column.name())) for column in each_of(plan.output())]
 
 
 def _require_identity(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> None:
@@ -120,8 +124,7 @@ def _require_identity(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> 
     analyzed, leaf = analyzed_plan(rows), analyzed_plan(given)
     others = [kind for node in _nodes(analyzed, leaf) if (kind := kind_of(node)) not in _REORDERS]
     what = f"does more than that (`{others[0]}` in Spark's plan)" if others else None
-    own = {number_of(column): str(column.name()) for column in each_of(leaf.output())}
-    made = {number_of(column): str(column.name()) for column in each_of(analyzed.output())}
+    own, made = dict(_columns_of(leaf)), dict(_columns_of(analyzed))
     if what is None and own != made:
         differing = {*own.items()} ^ {*made.items()}
         what = f"changes or leaves out column `{min(name for _, name in differing)}`"

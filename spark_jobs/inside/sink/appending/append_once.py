@@ -45,8 +45,8 @@ def append_once(
     if written is not None and written >= batch_id:
         return
     commit = partial(commit_files, table, files(table))
-    said = None if positions is None else positions.of(batch_id)
-    commit_once(commit, target, Transaction(query_id, batch_id), said)
+    metadata = None if positions is None else positions.of(batch_id)
+    commit_once(commit, target, Transaction(query_id, batch_id), metadata)
 
 
 def append_rows(

@@ -11,28 +11,32 @@ from pyspark.sql import DataFrame, SparkSession
 from sources.storage.folder import Folder
 from spark_jobs.inside.sink.merging.clauses import When, spark_sql
 from spark_jobs.inside.sink.merging.keys import Match
-from spark_jobs.inside.sink.merging.small_merge import SAID, SmallMerge, merge_small
+from spark_jobs.inside.sink.merging.small_merge import (
+    USER_METADATA_SETTING,
+    SmallMerge,
+    merge_small,
+)
 
 _PREFIX = "spark.databricks.delta.write."
 
 
 @contextmanager
-def saying(spark: SparkSession, text: str) -> Iterator[None]:
-    """Let the commits of a session say a text in ``userMetadata``, as long as the body runs.
+def with_user_metadata(spark: SparkSession, text: str) -> Iterator[None]:
+    """Let the commits of a session have a text as ``userMetadata``, as long as the body runs.
 
     Args:
         spark: The session of the micro-batch: on any other one it has no effect.
         text: The text.
     """
-    before = spark.conf.get(SAID, None)
-    spark.conf.set(SAID, text)
+    before = spark.conf.get(USER_METADATA_SETTING, None)
+    spark.conf.set(USER_METADATA_SETTING, text)
     try:
         yield
     finally:
         if before is None:
-            spark.conf.unset(SAID)
+            spark.conf.unset(USER_METADATA_SETTING)
         else:
-            spark.conf.set(SAID, before)
+            spark.conf.set(USER_METADATA_SETTING, before)
 
 
 def merge_once(

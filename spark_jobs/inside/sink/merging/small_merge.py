@@ -47,8 +47,8 @@ MOST_ROWS = 250_000
 """Keys of a micro-batch up to which its MERGE is small."""
 MOST_BYTES = 64 * 2**20
 """Bytes of a micro-batch's texts, and of the files that may be written again."""
-SAID = "spark.databricks.delta.commitInfo.userMetadata"
-"""Setting of a session: what its commits say in ``userMetadata``."""
+USER_METADATA_SETTING = "spark.databricks.delta.commitInfo.userMetadata"
+"""Setting of a session: text that its commits have as ``userMetadata``."""
 _COMPARABLE = (*SAME_STATISTICS, DecimalType)
 
 
@@ -121,12 +121,14 @@ def merge_small(
     if small.empty is not None and _has_values(table, small.empty, match):
         return False
     batch = _in_utc(copy_rows(rows.toArrow()))
-    said = rows.sparkSession.conf.get(SAID, None)
+    metadata = rows.sparkSession.conf.get(USER_METADATA_SETTING, None)
     try:
-        commit_once(partial(_merge, table, batch, match, small.clauses), target, transaction, said)
+        commit_once(
+            partial(_merge, table, batch, match, small.clauses), target, transaction, metadata
+        )
         if not _is_recorded(table, transaction):
             # A MERGE that changes no row makes no commit.
-            commit_once(partial(commit_nothing, table), target, transaction, said)
+            commit_once(partial(commit_nothing, table), target, transaction, metadata)
     except CommitFailedError:
         # Somebody else has committed meanwhile. Spark reads the table as it is now, and skips the
         # MERGE if the transaction is there.

@@ -41,7 +41,7 @@ from benchmarks.store import CountingProxy, Gateway, tell
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from hybrid_extensions.servers.s3 import LOGIN, LocalS3, client
 from orchestration import operations
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
 from orchestration.supervision.supervisor import tick
 from sources.config.loader import LoadedPipeline, load_pipeline

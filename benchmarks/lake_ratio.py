@@ -40,7 +40,7 @@ from sources.storage.folder import Folder
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.storage_jar import CONF, require_jar, use_own_classes
 from spark_jobs.launch.launch_record import Place
-from spark_jobs.launch.submission.submit import spark_properties
+from spark_jobs.launch.submission.spark_properties import spark_properties
 
 _BUCKET = "bench"
 _DELAYS_MS = (0, 20)

@@ -23,7 +23,7 @@ from sources.planning.plan import make_plan
 from spark_jobs.inside.driver.bounded_run import run_bounded
 from spark_jobs.inside.driver.reports.reporter import Reporter
 from spark_jobs.jvm.jars import resolve
-from spark_jobs.launch.submission.submit import STATE_STORE, spark_conf
+from spark_jobs.launch.submission.spark_properties import STATE_STORE, spark_conf
 from tests.services.standalone import standalone
 
 STORE = "spark.sql.streaming.stateStore.providerClass"

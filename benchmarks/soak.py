@@ -33,7 +33,7 @@ from benchmarks.record import record
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from orchestration import operations
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.cli import console
 from orchestration.supervision.status import status
 from sources.common.positions import iso, now_ms

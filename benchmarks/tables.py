@@ -36,7 +36,7 @@ from benchmarks.record import record
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from hybrid_extensions.servers.connect import LocalConnect, debezium_config
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
 from orchestration.databases import table_pipelines
 from sources.common.positions import now_ms

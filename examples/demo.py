@@ -33,7 +33,7 @@ from hybrid_extensions.servers.process import free_ports, is_taken
 from orchestration import operations
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.cli import tables
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.kafka_source import KafkaSource

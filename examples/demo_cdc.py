@@ -41,9 +41,10 @@ from hybrid_extensions.cuts.table import list_cuts
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from orchestration import operations
 from orchestration.audit.database.compare_source import SourceComparison, compare_with_source
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
 from orchestration.databases import table_pipelines
+from orchestration.launch_checks import next_offsets
 from orchestration.parallel_pipelines import run_in_threads
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
@@ -493,7 +494,7 @@ def _changes(loaded: LoadedPipeline) -> KafkaSource:
 def _committed(shop: _Shop) -> int:
     """Return how many offsets of all topics the streams have merged."""
     return sum(
-        sum(operations.next_offsets(PipelineContext.require(one), _changes(one)).values())
+        sum(next_offsets(PipelineContext.require(one), _changes(one)).values())
         for one in shop.loaded
     )
 

@@ -37,7 +37,7 @@ from hybrid_extensions.training.point_in_time import TrainingSet, training_set
 from orchestration import operations
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, run_chain
 from orchestration.cli import tables
 from sources.config.code.transform import SqlTransform

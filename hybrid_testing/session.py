@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from sources.errors import InputError
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import require_java
-from spark_jobs.launch.submission import submit
+from spark_jobs.launch.submission import spark_properties
 
 _EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 
@@ -41,7 +41,7 @@ def local_session(
     """
     os.environ.setdefault("JAVA_HOME", str(require_java().resolve().parent.parent))
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    log4j = (Path(submit.__file__).parents[2] / "log4j2.properties").as_uri()
+    log4j = (spark_properties.PACKAGE / "log4j2.properties").as_uri()
     every = {
         "spark.master": "local[2]",
         "spark.jars": ",".join(map(str, [*resolve("spark"), *jars])),
@@ -64,8 +64,8 @@ def local_session(
         # VACUUM lists files in as many tasks; ten thousand, if nothing is said.
         "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
         "spark.ui.enabled": "false",
-        **submit.STATE_STORE,
-        **submit.TIMES,
+        **spark_properties.STATE_STORE,
+        **spark_properties.TIMES,
         # Compiling a plan costs more than running it over a few thousand rows.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",

@@ -14,10 +14,11 @@ from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from orchestration import operations, step_observers
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.databases import snapshots
 from orchestration.databases.snapshots import TakenSnapshot
 from orchestration.display import size
+from orchestration.launch_checks import next_offsets
 from orchestration.progress.forecast import eta_s
 from sources.common.counting import counted
 from sources.common.positions import EndPosition, iso
@@ -253,7 +254,7 @@ class HandoverStep(Step[HandedOver]):
         context.switch_state.require_turn(source.name)
         log = KafkaLog(source)
         ledger = hand_over(context, source, log)
-        reached = operations.next_offsets(context, source)
+        reached = next_offsets(context, source)
         checks = check_hand_over(context, source, reached, log)
         return Outcome(
             HandedOver(ledger, checks),

@@ -12,6 +12,12 @@ from contextlib import nullcontext
 from functools import partial
 
 from orchestration import step_observers
+from orchestration.launch_checks import (
+    Source,
+    require_ready,
+    require_ready_to_stream,
+    require_runnable,
+)
 from orchestration.requested_state import (
     RequestedState,
     in_words,
@@ -20,39 +26,21 @@ from orchestration.requested_state import (
     require_requested,
     write_requested,
 )
-from sources.common.positions import EndPosition, Offsets
-from sources.config.code.user_functions import load_function, require_transform
+from sources.common.positions import EndPosition
 from sources.config.loader import LoadedPipeline
-from sources.config.requirements import require_extras
-from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.rate_limit import RateLimit, put_in_force, rate_of
-from sources.databases.replication_slot import look_at_slot
-from sources.databases.table_watch import look_at_captured_table
 from sources.errors import InputError, RunError
 from sources.generations import generations
 from sources.hand_over import hand_over
-from sources.hand_over_checks import require_sound
 from sources.hybrid import Boundedness
-from sources.kafka.client.look_ups import KafkaLog
-from sources.kafka.start.log_checks import check_not_deleted
-from sources.kept_definitions import keep_definition
-from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
 from sources.planning.exports import ExportRecord, take_export
-from sources.planning.plan import Plan, log_server, make_plan
-from sources.planning.topics.topic_range import (
-    find_range,
-    first_unread_offsets,
-    read_range_splits,
-    require_range,
-)
+from sources.planning.plan import Plan, make_plan
 from sources.planning.transform_analysis import request_by_declaration
-from sources.serving import declared_generation, require_in_service
+from sources.serving import declared_generation
 from sources.state.action_log import recorded
 from sources.state.generation import read_generation
-from spark_jobs.checkpoint import offset_log
-from spark_jobs.jvm.java import require_java
 from spark_jobs.launch import process
 from spark_jobs.launch.questions.table_places import find_places
 from spark_jobs.launch.questions.transform_check import TransformCheck
@@ -63,8 +51,6 @@ from spark_jobs.launch.watched_run import OnOutput
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import is_held, is_launched
 from spark_jobs.table.ownership.belonging import require_belonging
-
-Source = FileSource | KafkaSource
 
 
 def validate(loaded: LoadedPipeline) -> list[str]:
@@ -81,21 +67,11 @@ def validate(loaded: LoadedPipeline) -> list[str]:
             installed, a function of the user can't be imported, a query can't be read, or the
             transform does not fit the declared columns, a stream or the sink.
     """
-    _require_runnable(loaded)
+    require_runnable(loaded)
     if (request := request_by_declaration(loaded)) is None:
         return []
     with TransformCheck(loaded) as check:
         return check.analyze(request).warnings
-
-
-def _require_runnable(loaded: LoadedPipeline) -> None:
-    """Refuse a declaration that can't run here, without starting Spark."""
-    require_java()
-    require_extras(loaded.pipeline, loaded.sections)
-    require_transform(loaded)
-    for source in loaded.pipeline.sources:
-        for field, name in source.functions.items():
-            load_function(loaded, field, name)
 
 
 def export(loaded: LoadedPipeline, source: str, report: Callable[[str], None]) -> ExportRecord:
@@ -148,7 +124,7 @@ def plan(loaded: LoadedPipeline, waiting: WaitingDriver | None = None) -> Plan:
         StateError: The declaration changed in a way that the checkpoint can't follow, or the state
             can't be written.
     """
-    _require_runnable(loaded)
+    require_runnable(loaded)
     outdated = find_outdated(loaded)
     context = None if outdated is not None else PipelineContext.find(loaded)
     if context is not None:
@@ -223,7 +199,7 @@ def run_bounded(
     state.require_turn(source.name)
     if (end := state.end_of(source.name)) is not None:
         return end
-    _require_ready(context, source)
+    require_ready(context, source)
     names = [each.name for each in context.pipeline.sources]
     is_warm = rest_requested and context.pipeline.switch == "warm"
     to_run = names[names.index(source.name) :] if is_warm else [source.name]
@@ -278,7 +254,7 @@ def go_live(
             active.
         InputError: A broker or a store refuses.
     """
-    _require_ready_to_stream(context, source)
+    require_ready_to_stream(context, source)
     generation = context.generation
     before = read_requested(generation)
     start = partial(_start, context, source, on_beat, waiting)
@@ -335,7 +311,7 @@ def resume(context: PipelineContext, source: Source) -> Heartbeat:
             active.
         InputError: A broker or a store refuses.
     """
-    _require_ready_to_stream(context, source)
+    require_ready_to_stream(context, source)
     require_requested(context.generation)
     return _start(context, source)
 
@@ -354,70 +330,6 @@ def _start(
     return process.start_detached(
         context.loaded, context.generation, source.name, while_requested, waiting
     )
-
-
-def _require_ready_to_stream(context: PipelineContext, source: Source) -> None:
-    require_belonging(context.loaded, context.generation)
-    context.switch_state.require_turn(source.name)
-    _require_ready(context, source)
-    # Nobody may have looked at the slot and the table since the last run.
-    look_at_slot(context.loaded, context.generation, log_server(context.generation))
-    look_at_captured_table(context.loaded, context.generation)
-
-
-def _require_ready(context: PipelineContext, source: Source) -> None:
-    """Refuse to launch a source that may not run now; keep the definition that it runs by."""
-    require_in_service(context.loaded, context.generation)
-    require_approved(context)
-    if isinstance(source, KafkaSource):
-        context.switch_state.require_start(source.name)
-        if source.boundedness is Boundedness.BOUNDED:
-            require_range(context.generation, source.name)
-        if not next_offsets(context, source):
-            require_sound(context, source)
-    keep_definition(context.loaded, context.generation)
-
-
-def next_offsets(context: PipelineContext, source: KafkaSource) -> Offsets:
-    """Return the first uncommitted offset of each partition of a topic, by the query's checkpoint.
-
-    Returns:
-        Offsets by partition: all below are committed. Empty if no micro-batch with records of the
-        topic was committed.
-
-    Raises:
-        StateError: The checkpoint or the plan is damaged.
-        UnavailableError: The state's store does not answer.
-    """
-    generation = context.generation
-    place = context.pipeline.hybrid_source().index(source.name)
-    if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
-        return offset_log.next_offsets(generation.checkpoint, place)
-    decided = find_range(generation, source.name)
-    offset = offset_log.committed_offset(generation.checkpoint, place)
-    if decided is None or offset is None:
-        return {}
-    batches_done = offset_log.position_in_plan(offset, [decided.batches])
-    return {
-        **decided.ends,
-        **first_unread_offsets(read_range_splits(decided, generation), batches_done),
-    }
-
-
-def require_not_deleted(context: PipelineContext) -> None:
-    """Refuse to resume the last source where Kafka deleted records that it has not read.
-
-    Called before a rollback, whose generation has not read the topic for some time. Nothing is
-    refused if the last source reads files.
-
-    Raises:
-        SeamError: Names topic and partition, and how many offsets are lost.
-        InputError: The broker does not know the topic, or refuses.
-        UnavailableError: The broker does not answer.
-    """
-    last = context.pipeline.sources[-1]
-    if isinstance(last, KafkaSource):
-        check_not_deleted(next_offsets(context, last), KafkaLog(last).log_start())
 
 
 def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit, by: str = "") -> None:

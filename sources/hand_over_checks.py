@@ -13,12 +13,8 @@ from sources.kafka.client.look_ups import KafkaLog, missing_in_words
 from sources.kafka.retention import RetentionWatch
 from sources.ledger import Ledger, require_ledger
 from sources.planning.context import PipelineContext
-from sources.planning.topics.topic_plan import (
-    TopicPlan,
-    fit_sample,
-    read_sample,
-    require_same_topics,
-)
+from sources.planning.topics.topic_plan import TopicPlan, require_same_topics
+from sources.planning.topics.topic_sample import fit_sample, read_sample
 
 CHECKS = {
     "no_gap": "Every record that is not in history is read from the topic.",

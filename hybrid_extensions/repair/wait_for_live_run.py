@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from hybrid_extensions.repair.table import RepairedTable
-from orchestration.backlog import UpToNow
+from orchestration.catch_up import UpToNow
 from sources.errors import RunError
 from spark_jobs.launch import process
 

@@ -14,6 +14,7 @@ from orchestration.audit.query_fit import query_misfit
 from orchestration.generations import switch_steps
 from orchestration.generations.switch_lock import hold_switch_lock
 from orchestration.generations.switch_progress import Say, Steps, say_nothing, told_if_interrupted
+from orchestration.launch_checks import require_not_deleted
 from orchestration.requested_state import read_requested, request
 from orchestration.supervision.look import look_at_live
 from orchestration.supervision.rules.verdict import Verdict
@@ -113,7 +114,7 @@ def roll_back(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_n
             raise StateError(message, hint, pipeline=loaded.pipeline.name)
         switch = _switch_to(loaded, serving.before[-1].generation, by)
         to, _ = switch_steps.contexts(loaded, switch)
-        operations.require_not_deleted(to)
+        require_not_deleted(to)
         _begin(loaded, switch, say)
     return read_serving(loaded)
 

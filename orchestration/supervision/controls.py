@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from orchestration import operations
-from orchestration.backlog import UpToNow, held_in_words
+from orchestration.catch_up import UpToNow, held_in_words
 from orchestration.requested_state import (
     RequestedState,
     in_words,

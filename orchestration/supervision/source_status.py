@@ -6,7 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from orchestration.backlog import backlog_of, held_in_words
+from orchestration.backlog import backlog_of
+from orchestration.catch_up import held_in_words
 from orchestration.progress.forecast import eta_s
 from sources.common.positions import now_ms, span_ms
 from sources.config.loader import LoadedPipeline

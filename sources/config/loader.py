@@ -1,33 +1,27 @@
-"""Loader of a pipeline's YAML file: environment variables, validation, error messages."""
+"""Loader of a pipeline's YAML file: environment variables and validation."""
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
 
 from sources.common.environment import FILE_SUFFIX, is_set, variable
 from sources.common.fields import Declared
 from sources.common.login.security import check_secrets_come_from_environment
 from sources.common.positions import Record
 from sources.config.code.own_modules import OwnModules
-from sources.config.code.transform import TRANSFORM_MODELS
+from sources.config.declaration_errors import explained, invalid_file, with_source
 from sources.config.pipeline import Pipeline
 from sources.config.plain_paths import require_plain_path
 from sources.config.section import Section
-from sources.config.source.file_options import BY_ARRIVAL, BY_NAME, ArrivalOrder
 from sources.config.source.file_source import FileSource
-from sources.config.source.source_kinds import SOURCE_MODELS
-from sources.decoding.record_rows import FORMATS_FIELDS, RecordRows
-from sources.decoding.value_formats.registry import VALUE_TAGS
 from sources.errors import InputError, StateError
 from sources.extensions import contributions
 from sources.state.generation import Generation, Ways, open_generation
@@ -36,14 +30,6 @@ from sources.storage.folder import Folder
 M = TypeVar("M", bound=BaseModel)
 S = TypeVar("S", bound=Section)
 _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
-# By the names that Pydantic puts between a field and the fields of one of several models.
-_TAGS: Mapping[str, type[BaseModel]] = {
-    **SOURCE_MODELS,
-    **TRANSFORM_MODELS,
-    BY_ARRIVAL: ArrivalOrder,
-    FORMATS_FIELDS: RecordRows,
-    **VALUE_TAGS,
-}
 KEPT = "hybrid-definition.json"
 """Name of the file next to a copy of a pipeline's file, made for a generation."""
 WRITTEN = "# Written by the code that declares this pipeline: change it there."
@@ -344,7 +330,7 @@ def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedP
         try:
             section.check(pipeline)
         except ValueError as error:
-            raise _refusal(path, [f"  pipeline: {error}"]) from None
+            raise invalid_file(path, [f"  pipeline: {error}"]) from None
     kept = Folder(path.parent).read(KEPT, KeptDefinition)
     loaded = LoadedPipeline(path, pipeline, kept)
     located = pipeline.located(loaded.locate)
@@ -409,24 +395,18 @@ def _validated(
             found.append(model.model_validate(own))
         except ValidationError as error:
             told = [
-                _with_source(_explain(dict(item), model, models), item["loc"], own)
+                with_source(explained(dict(item), model, models), item["loc"], own)
                 for item in error.errors()
             ]
             lines = [*told, *lines]
     if lines:
-        raise _refusal(path, lines)
+        raise invalid_file(path, lines)
     return found[::-1]
 
 
 def _taken(document: dict[str, Any], model: type[Declared]) -> dict[str, Any]:
     """Remove the fields of a model from a document, and return them."""
     return {name: document.pop(name) for name in model.written() if name in document}
-
-
-def _refusal(path: Path, lines: list[str]) -> InputError:
-    message = "\n".join([f"{path.name} is not a valid pipeline:", *lines])
-    hint = f"Correct {path.name}; `hybrid reference` prints all fields and what they mean."
-    return InputError(message, hint, file=str(path))
 
 
 def variables_used(path: Path, environment: Mapping[str, str] = os.environ) -> list[str]:
@@ -473,75 +453,3 @@ def _fill(value: Any, environment: Mapping[str, str], unset: set[str]) -> Any:
         return text
 
     return _VARIABLE.sub(replacement, value)
-
-
-def _explain(
-    error: dict[str, Any], model: type[BaseModel], models: Sequence[type[BaseModel]]
-) -> str:
-    types = _tags(model)
-    location = [
-        part
-        for part in error["loc"]
-        if part not in types and part != BY_NAME and not str(part).startswith("literal[")
-    ]
-    where = ".".join(str(part) for part in location) or "pipeline"
-    if error["type"] == "extra_forbidden":
-        place = error["loc"][:-1]
-        inside = _fields_at(place, model)
-        allowed = inside if place else [name for each in models for name in _fields_of(each)]
-        close = difflib.get_close_matches(str(location[-1]), allowed, 1, 0.5)
-        advice = f"did you mean `{close[0]}`?" if close else f"allowed: {', '.join(allowed)}."
-        return f"  {where}: unknown field; {advice}"
-    if error["type"] == "union_tag_invalid":
-        known = error["ctx"]["expected_tags"].replace("'", "")
-        return (
-            f"  {where}.type: `{error['ctx']['tag']}` is not known here; known are {known}. "
-            "Correct it, or install the extension that adds it."
-        )
-    if error["type"] in ("missing", "union_tag_not_found"):
-        where = where if error["type"] == "missing" else f"{where}.type"
-        return f"  {where}: this field is needed, but not declared. Add it."
-    text = error["msg"].removeprefix("Value error, ")
-    if error["type"] == "model_type":
-        text = "a mapping (`field: value` lines) is needed here"
-    # A validator of this project names the value itself, unless it may hold a password.
-    shown = None if error["type"] == "value_error" else error.get("input")
-    given = f" (given: {shown!r})" if isinstance(shown, str | int | float) else ""
-    return f"  {where}: {text.removesuffix('.')}{given}."
-
-
-def _with_source(line: str, location: tuple[int | str, ...], document: Any) -> str:
-    """Return the line on what is wrong at a location, with the name of the source that it is in."""
-    if location[:1] != ("sources",) or len(location) == 1:
-        return line
-    source = document["sources"][location[1]]
-    name = source.get("name") if isinstance(source, dict) else None
-    known = name is None or f"`{name}`" in line
-    return line if known else f"  source `{name}`, {line.strip()}"
-
-
-def _tags(model: type[BaseModel]) -> Mapping[str, type[BaseModel]]:
-    """Return the names that Pydantic may put into a location, with the models they stand for."""
-    return model.tags if issubclass(model, Section) else _TAGS
-
-
-def _fields_at(location: tuple[int | str, ...], model: type[BaseModel]) -> list[str]:
-    """Return the field names that a YAML mapping at a location may use."""
-    current: type[BaseModel] | None = model
-    types = _tags(model)
-    for part in location:
-        if part in types:
-            current = types[str(part)]
-        elif isinstance(part, str) and part in (fields := _fields_of(current)):
-            current = _model_in(fields[part].annotation)
-    return [*_fields_of(current)]
-
-
-def _fields_of(model: type[BaseModel] | None) -> dict[str, FieldInfo]:
-    return model.written() if model is not None and issubclass(model, Declared) else {}
-
-
-def _model_in(annotation: Any) -> type[BaseModel] | None:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    return next((found for arg in get_args(annotation) if (found := _model_in(arg))), None)

@@ -19,7 +19,7 @@ from sources.state.generation import digests
 from sources.storage.folder import Folder
 from spark_jobs.launch.places.base import Order, start
 from spark_jobs.launch.shared_socket import Answer, Request, RunRequest, ask, log_of, pid_of
-from spark_jobs.launch.submission import submit
+from spark_jobs.launch.submission import spark_properties, submit
 from spark_jobs.run_state import run_log
 from spark_jobs.run_state.lock import take_driver_lock
 
@@ -36,7 +36,7 @@ def settings_of(loaded: LoadedPipeline) -> dict[str, str]:
     """
     pipeline = loaded.pipeline
     spark = pipeline.spark
-    stores = submit.store_names(loaded)
+    stores = spark_properties.store_names(loaded)
     named: dict[str, object] = {
         "spark.master": spark.master,
         "spark.driver_memory": spark.driver_memory,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orchestration import operations
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from sources.planning.context import PipelineContext
 from tests.airflow.flow import DAG, Flow
 from tests.airflow.server import Airflow

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orchestration import operations
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from sources.planning.context import PipelineContext
 from tests.airflow.flow import DAG, STEPS, Flow
 from tests.airflow.server import PATIENCE_S

@@ -22,7 +22,7 @@ from hybrid_extensions.servers.broker import create_topic
 from orchestration import operations
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource

@@ -20,7 +20,7 @@ from hybrid_extensions.servers.process import free_ports
 from orchestration import operations
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from sources.config.loader import LoadedPipeline
 from sources.hybrid import SwitchState
 from sources.planning.context import PipelineContext

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient
 
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from orchestration import operations
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.generations import promotion
 from orchestration.generations.lifecycle import rerun
 from orchestration.supervision import controls

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from pyspark.sql import SparkSession
 
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from sources.errors import HybridError
 from sources.kept_definitions import in_service
 from sources.planning.context import PipelineContext

@@ -10,8 +10,9 @@ import pytest
 from confluent_kafka import Producer
 
 from hybrid_extensions.servers.broker import create_topic
-from orchestration import backlog
-from orchestration.backlog import ConnectorWait, backlog_of, wait_until_caught_up
+from orchestration import backlog, catch_up
+from orchestration.backlog import backlog_of
+from orchestration.catch_up import ConnectorWait, wait_until_caught_up
 from orchestration.databases.database_log import describe_unread
 from orchestration.supervision.source_status import source_status
 from sources.common.positions import Offsets, TopicPartition
@@ -126,8 +127,8 @@ class CapturedLog:
 
 
 def capture(log: CapturedLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backlog, "watched_slot", lambda _: log)
-    monkeypatch.setattr(backlog, "DatabaseLog", lambda *_: log)
+    monkeypatch.setattr(catch_up, "watched_slot", lambda _: log)
+    monkeypatch.setattr(catch_up, "DatabaseLog", lambda *_: log)
 
 
 def test_a_captured_table_has_caught_up_once_the_connector_has_read_the_databases_log(
@@ -149,7 +150,7 @@ def test_what_a_connector_has_received_but_not_confirmed_is_in_the_topic_once_th
 ) -> None:
     capture(CapturedLog(0), monkeypatch)
     connector = ConnectorWait(PipelineContext(case.loaded, case.generation))
-    monkeypatch.setattr(backlog, "SETTLED_S", 0)
+    monkeypatch.setattr(catch_up, "SETTLED_S", 0)
     assert connector.is_behind(0, None), "the first look can't know"
     assert connector.is_behind(7, None), "records came"
     assert connector.is_behind(0, starting(case)), "they were committed"
@@ -207,7 +208,7 @@ class TestATransactionThatIsOpen:
         self, live: LiveCase, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         said: list[tuple[int, str]] = []
-        monkeypatch.setattr(backlog, "OPEN_S", 0.0)
+        monkeypatch.setattr(catch_up, "OPEN_S", 0.0)
         context = PipelineContext(live.loaded, live.generation)
         with (
             live.alive(),

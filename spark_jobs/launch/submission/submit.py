@@ -5,10 +5,8 @@ from __future__ import annotations
 import importlib.metadata
 import importlib.util
 import os
-import re
 import shlex
 import shutil
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,9 +14,6 @@ from pathlib import Path, PurePosixPath
 
 from sources.common.environment import is_set
 from sources.config.loader import LoadedPipeline, variables_used
-from sources.config.managed_service import managed_services
-from sources.config.source.file_source import FileSource
-from sources.config.spark_settings import SparkSettings
 from sources.errors import InputError
 from sources.state.generation import Generation
 from spark_jobs.jvm.class_archive import use_archive
@@ -26,40 +21,28 @@ from spark_jobs.jvm.jar_sets import excludes, packages
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import spark_environment
 from spark_jobs.jvm.spark_version import spark_home, version_at
-from spark_jobs.jvm.storage_jar import CONF, DEFAULT_LOGIN, JAR, require_jar
+from spark_jobs.jvm.storage_jar import JAR, require_jar
 from spark_jobs.launch.launch_record import Place, application_name
 from spark_jobs.launch.places.choice import place_of
 from spark_jobs.launch.places.cluster import cluster_at
-from spark_jobs.launch.submission.addresses import local_conf, ui_environment
-from spark_jobs.launch.submission.cloud_conf import cloud_conf
+from spark_jobs.launch.submission.addresses import ui_environment
 from spark_jobs.launch.submission.code_archive import write_code_archive
+from spark_jobs.launch.submission.spark_properties import (
+    PACKAGE,
+    python_path,
+    spark_properties,
+    store_names,
+    uses_store,
+    variable_prefixes,
+)
 
-_HERE = Path(__file__).parents[2]
-# The jars that Hadoop's clients of a store need, by the schemes of its paths.
-_STORES = {"s3": ("s3://", "s3a://"), "azure": ("abfss://",), "google": ("gs://",)}
 _MODULES = "modules.zip"
-_KUBERNETES_ENV = "spark.kubernetes.driverEnv."
 # What a driver that lives for seconds and runs no task does without.
 _BRIEF = {
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.eventLog.enabled": "false",
     "spark.ui.enabled": "false",
 }
-
-# State on disk with a memory limit, instead of all keys in the executors' heaps; and a commit
-# writes changes only. A checkpoint that was begun with another store keeps that one.
-STATE_STORE = {
-    f"spark.sql.streaming.stateStore.{name}": value
-    for name, value in {
-        "providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-        "rocksdb.changelogCheckpointing.enabled": "true",
-        "rocksdb.boundedMemoryUsage": "true",
-    }.items()
-}
-
-TIMES = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
-"""Times in Parquet as all readers know them: of INT96, Spark's default, many lose those that
-nanoseconds can't hold, such as 9999-12-31."""
 
 
 def scratch_folder(launch_id: str) -> Path:
@@ -89,71 +72,6 @@ def scratch_folders(generation: Generation) -> list[Path]:
     """
     marks = f"{scratch_folder('*').name}/{generation.info.transaction_id}"
     return [mark.parent for mark in Path(tempfile.gettempdir()).glob(marks)]
-
-
-def _master(settings: SparkSettings) -> str:
-    """Return the master URL, by which a task of a shared driver on this machine may fail once.
-
-    A query that ends takes the Python workers of its tasks with it, and one of them may just have
-    been given to a task of another query: Spark gives a task a single attempt in `local[n]`, and
-    two in `local[n,2]`.
-    """
-    found = re.fullmatch(r"local\[(\*|\d+)\]", settings.master)
-    is_shared = settings.driver == "shared"
-    return f"local[{found[1]},2]" if is_shared and found is not None else settings.master
-
-
-def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
-    """Return the Spark properties with which a pipeline's drivers are started.
-
-    Those that the pipeline declares take precedence.
-
-    Args:
-        loaded: The pipeline.
-        scratch: Folder for the temporary files of a driver on this machine.
-    """
-    settings = loaded.pipeline.spark
-    conf = {
-        "spark.master": _master(settings),
-        "spark.submit.deployMode": settings.deploy_mode,
-        "spark.app.name": f"hybrid {loaded.pipeline.name}",
-        "spark.driver.memory": settings.driver_memory,
-        "spark.ui.showConsoleProgress": "false",
-        # Streaming plans print the options of their sources, credentials included.
-        "spark.sql.redaction.options.regex": "(?i)url|kafka[.](ssl|sasl)",
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        # Files without a zone, and dates, mean UTC everywhere in the project.
-        "spark.sql.session.timeZone": "UTC",
-        **TIMES,
-        # The default of 50 costs seconds for logs as small as a plan's.
-        "spark.databricks.delta.snapshotPartitions": "2",
-        **STATE_STORE,
-    }
-    if settings.deploy_mode == "client":
-        # The driver is on this machine, where all of this lies.
-        log4j = (_HERE / "log4j2.properties").as_uri()
-        conf |= {
-            "spark.driver.extraJavaOptions": (
-                f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile={log4j}"
-            ),
-            "spark.local.dir": str(scratch),
-            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        }
-    if settings.master.startswith("local"):
-        conf |= local_conf()
-        # The first run fixes this for the life of the checkpoint; Spark's 200 suit a cluster.
-        conf["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
-    elif (of_driver := _driver_env(settings)) is not None:
-        # Python and this project come with the image; the transform's module does, or is on a
-        # volume.
-        for prefix in (of_driver, "spark.executorEnv."):
-            conf[f"{prefix}PYTHONPATH"] = os.pathsep.join(map(str, loaded.code))
-    else:
-        # The same Python and modules for the workers as for the driver.
-        conf["spark.executorEnv.PYTHONPATH"] = _python_path(loaded)
-        conf["spark.pyspark.python"] = sys.executable
-    return {**conf, **settings.conf}
 
 
 def command(loaded: LoadedPipeline, sources: Sequence[str], launch_id: str) -> list[str]:
@@ -252,8 +170,8 @@ def _command(
     else:
         _require_variables(loaded, place)
         conf, sets = spark_properties(loaded, place, scratch), _sets(loaded)
-        job = str(_HERE / script)
-        own = [require_jar()] if _uses(loaded, "s3") else []
+        job = str(PACKAGE / script)
+        own = [require_jar()] if uses_store(loaded, "s3") else []
         if place.kind == "local":
             conf = use_archive(spark_home(), resolve("spark"), conf)
         every = [*(jar for name in sets for jar in resolve(name)), *own]
@@ -294,12 +212,12 @@ def image_parts(
     """
     _require_variables(loaded, place)
     conf = {**_packages(_sets(loaded)), **spark_properties(loaded, place, scratch)}
-    file = loaded.pipeline.spark.job_file or str(_HERE / "job.py")
-    if not _uses(loaded, "s3"):
+    file = loaded.pipeline.spark.job_file or str(PACKAGE / "job.py")
+    if not uses_store(loaded, "s3"):
         return conf, f"local://{file}", []
     require_jar()
     # Where the project is installed in the image.
-    jar = PurePosixPath(file).parent / JAR.relative_to(_HERE).as_posix()
+    jar = PurePosixPath(file).parent / JAR.relative_to(PACKAGE).as_posix()
     return conf, f"local://{file}", [f"local://{jar}"]
 
 
@@ -322,7 +240,7 @@ def analysis_environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str
     local = replace(loaded, pipeline=pipeline.model_copy(update={"spark": settings}))
     conf = use_archive(home, resolve("spark"), spark_properties(local, Place(), scratch))
     jars = [jar for name in _sets(loaded) for jar in resolve(name)]
-    jars += [require_jar()] if _uses(loaded, "s3") else []
+    jars += [require_jar()] if uses_store(loaded, "s3") else []
     words = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
     words += ["--jars", ",".join(map(str, jars)), "pyspark-shell"]
     made = {**environment(loaded, scratch), "PYSPARK_SUBMIT_ARGS": shlex.join(words)}
@@ -380,7 +298,7 @@ def _packages(sets: list[str]) -> dict[str, str]:
 
 def _require_variables(loaded: LoadedPipeline, place: Place) -> None:
     """Refuse a launch whose driver would read other values from the pipeline's file."""
-    prefixes = _variables(place)
+    prefixes = variable_prefixes(place)
     conf = loaded.pipeline.spark.conf
     for name in variables_used(loaded.path) if place.is_cluster else []:
         if not any(is_set(f"{prefix}{name}", conf) for prefix in prefixes):
@@ -392,86 +310,11 @@ def _require_variables(loaded: LoadedPipeline, place: Place) -> None:
             raise InputError(message, hint, field="spark.conf", value=name)
 
 
-def _variables(place: Place) -> tuple[str, ...]:
-    """Return prefixes of properties that give a driver at a place an environment variable."""
-    if place.is_managed:
-        return (managed_services()[place.kind].environment,)
-    return cluster_at(place).variables if place.is_cluster else ()
-
-
-def _driver_env(settings: SparkSettings) -> str | None:
-    """Return the prefix of a driver's variables where it gets no environment of this machine."""
-    if settings.managed_by is not None:
-        return settings.managed_by.environment
-    return _KUBERNETES_ENV if settings.master.startswith("k8s://") else None
-
-
-def spark_properties(loaded: LoadedPipeline, place: Place, scratch: Path) -> dict[str, str]:
-    """Return the Spark properties of a pipeline's driver, those of the stores it uses included.
-
-    Args:
-        loaded: The pipeline.
-        place: Where the driver runs.
-        scratch: Folder for the temporary files of a driver on this machine.
-    """
-    hdfs = {f"spark.hadoop.{name}": value for name, value in loaded.pipeline.hdfs.conf.items()}
-    stores = {**_s3_conf(loaded, place), **cloud_conf(_paths(loaded))}
-    return {**stores, **hdfs, **spark_conf(loaded, scratch)}
-
-
 def _sets(loaded: LoadedPipeline) -> list[str]:
     """Return the names of the sets of jars that a pipeline's driver needs."""
     topics = loaded.pipeline.topics
     by_iam = any(each.security and each.security.mechanism == "AWS_MSK_IAM" for each in topics)
     return ["spark", *store_names(loaded), *(["msk"] if by_iam else [])]
-
-
-def _paths(loaded: LoadedPipeline) -> list[str]:
-    """Return the globs of the sources, and the places of the state and of the target."""
-    patterns = [
-        pattern
-        for source in loaded.pipeline.sources
-        if isinstance(source, FileSource)
-        for pattern in source.patterns
-    ]
-    return [*patterns, loaded.state.url, loaded.target.url]
-
-
-def _uses(loaded: LoadedPipeline, store: str) -> bool:
-    return any(path.startswith(_STORES[store]) for path in _paths(loaded))
-
-
-def _writes_s3(loaded: LoadedPipeline) -> bool:
-    """Return whether the checkpoint or the target is in an object store with the S3 API."""
-    return any(each.url.startswith(_STORES["s3"]) for each in (loaded.state, loaded.target))
-
-
-def _s3_conf(loaded: LoadedPipeline, place: Place) -> dict[str, str]:
-    """Return the properties of Hadoop's S3A for the pipeline's object store.
-
-    S3A finds credentials as boto3 does; a driver follows changes of a credentials file
-    (:func:`~spark_jobs.jvm.storage_jar.use_own_classes`).
-
-    https://hadoop.apache.org/docs/r3.5.0/hadoop-aws/tools/hadoop-aws/connecting.html
-    """
-    if not _uses(loaded, "s3"):
-        return {}
-    settings = loaded.pipeline.s3
-    conf = {
-        "aws.credentials.provider": DEFAULT_LOGIN,
-        "endpoint.region": settings.region,
-        "path.style.access": str(settings.path_style).lower(),
-    }
-    if settings.endpoint is not None:
-        conf["endpoint"] = settings.endpoint
-        conf["connection.ssl.enabled"] = str(settings.endpoint.startswith("https")).lower()
-    named = {f"spark.hadoop.fs.s3a.{name}": value for name, value in conf.items()}
-    # What the file leaves to the environment has to be the same where the driver reads it.
-    for prefix in _variables(place)[-1:]:
-        named[f"{prefix}AWS_REGION"] = settings.region
-        if settings.endpoint is not None:
-            named[f"{prefix}AWS_ENDPOINT_URL_S3"] = settings.endpoint
-    return {**named, **(CONF if _writes_s3(loaded) else {})}
 
 
 def environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
@@ -488,7 +331,7 @@ def environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
     Raises:
         InputError: There is no Java, or too old a one.
     """
-    return {**shared_environment(loaded, scratch), "PYTHONPATH": _python_path(loaded)}
+    return {**shared_environment(loaded, scratch), "PYTHONPATH": python_path(loaded)}
 
 
 def shared_environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
@@ -509,16 +352,6 @@ def shared_environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
     }
 
 
-def store_names(loaded: LoadedPipeline) -> list[str]:
-    """Return the object stores, such as ``s3``, whose jars the driver of a pipeline needs."""
-    return [name for name in _STORES if _uses(loaded, name)]
-
-
 def code_version() -> str:
     """Return this project's installed version, which all runs of a shared driver have in common."""
     return importlib.metadata.version("hybrid-backfill")
-
-
-def _python_path(loaded: LoadedPipeline) -> str:
-    paths = [*map(str, loaded.code), os.environ.get("PYTHONPATH", "")]
-    return os.pathsep.join(part for part in paths if part)

@@ -18,7 +18,7 @@ from deltalake import write_deltalake
 
 from orchestration import operations
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.defs.assets.chain_assets import pipeline_assets
 from orchestration.supervision import controls
 from sources.errors import RunError, StateError

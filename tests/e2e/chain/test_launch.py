@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 
 from orchestration import operations
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.supervision.status import status
 from sources.errors import StateError
 from sources.planning.context import PipelineContext

@@ -15,7 +15,7 @@ import pytest
 
 from orchestration import operations
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.defs.assets.chain_assets import pipeline_assets
 from orchestration.defs.show import dagster_failures
 from orchestration.supervision.status import status

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from orchestration import operations
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
 from sources.hand_over import hand_over
@@ -23,7 +23,7 @@ from sources.planning.context import PipelineContext
 from sources.state.generation import Generation
 from spark_jobs.checkpoint.offset_log import last_committed, last_planned
 from spark_jobs.launch.launch_record import last_launch
-from spark_jobs.launch.submission.submit import STATE_STORE
+from spark_jobs.launch.submission.spark_properties import STATE_STORE
 from spark_jobs.run_state.heartbeat import Heartbeat
 from tests.e2e.case import Case, history_of, live_of, start_live, windows, wrong
 from tests.e2e.in_session import run_history, run_live

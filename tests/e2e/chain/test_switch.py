@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from orchestration import operations
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.requested_state import read_requested
 from orchestration.supervision.status import status
 from sources.errors import SeamError

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from orchestration import operations
 from orchestration.audit.compare_generations import compare_generations
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.generations import promotion
 from orchestration.generations.lifecycle import rerun
 from orchestration.supervision.status import status

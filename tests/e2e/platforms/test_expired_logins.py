@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from orchestration import operations
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.supervision import supervisor
 from sources.config.loader import LoadedPipeline
 from sources.errors import UnavailableError

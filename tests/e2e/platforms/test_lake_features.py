@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 
 from orchestration import operations
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
 from sources.storage.folder import Folder

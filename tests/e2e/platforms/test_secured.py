@@ -16,7 +16,7 @@ import pytest
 from hybrid_extensions.servers.broker import LocalBroker
 from hybrid_extensions.servers.secured import SecuredListeners
 from orchestration import operations
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from sources.config.loader import load_pipeline
 from sources.errors import InputError
 from sources.kafka.client.look_ups import KafkaLog

@@ -11,7 +11,7 @@ import pytest
 
 from orchestration import operations
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext

@@ -16,7 +16,7 @@ from hybrid_extensions.servers.broker import create_topic
 from hybrid_testing.chain import QUICK
 from orchestration import operations
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.defs.assets.chain_assets import pipeline_assets
 from orchestration.supervision.status import status
 from sources.common.positions import TopicPartition

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from orchestration import operations
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
 from sources.errors import RunError, SeamError

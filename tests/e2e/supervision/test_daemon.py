@@ -15,7 +15,7 @@ from dagster import DagsterInstance
 
 from orchestration import operations
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
 from spark_jobs.launch import process

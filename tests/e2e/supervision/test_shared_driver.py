@@ -14,7 +14,7 @@ import pytest
 
 from orchestration import operations
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.planning.context import PipelineContext
 from spark_jobs.launch.process import find_running

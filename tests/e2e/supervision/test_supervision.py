@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from orchestration import operations
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.defs.checks.table import HEALTHY
 from orchestration.defs.keys import live_key
 from orchestration.pipeline_definitions import pipeline_definitions

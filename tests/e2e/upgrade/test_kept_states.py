@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from hybrid_extensions.servers.broker import LocalBroker
 from orchestration import operations
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.generations import promotion
 from orchestration.supervision import controls
 from orchestration.supervision.status import status

@@ -20,7 +20,7 @@ from hybrid_extensions.adopt.position import Asked
 from hybrid_extensions.adopt.run import adopt, look
 from orchestration import operations
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from sources.errors import HybridError, RunError, SeamError, StateError
 from sources.ledger import require_ledger
 from sources.planning.context import PipelineContext

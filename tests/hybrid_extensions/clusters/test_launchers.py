@@ -29,7 +29,7 @@ from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.launch.places.choice import place_of
 from spark_jobs.launch.process import find_running, run_to_end, stop
 from spark_jobs.launch.runs import find_or_launch, find_run, why_ended
-from spark_jobs.launch.submission import submit
+from spark_jobs.launch.submission import spark_properties, submit
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import QueryLock
 from tests.extensions import whole
@@ -183,7 +183,7 @@ class TestCommands:
         assert conf["spark.executorEnv.PYTHONPATH"].startswith(str(tmp_path))
         # Nothing that lies on the machine that launches alone.
         assert not [name for name in conf if "extraJavaOptions" in name or "dir" in name]
-        job = str(Path(submit.__file__).parents[2] / "job.py")
+        job = str(spark_properties.PACKAGE / "job.py")
         told = ["--pipeline", str(loaded.path), "--source", "history", "--launch-id", ID]
         # What the driver's Spark is compared with, as the cluster may have another one.
         told += ["--spark", version("pyspark")]
@@ -346,7 +346,9 @@ class TestCommands:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("PYTHONPATH", "/more")
-        conf = submit.spark_conf(pipeline(tmp_path, {"master": "spark://a:7077"}), tmp_path)
+        conf = spark_properties.spark_conf(
+            pipeline(tmp_path, {"master": "spark://a:7077"}), tmp_path
+        )
         assert conf["spark.executorEnv.PYTHONPATH"] == f"{tmp_path}:/more"
         assert conf["spark.pyspark.python"] == sys.executable
         assert "spark.driver.host" not in conf

@@ -12,7 +12,7 @@ from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError
 from sources.planning.topics.tombstone_check import tombstone_warnings
-from sources.planning.topics.topic_plan import fit_sample
+from sources.planning.topics.topic_sample import fit_sample
 from tests.minimal import minimal_model
 from tests.sources.decoding.value_case import changes_source
 

@@ -26,7 +26,7 @@ from sources.files.listing.splits import list_source
 from sources.planning.absent_names import judge_names
 from sources.planning.files.file_plan import plan_files
 from sources.planning.plan import make_plan
-from sources.planning.topics.topic_plan import fit_sample
+from sources.planning.topics.topic_sample import fit_sample
 
 NOON = "2024-01-01T12:00:00Z"
 

@@ -15,7 +15,7 @@ import pytest
 
 from sources.errors import InputError
 from spark_jobs.launch.shared_socket import Request, ask, listen, pid_of
-from spark_jobs.launch.submission import submit
+from spark_jobs.launch.submission import spark_properties, submit
 from tests.spark_jobs.launch.launch_case import pipeline
 
 ALL = {"spark.driver.bindAddress": "0.0.0.0"}
@@ -57,19 +57,19 @@ def test_the_ui_of_a_local_driver_listens_where_the_driver_does(
 
 
 def test_clusters_keep_their_addresses_and_links(tmp_path: Path) -> None:
-    local = submit.spark_conf(pipeline(tmp_path, {}), tmp_path)
+    local = spark_properties.spark_conf(pipeline(tmp_path, {}), tmp_path)
     assert local["spark.driver.bindAddress"] == local["spark.driver.host"] == "127.0.0.1"
     assert local["spark.ui.killEnabled"] == "false"
-    declared = submit.spark_conf(pipeline(tmp_path, {"conf": ALL}), tmp_path)
+    declared = spark_properties.spark_conf(pipeline(tmp_path, {"conf": ALL}), tmp_path)
     assert declared["spark.driver.bindAddress"] == "0.0.0.0"
     for master in ("spark://a:7077", "yarn"):
-        conf = submit.spark_conf(pipeline(tmp_path, {"master": master}), tmp_path)
+        conf = spark_properties.spark_conf(pipeline(tmp_path, {"master": master}), tmp_path)
         assert not local.keys() & {"spark.ui.killEnabled", "spark.driver.host"} & conf.keys()
 
 
 @pytest.mark.parametrize("master", ["local[2]", "spark://a:7077", "yarn"])
 def test_drivers_write_times_as_every_reader_knows_them(tmp_path: Path, master: str) -> None:
-    conf = submit.spark_conf(pipeline(tmp_path, {"master": master}), tmp_path)
+    conf = spark_properties.spark_conf(pipeline(tmp_path, {"master": master}), tmp_path)
     assert conf["spark.sql.parquet.outputTimestampType"] == "TIMESTAMP_MICROS"
 
 

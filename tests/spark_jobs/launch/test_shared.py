@@ -24,7 +24,7 @@ from spark_jobs.launch.places import shared
 from spark_jobs.launch.process import find_running, start_detached, stop
 from spark_jobs.launch.runs import find_run, last_lines
 from spark_jobs.launch.shared_socket import folder_of, log_of, pid_of
-from spark_jobs.launch.submission import submit
+from spark_jobs.launch.submission import spark_properties, submit
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.lock import is_held, is_launched
 from tests.services.processes import wait_for
@@ -266,4 +266,4 @@ def test_a_task_of_a_shared_driver_has_another_attempt(
     tmp_path: Path, driver: str, master: str, given: str
 ) -> None:
     loaded = pipeline(tmp_path, {"driver": driver, "master": master})
-    assert submit.spark_conf(loaded, tmp_path)["spark.master"] == given
+    assert spark_properties.spark_conf(loaded, tmp_path)["spark.master"] == given

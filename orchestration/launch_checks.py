@@ -1,0 +1,131 @@
+"""Checks of whether a pipeline's declaration, or one of its sources, can be run now."""
+
+from __future__ import annotations
+
+from sources.common.positions import Offsets
+from sources.config.code.user_functions import load_function, require_transform
+from sources.config.loader import LoadedPipeline
+from sources.config.requirements import require_extras
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
+from sources.databases.replication_slot import look_at_slot
+from sources.databases.table_watch import look_at_captured_table
+from sources.hand_over_checks import require_sound
+from sources.hybrid import Boundedness
+from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.start.log_checks import check_not_deleted
+from sources.kept_definitions import keep_definition
+from sources.planning.approval import require_approved
+from sources.planning.context import PipelineContext
+from sources.planning.plan import log_server
+from sources.planning.topics.topic_range import (
+    find_range,
+    first_unread_offsets,
+    read_range_splits,
+    require_range,
+)
+from sources.serving import require_in_service
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.jvm.java import require_java
+from spark_jobs.table.ownership.belonging import require_belonging
+
+Source = FileSource | KafkaSource
+
+
+def require_runnable(loaded: LoadedPipeline) -> None:
+    """Refuse a declaration that can't run on this machine, without starting Spark or reading data.
+
+    Raises:
+        InputError: Java is missing or too old, a package that the declaration needs is not
+            installed, a function of the user can't be imported, or a query can't be read.
+    """
+    require_java()
+    require_extras(loaded.pipeline, loaded.sections)
+    require_transform(loaded)
+    for source in loaded.pipeline.sources:
+        for field, name in source.functions.items():
+            load_function(loaded, field, name)
+
+
+def require_ready_to_stream(context: PipelineContext, source: Source) -> None:
+    """Refuse to start the unbounded run now; called before each launch and restart of it.
+
+    Keeps the definition that the run goes by, and records what it sees of a captured table.
+
+    Raises:
+        StateError: It is not the source's turn, or as :func:`require_ready`; or checkpoint, state
+            and target do not belong together.
+        SeamError: The hand-over does not pass its checks; only before the first commit.
+        InputError: A broker, store or database refuses, or something was done to the captured
+            table that no change reports.
+        UnavailableError: A broker, store or database does not answer.
+    """
+    require_belonging(context.loaded, context.generation)
+    context.switch_state.require_turn(source.name)
+    require_ready(context, source)
+    # Nobody may have looked at the slot and the table since the last run.
+    look_at_slot(context.loaded, context.generation, log_server(context.generation))
+    look_at_captured_table(context.loaded, context.generation)
+
+
+def require_ready(context: PipelineContext, source: Source) -> None:
+    """Refuse to launch a source that may not run now; keep the definition that it runs by.
+
+    Raises:
+        StateError: Another generation serves in this one's place, the plan is not approved, or the
+            start offsets of a topic were not decided.
+        SeamError: The hand-over does not pass its checks; only before the first commit.
+        InputError: A broker or a store refuses.
+        UnavailableError: A broker or a store does not answer.
+    """
+    require_in_service(context.loaded, context.generation)
+    require_approved(context)
+    if isinstance(source, KafkaSource):
+        context.switch_state.require_start(source.name)
+        if source.boundedness is Boundedness.BOUNDED:
+            require_range(context.generation, source.name)
+        if not next_offsets(context, source):
+            require_sound(context, source)
+    keep_definition(context.loaded, context.generation)
+
+
+def next_offsets(context: PipelineContext, source: KafkaSource) -> Offsets:
+    """Return the first uncommitted offset of each partition of a topic, by the query's checkpoint.
+
+    Returns:
+        Offsets by partition: all below are committed. Empty if no micro-batch with records of the
+        topic was committed.
+
+    Raises:
+        StateError: The checkpoint or the plan is damaged.
+        UnavailableError: The state's store does not answer.
+    """
+    generation = context.generation
+    place = context.pipeline.hybrid_source().index(source.name)
+    if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+        return offset_log.next_offsets(generation.checkpoint, place)
+    decided = find_range(generation, source.name)
+    offset = offset_log.committed_offset(generation.checkpoint, place)
+    if decided is None or offset is None:
+        return {}
+    batches_done = offset_log.position_in_plan(offset, [decided.batches])
+    return {
+        **decided.ends,
+        **first_unread_offsets(read_range_splits(decided, generation), batches_done),
+    }
+
+
+def require_not_deleted(context: PipelineContext) -> None:
+    """Refuse to resume the last source where Kafka deleted records that it has not read.
+
+    Called before a rollback, whose generation has not read the topic for some time. Nothing is
+    refused if the last source reads files.
+
+    Raises:
+        SeamError: Names topic and partition, and how many offsets are lost.
+        InputError: The broker does not know the topic, or refuses.
+        UnavailableError: The broker does not answer.
+    """
+    last = context.pipeline.sources[-1]
+    if isinstance(last, KafkaSource):
+        check_not_deleted(next_offsets(context, last), KafkaLog(last).log_start())

@@ -1,0 +1,192 @@
+"""Spark properties of a pipeline's driver, which depend on its place and on the stores it uses."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from sources.config.loader import LoadedPipeline
+from sources.config.managed_service import managed_services
+from sources.config.source.file_source import FileSource
+from sources.config.spark_settings import SparkSettings
+from spark_jobs.jvm.storage_jar import CONF, DEFAULT_LOGIN
+from spark_jobs.launch.launch_record import Place
+from spark_jobs.launch.places.cluster import cluster_at
+from spark_jobs.launch.submission.addresses import local_conf
+from spark_jobs.launch.submission.cloud_conf import cloud_conf
+
+PACKAGE = Path(__file__).parents[2]
+"""Folder of the package ``spark_jobs``, which has the scripts of the jobs in it."""
+# The jars that Hadoop's clients of a store need, by the schemes of its paths.
+_STORES = {"s3": ("s3://", "s3a://"), "azure": ("abfss://",), "google": ("gs://",)}
+_KUBERNETES_ENV = "spark.kubernetes.driverEnv."
+
+# State on disk with a memory limit, instead of all keys in the executors' heaps; and a commit
+# writes changes only. A checkpoint that was begun with another store keeps that one.
+STATE_STORE = {
+    f"spark.sql.streaming.stateStore.{name}": value
+    for name, value in {
+        "providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        "rocksdb.changelogCheckpointing.enabled": "true",
+        "rocksdb.boundedMemoryUsage": "true",
+    }.items()
+}
+
+
+TIMES = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
+"""Times in Parquet as all readers know them: of INT96, Spark's default, many lose those that
+nanoseconds can't hold, such as 9999-12-31."""
+
+
+def _master(settings: SparkSettings) -> str:
+    """Return the master URL, by which a task of a shared driver on this machine may fail once.
+
+    A query that ends takes the Python workers of its tasks with it, and one of them may just have
+    been given to a task of another query: Spark gives a task a single attempt in `local[n]`, and
+    two in `local[n,2]`.
+    """
+    found = re.fullmatch(r"local\[(\*|\d+)\]", settings.master)
+    is_shared = settings.driver == "shared"
+    return f"local[{found[1]},2]" if is_shared and found is not None else settings.master
+
+
+def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
+    """Return the Spark properties with which a pipeline's drivers are started.
+
+    Those that the pipeline declares take precedence.
+
+    Args:
+        loaded: The pipeline.
+        scratch: Folder for the temporary files of a driver on this machine.
+    """
+    settings = loaded.pipeline.spark
+    conf = {
+        "spark.master": _master(settings),
+        "spark.submit.deployMode": settings.deploy_mode,
+        "spark.app.name": f"hybrid {loaded.pipeline.name}",
+        "spark.driver.memory": settings.driver_memory,
+        "spark.ui.showConsoleProgress": "false",
+        # Streaming plans print the options of their sources, credentials included.
+        "spark.sql.redaction.options.regex": "(?i)url|kafka[.](ssl|sasl)",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        # Files without a zone, and dates, mean UTC everywhere in the project.
+        "spark.sql.session.timeZone": "UTC",
+        **TIMES,
+        # The default of 50 costs seconds for logs as small as a plan's.
+        "spark.databricks.delta.snapshotPartitions": "2",
+        **STATE_STORE,
+    }
+    if settings.deploy_mode == "client":
+        # The driver is on this machine, where all of this lies.
+        log4j = (PACKAGE / "log4j2.properties").as_uri()
+        conf |= {
+            "spark.driver.extraJavaOptions": (
+                f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile={log4j}"
+            ),
+            "spark.local.dir": str(scratch),
+            "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        }
+    if settings.master.startswith("local"):
+        conf |= local_conf()
+        # The first run fixes this for the life of the checkpoint; Spark's 200 suit a cluster.
+        conf["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
+    elif (of_driver := _driver_env(settings)) is not None:
+        # Python and this project come with the image; the transform's module does, or is on a
+        # volume.
+        for prefix in (of_driver, "spark.executorEnv."):
+            conf[f"{prefix}PYTHONPATH"] = os.pathsep.join(map(str, loaded.code))
+    else:
+        # The same Python and modules for the workers as for the driver.
+        conf["spark.executorEnv.PYTHONPATH"] = python_path(loaded)
+        conf["spark.pyspark.python"] = sys.executable
+    return {**conf, **settings.conf}
+
+
+def variable_prefixes(place: Place) -> tuple[str, ...]:
+    """Return prefixes of properties that give a driver at a place an environment variable."""
+    if place.is_managed:
+        return (managed_services()[place.kind].environment,)
+    return cluster_at(place).variables if place.is_cluster else ()
+
+
+def _driver_env(settings: SparkSettings) -> str | None:
+    """Return the prefix of a driver's variables where it gets no environment of this machine."""
+    if settings.managed_by is not None:
+        return settings.managed_by.environment
+    return _KUBERNETES_ENV if settings.master.startswith("k8s://") else None
+
+
+def spark_properties(loaded: LoadedPipeline, place: Place, scratch: Path) -> dict[str, str]:
+    """Return the Spark properties of a pipeline's driver, those of the stores it uses included.
+
+    Args:
+        loaded: The pipeline.
+        place: Where the driver runs.
+        scratch: Folder for the temporary files of a driver on this machine.
+    """
+    hdfs = {f"spark.hadoop.{name}": value for name, value in loaded.pipeline.hdfs.conf.items()}
+    stores = {**_s3_conf(loaded, place), **cloud_conf(_paths(loaded))}
+    return {**stores, **hdfs, **spark_conf(loaded, scratch)}
+
+
+def _paths(loaded: LoadedPipeline) -> list[str]:
+    """Return the globs of the sources, and the places of the state and of the target."""
+    patterns = [
+        pattern
+        for source in loaded.pipeline.sources
+        if isinstance(source, FileSource)
+        for pattern in source.patterns
+    ]
+    return [*patterns, loaded.state.url, loaded.target.url]
+
+
+def uses_store(loaded: LoadedPipeline, store: str) -> bool:
+    """Return whether sources, state or target are in an object store, such as ``s3``."""
+    return any(path.startswith(_STORES[store]) for path in _paths(loaded))
+
+
+def _writes_s3(loaded: LoadedPipeline) -> bool:
+    """Return whether the checkpoint or the target is in an object store with the S3 API."""
+    return any(each.url.startswith(_STORES["s3"]) for each in (loaded.state, loaded.target))
+
+
+def _s3_conf(loaded: LoadedPipeline, place: Place) -> dict[str, str]:
+    """Return the properties of Hadoop's S3A for the pipeline's object store.
+
+    S3A finds credentials as boto3 does; a driver follows changes of a credentials file
+    (:func:`~spark_jobs.jvm.storage_jar.use_own_classes`).
+
+    https://hadoop.apache.org/docs/r3.5.0/hadoop-aws/tools/hadoop-aws/connecting.html
+    """
+    if not uses_store(loaded, "s3"):
+        return {}
+    settings = loaded.pipeline.s3
+    conf = {
+        "aws.credentials.provider": DEFAULT_LOGIN,
+        "endpoint.region": settings.region,
+        "path.style.access": str(settings.path_style).lower(),
+    }
+    if settings.endpoint is not None:
+        conf["endpoint"] = settings.endpoint
+        conf["connection.ssl.enabled"] = str(settings.endpoint.startswith("https")).lower()
+    named = {f"spark.hadoop.fs.s3a.{name}": value for name, value in conf.items()}
+    # What the file leaves to the environment has to be the same where the driver reads it.
+    for prefix in variable_prefixes(place)[-1:]:
+        named[f"{prefix}AWS_REGION"] = settings.region
+        if settings.endpoint is not None:
+            named[f"{prefix}AWS_ENDPOINT_URL_S3"] = settings.endpoint
+    return {**named, **(CONF if _writes_s3(loaded) else {})}
+
+
+def store_names(loaded: LoadedPipeline) -> list[str]:
+    """Return the object stores, such as ``s3``, whose jars the driver of a pipeline needs."""
+    return [name for name in _STORES if uses_store(loaded, name)]
+
+
+def python_path(loaded: LoadedPipeline) -> str:
+    """Return ``PYTHONPATH`` with the folders of a pipeline's code before those of this process."""
+    paths = [*map(str, loaded.code), os.environ.get("PYTHONPATH", "")]
+    return os.pathsep.join(part for part in paths if part)

@@ -25,7 +25,7 @@ from sources.common.positions import TopicPartition
 from sources.common.schema import parse_schema
 from sources.hand_over import hand_over
 from sources.kafka.client.consumer import consumer_settings
-from sources.kafka.ranges.cut import Split
+from sources.kafka.ranges.cut_ranges import Split
 from sources.kafka.ranges.range_reader import RangeReader
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan

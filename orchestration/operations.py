@@ -45,7 +45,7 @@ from spark_jobs.launch import process
 from spark_jobs.launch.questions.table_places import find_places
 from spark_jobs.launch.questions.transform_check import TransformCheck
 from spark_jobs.launch.runs import find_run
-from spark_jobs.launch.unread import drop_unread, find_outdated
+from spark_jobs.launch.unread_generations import drop_unread, find_outdated
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.launch.watched_run import OnOutput
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat

@@ -15,7 +15,7 @@ from orchestration.defs.checks.audit import AUDITED
 from orchestration.defs.checks.database_comparison import EQUALS, compare_checks, compare_schedules
 from orchestration.defs.checks.table import COMPARED, table_checks
 from orchestration.defs.jobs import job_texts
-from orchestration.defs.jobs.control import control_job
+from orchestration.defs.jobs.control_job import control_job
 from orchestration.defs.jobs.generation_job import (
     generation_job,
     rerun_schedules,

@@ -16,7 +16,7 @@ from sources.serving import (
     target_of,
 )
 from sources.state.action_log import recorded
-from sources.state.adopted import Adopted
+from sources.state.adopted_table import Adopted
 from sources.state.generation import (
     CURRENT,
     IDENTITY,

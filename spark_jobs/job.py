@@ -1,6 +1,6 @@
 """Spark job that reads sources of a pipeline, one after the other, in one driver.
 
-It continues from each source to the next by itself: see :mod:`spark_jobs.inside.driver.switch`.
+It continues from each source to the next by itself (:mod:`spark_jobs.inside.driver.warm_switch`).
 
 Started by ``spark-submit``, also by hand::
 

@@ -14,7 +14,7 @@ import yaml
 
 from benchmarks import page
 from orchestration.cli.main import app
-from orchestration.defs.jobs.control import control_actions
+from orchestration.defs.jobs.control_job import control_actions
 from orchestration.defs.jobs.generation_job import generation_actions
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources import hybrid

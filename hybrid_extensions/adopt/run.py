@@ -35,7 +35,7 @@ from sources.planning.transform_analysis import (
 )
 from sources.serving import FIRST, OWNER, newest_generation, owner_properties
 from sources.state.action_log import recorded
-from sources.state.adopted import Adopted, read_adopted
+from sources.state.adopted_table import Adopted, read_adopted
 from sources.state.generation import read_generation
 from spark_jobs.launch.questions.table_places import find_places
 from spark_jobs.launch.questions.transform_check import TransformCheck

@@ -34,7 +34,7 @@ from orchestration.defs.keys import (
     note_on_run,
 )
 from orchestration.defs.show.dagster_failures import failures
-from orchestration.defs.show.ways import say_in
+from orchestration.defs.show.dagster_remedies import say_in
 from sources.common.counting import counted
 from sources.common.fields import parse_instant
 from sources.config.loader import LoadedPipeline, load_pipeline

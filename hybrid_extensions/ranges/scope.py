@@ -19,7 +19,7 @@ from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from sources.planning.event_windows import EventWindows, Interval
 from sources.serving import require_in_service
-from sources.state.adopted import read_adopted
+from sources.state.adopted_table import read_adopted
 from spark_jobs.checkpoint.transform_compatibility import read_transforms
 
 

@@ -32,7 +32,7 @@ from orchestration.audit.sql import open_database
 from sources.databases.kinds import access_to
 from sources.errors import StateError
 from sources.storage.tables.delta import delta_table
-from spark_jobs.run_state.truncated import read_truncated
+from spark_jobs.run_state.truncate_position import read_truncated
 
 
 class Limits(NamedTuple):

@@ -11,7 +11,7 @@ from orchestration.defs.assets.table import kept_action, last_action
 from orchestration.defs.jobs.action_form import text_field
 from orchestration.defs.jobs.actions import Action
 from orchestration.defs.keys import RESULT_TAG, note_on_run, table_key
-from orchestration.defs.show.ways import say_in
+from orchestration.defs.show.dagster_remedies import say_in
 from sources.common.fields import parse_duration
 from sources.config.loader import LoadedPipeline
 

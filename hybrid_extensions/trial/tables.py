@@ -10,7 +10,7 @@ from rich.table import Table
 
 from orchestration.audit.report import example_text
 from orchestration.cli import tables
-from orchestration.cli.fitting import Fitting
+from orchestration.cli.fitting_table import Fitting
 from sources.common.counting import counted
 from sources.common.durations import duration
 

@@ -9,8 +9,8 @@ import duckdb
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from orchestration.audit.computed.expected import ExpectedQuery
-from orchestration.audit.computed.proven import NotProvenError, not_compared
+from orchestration.audit.computed.expected_query import ExpectedQuery
+from orchestration.audit.computed.proven_expressions import NotProvenError, not_compared
 from orchestration.audit.sql import FLOATING, INTEGERS, columns_of, error_text
 from sources.common.sql.sql_names import column_list
 from sources.config.loader import LoadedPipeline

@@ -16,8 +16,8 @@ import pyarrow as pa
 from orchestration.audit.computed.event_times import bounds_of
 from orchestration.audit.computed.versions import create_input
 from orchestration.audit.readers.files import AuditFiles, LeftOut
-from orchestration.audit.readers.topic import create_topic_view
 from orchestration.audit.readers.topic_reader import TopicReader
+from orchestration.audit.readers.topic_view import create_topic_view
 from orchestration.audit.recount.absent_columns import absent_columns
 from orchestration.audit.recount.quarantine import create_claims
 from orchestration.audit.recount.recounted_bad_records import recount_bad_records, recount_bad_rows

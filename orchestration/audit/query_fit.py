@@ -13,7 +13,7 @@ from orchestration.audit.compared_tables import (
     create_target_rows,
     open_target,
 )
-from orchestration.audit.computed.expected import expected_query
+from orchestration.audit.computed.expected_query import expected_query
 from orchestration.audit.run import MEMORY_LIMIT
 from orchestration.audit.sql import open_database
 from sources.common.sql.sql_names import quoted

@@ -20,7 +20,7 @@ from sources.errors import InputError
 
 if TYPE_CHECKING:
     from orchestration.audit.compare_tables import Comparison
-    from orchestration.audit.computed.expected import ExpectedQuery
+    from orchestration.audit.computed.expected_query import ExpectedQuery
     from sources.config.loader import LoadedPipeline
     from sources.config.pipeline import Pipeline
 
@@ -52,7 +52,7 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     started = time.monotonic()
     import duckdb  # noqa: PLC0415 - it takes long to import
 
-    from orchestration.audit.computed.proven import NotProvenError  # noqa: PLC0415
+    from orchestration.audit.computed.proven_expressions import NotProvenError  # noqa: PLC0415
     from sources.common.expressions.translation import undecided_value  # noqa: PLC0415
     from sources.storage.tables.copied_rows import KEY_TWICE, has_key_twice  # noqa: PLC0415
 
@@ -83,15 +83,15 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     # DuckDB, delta-rs and librdkafka take half a second to import.
     from orchestration.audit.compare_tables import compare  # noqa: PLC0415
     from orchestration.audit.compared_tables import create_sides  # noqa: PLC0415
-    from orchestration.audit.computed.expected import expected_query  # noqa: PLC0415
-    from orchestration.audit.computed.proven import NotProvenError  # noqa: PLC0415
+    from orchestration.audit.computed.expected_query import expected_query  # noqa: PLC0415
+    from orchestration.audit.computed.proven_expressions import NotProvenError  # noqa: PLC0415
     from orchestration.audit.computed.snapshot_rows import settle_snapshot_rows  # noqa: PLC0415
     from orchestration.audit.inputs import create_inputs  # noqa: PLC0415
     from orchestration.audit.readers.files import AuditFiles  # noqa: PLC0415
     from orchestration.audit.recount.recounted_ledger import recount_ledgers  # noqa: PLC0415
     from orchestration.audit.sql import open_database  # noqa: PLC0415
     from sources.planning.context import PipelineContext  # noqa: PLC0415
-    from sources.state.adopted import read_adopted  # noqa: PLC0415
+    from sources.state.adopted_table import read_adopted  # noqa: PLC0415
     from spark_jobs.run_state.repairs import read_repairs  # noqa: PLC0415
 
     repaired: list[str] = []

@@ -19,12 +19,12 @@ from typing import Annotated
 import typer
 
 from orchestration.cli import (
+    control_commands,
     generation_commands,
     machine_commands,
     panels,
     remedies,
-    run_control,
-    target,
+    target_commands,
 )
 from orchestration.cli.output import (
     AsJson,
@@ -391,7 +391,7 @@ def logs(
 
 
 # In the order in which `hybrid --help` lists them.
-for _commands in (run_control, target):
+for _commands in (control_commands, target_commands):
     app.add_typer(_commands.app)
 app.add_typer(generation_commands.app, name="generation", rich_help_panel=panels.TABLE)
 app.add_typer(machine_commands.app)

@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from orchestration.cli.fitting import Fitting
+from orchestration.cli.fitting_table import Fitting
 from orchestration.databases.database_log import unread_of
 from orchestration.display import time_left
 from orchestration.progress.in_words import changes_in_words

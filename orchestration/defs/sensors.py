@@ -19,8 +19,8 @@ from orchestration.defs.keys import (
 )
 from orchestration.defs.show import metadata, reports
 from orchestration.defs.show.dagster_failures import failures
+from orchestration.defs.show.dagster_remedies import in_dagster, verdict_in_dagster
 from orchestration.defs.show.reports import Cursor
-from orchestration.defs.show.ways import in_dagster, verdict_in_dagster
 from orchestration.supervision import supervisor
 from orchestration.supervision.look import look_at_live
 from orchestration.supervision.rules.verdict import Finding, expected_findings

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict
 
-from orchestration.progress.benchmarked import (
+from orchestration.progress.benchmarked_speeds import (
     CHANGES_PER_S,
     FILE_SPEEDS,
     MERGED_ROWS_PER_S,
@@ -20,7 +20,7 @@ from orchestration.progress.benchmarked import (
     Work,
 )
 from orchestration.progress.cores import cores_of, executors_of
-from orchestration.progress.earlier import earlier_generations, read_earlier
+from orchestration.progress.earlier_generations import earlier_generations, read_earlier
 from orchestration.progress.forecast import rate
 from sources.common.counting import counted
 from sources.common.durations import duration

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
-from orchestration.progress.earlier import earlier_generations, read_earlier
+from orchestration.progress.earlier_generations import earlier_generations, read_earlier
 from orchestration.progress.estimate import Estimate, estimate
 from orchestration.progress.plan_summary import summary
 from sources.common.positions import iso

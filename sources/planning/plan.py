@@ -22,6 +22,7 @@ from sources.files.listing.split_table import FileListing
 from sources.files.listing.splits import list_source
 from sources.kafka.client.look_ups import KafkaLog
 from sources.kafka.client.new_topics import create_missing_topics
+from sources.planning.declaration_digests import keep_declaration
 from sources.planning.exports import with_required_exports
 from sources.planning.files.copied_file_plan import plan_copies
 from sources.planning.files.file_plan import (
@@ -32,7 +33,6 @@ from sources.planning.files.file_plan import (
     plans_alike,
 )
 from sources.planning.files.folder_plan import plan_folder
-from sources.planning.planned_by import keep_declaration
 from sources.planning.schema_check import check_key, check_sequence, compare_declared
 from sources.planning.topics.topic_plan import Earlier, TopicPlan, plan_topics
 from sources.state.generation import Generation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from sources.common.positions import Offsets
-from sources.kafka.ranges.cut import Ranges
+from sources.kafka.ranges.cut_ranges import Ranges
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 

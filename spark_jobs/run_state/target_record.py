@@ -11,7 +11,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from sources.common.positions import Part, Record
-from sources.state.adopted import Adopted
+from sources.state.adopted_table import Adopted
 from sources.state.generation import Generation
 
 _ALWAYS = (

@@ -15,8 +15,8 @@ from sources.config.source.bad_record_policy import BadRecordCount
 from sources.config.source.rate_limit import CurrentRate
 from sources.ledger import Ledger, SeamCount
 from sources.planning.approval import Approval
+from sources.planning.declaration_digests import PlannedBy
 from sources.planning.plan import Plan
-from sources.planning.planned_by import PlannedBy
 from sources.planning.topics.key_of_changes import KeyOfChanges
 from sources.planning.topics.seen_topics import SeenTopics
 from sources.planning.transform_analysis import TransformAnalysis

@@ -40,7 +40,7 @@ from sources.planning.topics.key_of_changes import KeyOfChanges
 from sources.planning.topics.seen_topics import SeenTopics
 from sources.planning.topics.topic_range import TopicRange
 from sources.serving import Served, Serving
-from sources.state.adopted import Adopted
+from sources.state.adopted_table import Adopted
 from spark_jobs.inside.query.seam.kept_rows import KeptRows
 from spark_jobs.inside.readers.files.kept_batch import KeptBatch
 from spark_jobs.inside.readers.files.staged_listings import StagedListing
@@ -48,7 +48,7 @@ from spark_jobs.inside.sink.add_columns_to_target import ColumnsLog, FollowedCol
 from spark_jobs.run_state.late_row_count import DroppedRows, LateRows, Period
 from spark_jobs.run_state.lease import LeaseRecord
 from spark_jobs.run_state.repairs import Repair, Repairs, Righted
-from spark_jobs.run_state.truncated import Truncated
+from spark_jobs.run_state.truncate_position import Truncated
 from spark_jobs.run_state.wrong_rows import WrongRow, WrongRows
 from spark_jobs.table.history_files import CompactedFiles
 

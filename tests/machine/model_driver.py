@@ -36,7 +36,7 @@ from sources.planning.files.rounds import history_of
 from sources.serving import target_of
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.driver.reports.reporter import Reporter
-from spark_jobs.inside.driver.switch import switch
+from spark_jobs.inside.driver.warm_switch import switch
 from spark_jobs.inside.query.query_sources import QueryDeclaration, declare_query
 from spark_jobs.inside.readers.spark_errors import report_of
 from spark_jobs.inside.sink import sink

@@ -33,7 +33,7 @@ def rows_meeting_rules(rules: RowRules, rows: str) -> str:
     """Return an SQL query for the rows that break no rule.
 
     A rule that only Spark evaluates leaves no row out here: it has to be one that ends the run
-    (:func:`orchestration.audit.computed.proven.require_proven_rules`).
+    (:func:`orchestration.audit.computed.proven_expressions.require_proven_rules`).
 
     Args:
         rules: The rules.

@@ -19,14 +19,14 @@ from deltalake import DeltaTable
 
 from orchestration.audit.computed.computed_rules import rows_meeting_rules, within_sample
 from orchestration.audit.computed.event_times import bounds_of
-from orchestration.audit.computed.proven import (
+from orchestration.audit.computed.proven_expressions import (
     require_proven_rules,
     selected_columns,
 )
-from orchestration.audit.readers.copies import MAGIC, Copies
-from orchestration.audit.readers.drifted import drifted_rows, types_may_differ
+from orchestration.audit.readers.drifted_parquet import drifted_rows, types_may_differ
 from orchestration.audit.readers.folder_values import options, values_in, with_values
 from orchestration.audit.readers.lines import load_rows, load_texts
+from orchestration.audit.readers.local_copies import MAGIC, Copies
 from orchestration.audit.readers.own_columns import own_rows
 from orchestration.audit.readers.table_rows import delta_rows, load_batches
 from orchestration.audit.sql import (
@@ -121,7 +121,8 @@ class AuditFiles:
         It has the source's columns after ``select``, within its range of event time, without rows
         whose event time is out of bounds (:mod:`orchestration.audit.computed.event_times`), and
         without those that break a rule (:mod:`orchestration.audit.computed.computed_rules`).
-        Positions of bad rows go into :func:`~orchestration.audit.readers.topic.bad_records_table`,
+        Positions of bad rows go into
+        :func:`~orchestration.audit.readers.topic_view.bad_records_table`,
         if they don't stop a run.
 
         Args:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from orchestration.audit.computed.proven import NotProvenError
+from orchestration.audit.computed.proven_expressions import NotProvenError
 from orchestration.audit.readers.json_texts import Members, Number, Unfit, as_text
 from orchestration.audit.readers.values.time_texts import (
     TIMES_OF_FILES,

@@ -20,7 +20,7 @@ from orchestration.audit.readers.file_lines import NOT_TEXT, TextRow, lines_of
 from orchestration.audit.readers.folder_values import options, with_values
 from orchestration.audit.readers.json_rows import parse_json
 from orchestration.audit.readers.json_values import OF_FILES
-from orchestration.audit.readers.topic import bad_records_table
+from orchestration.audit.readers.topic_view import bad_records_table
 from orchestration.audit.readers.values.time_texts import with_minutes
 from orchestration.audit.readers.values.value_checks import refused_csv
 from orchestration.audit.sql import create_empty_table, duckdb_types, insert_arrow, struct
@@ -42,7 +42,7 @@ def load_rows(
 
     DuckDB's own readers are used where they read the same as the runs, as they are many times as
     fast; else Python splits the lines. Bad rows are then in the table of
-    :func:`~orchestration.audit.readers.topic.bad_records_table`.
+    :func:`~orchestration.audit.readers.topic_view.bad_records_table`.
 
     Args:
         connection: The audit's database.

@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from orchestration.audit.readers.avro_rows import avro_rows
-from orchestration.audit.readers.drifted import Group, union_query
+from orchestration.audit.readers.drifted_parquet import Group, union_query
 from orchestration.audit.sql import create_empty_table, insert_arrow
 from sources.common.schema import parse_schema
 from sources.common.sql.sql_names import quoted

@@ -9,7 +9,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from orchestration.audit.computed.proven import NotProvenError
+from orchestration.audit.computed.proven_expressions import NotProvenError
 from orchestration.audit.sql import create_empty_table, insert_arrow
 from sources.config.source.file_source import FileSource
 from sources.storage.tables.delta import query_rows

@@ -16,7 +16,7 @@ from orchestration.audit.computed.computed_rules import (
     recount_broken_rows,
 )
 from orchestration.audit.readers.files import AuditFiles, LeftOut
-from orchestration.audit.readers.topic import bad_records_table, before_rules, outside_table
+from orchestration.audit.readers.topic_view import bad_records_table, before_rules, outside_table
 from orchestration.audit.recount.quarantine import SAME_PLACE, count_not_quarantined, create_claims
 from orchestration.audit.report import BadLine, judge
 from orchestration.audit.sql import count_rows, schema_of

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from orchestration.audit.computed.versions import sequence_in
 from orchestration.audit.readers.files import AuditFiles
-from orchestration.audit.readers.topic import before_rules
+from orchestration.audit.readers.topic_view import before_rules
 from orchestration.audit.recount.ledger_lines import NO_ROWS, PartitionCounts, line_of
 from orchestration.audit.report import LedgerLine
 from orchestration.audit.sql import columns_of, error_text, insert_arrow

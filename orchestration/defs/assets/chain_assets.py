@@ -45,7 +45,7 @@ from orchestration.defs.keys import (
 from orchestration.defs.show import metadata, plan_metadata
 from orchestration.defs.show.asset_log import AssetLog
 from orchestration.defs.show.dagster_failures import failures
-from orchestration.defs.show.ways import in_dagster
+from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.requested_state import ended_in_words, read_requested
 from orchestration.supervision import supervisor
 from sources.config.loader import LoadedPipeline, load_pipeline

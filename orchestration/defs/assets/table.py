@@ -19,9 +19,9 @@ from orchestration.defs.keys import (
     table_key,
 )
 from orchestration.defs.show.dagster_failures import failures
+from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.defs.show.metadata import Metadata
 from orchestration.defs.show.metadata import table as metadata_table
-from orchestration.defs.show.ways import in_dagster
 from orchestration.display import moment
 from orchestration.progress.table_facts import TableFacts, first_rows, table_facts
 from orchestration.supervision.card import Card, card

@@ -10,7 +10,7 @@ from orchestration.defs.checks.from_job import report_check
 from orchestration.defs.jobs.schedules import schedule
 from orchestration.defs.keys import ACTION_TAG, RESULT_TAG, control_name, note_on_run, table_key
 from orchestration.defs.show.dagster_failures import failures
-from orchestration.defs.show.ways import in_dagster
+from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.supervision.live_run_state import look_at_run
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline, load_pipeline

@@ -34,7 +34,7 @@ from orchestration.defs.keys import (
 )
 from orchestration.defs.show import generation_metadata, plan_metadata
 from orchestration.defs.show.dagster_failures import failures
-from orchestration.defs.show.ways import say_in
+from orchestration.defs.show.dagster_remedies import say_in
 from orchestration.generations import promotion
 from orchestration.generations.lifecycle import discard, rerun
 from sources.config.loader import LoadedPipeline, load_pipeline

@@ -9,7 +9,7 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.defs.show.ways import in_dagster
+from orchestration.defs.show.dagster_remedies import in_dagster
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport, HybridError, InputError
 

@@ -13,7 +13,7 @@ from orchestration.audit.kept_audit import KeptAudit
 from orchestration.audit.report import in_words
 from orchestration.databases.snapshots import TakenSnapshot
 from orchestration.defs.keys import APPROVED
-from orchestration.defs.show.ways import in_dagster
+from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.display import readable_times, second
 from orchestration.progress.in_words import complete_through
 from orchestration.supervision.rules.verdict import Finding, Verdict

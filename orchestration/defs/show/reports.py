@@ -23,7 +23,7 @@ from orchestration.defs.checks.table import comparison_again, health_evaluation
 from orchestration.defs.jobs.restarts import restarts_of_a_day
 from orchestration.defs.keys import live_key, role_of, table_key
 from orchestration.defs.show import metadata
-from orchestration.defs.show.ways import in_dagster, verdict_in_dagster
+from orchestration.defs.show.dagster_remedies import in_dagster, verdict_in_dagster
 from orchestration.display import shortened
 from orchestration.progress.table_facts import TableFacts
 from orchestration.supervision.card import Card

@@ -9,7 +9,7 @@ from sources.common.topic_log import Log
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.kafka.client.record_times import RecordTimes, latest_ms
-from sources.kafka.ranges.cut import Ranges, cut_by_time, cut_evenly
+from sources.kafka.ranges.cut_ranges import Ranges, cut_by_time, cut_evenly
 from sources.kafka.ranges.end_offsets import newest_read
 
 

@@ -15,7 +15,7 @@ from sources.common.positions import TopicPartition
 from sources.errors import HybridError, SeamError, UnavailableError
 from sources.kafka.client.consumer import QUIET, SILENCE_S
 from sources.kafka.client.kafka_errors import NEW_GENERATION, helps_to_wait
-from sources.kafka.ranges.cut import Split
+from sources.kafka.ranges.cut_ranges import Split
 
 MESSAGES = 10_000
 _AHEAD = (1_000, 100_000)

@@ -19,8 +19,8 @@ from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.driver.bounded_run import run_bounded
 from spark_jobs.inside.driver.reports.reporter import USUAL_BEATS, Beats, Reporter, open_pipes
-from spark_jobs.inside.driver.switch import switch
 from spark_jobs.inside.driver.unbounded_run import run_unbounded
+from spark_jobs.inside.driver.warm_switch import switch
 from spark_jobs.inside.driver.warm_up import Ahead
 from spark_jobs.inside.query.places.followed_topic import Prepared
 from spark_jobs.inside.readers.spark_errors import report_of

@@ -14,7 +14,7 @@ from sources.storage.folder import Folder
 from sources.storage.tables.delta import query_rows
 from spark_jobs.inside.sink.merging.clauses import When, of_source
 from spark_jobs.inside.sink.merging.keys import Match
-from spark_jobs.inside.sink.merging.once import merge_once
+from spark_jobs.inside.sink.merging.merge_once import merge_once
 
 
 def with_emptied(rows: DataFrame, emptied: Collection[str]) -> DataFrame:

@@ -27,8 +27,8 @@ from spark_jobs.inside.sink.emptied_columns import empty_columns
 from spark_jobs.inside.sink.merging import unchanged_values
 from spark_jobs.inside.sink.merging.declared import declared_merging
 from spark_jobs.inside.sink.merging.every_version import require_validity
+from spark_jobs.inside.sink.merging.merge_once import with_user_metadata
 from spark_jobs.inside.sink.merging.newest_change import target_rows
-from spark_jobs.inside.sink.merging.once import with_user_metadata
 from spark_jobs.inside.sink.merging.small_batches import SmallBatches
 from spark_jobs.inside.sink.table_properties import missing_properties, table_properties
 from spark_jobs.inside.sink.widen_target import widen_columns

@@ -18,7 +18,7 @@ from orchestration import operations
 from orchestration.audit.run import audit
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
-from sources.kafka.ranges.cut import Split
+from sources.kafka.ranges.cut_ranges import Split
 from sources.storage.tables.delta import delta_table
 from spark_jobs.inside.query.places import followed_topic
 from spark_jobs.inside.query.seam import topic_seam

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from sources.storage.folder import Folder
 from spark_jobs.inside.sink.merging.clauses import When, of_source
 from spark_jobs.inside.sink.merging.keys import Match
-from spark_jobs.inside.sink.merging.once import merge_once, with_user_metadata
+from spark_jobs.inside.sink.merging.merge_once import merge_once, with_user_metadata
 from spark_jobs.table.commit_log import CommitLog
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.slow]

@@ -21,7 +21,7 @@ from spark_jobs.inside.sink.merging import small_merge
 from spark_jobs.inside.sink.merging.by_key import merge_by_key
 from spark_jobs.inside.sink.merging.clauses import When, of_source
 from spark_jobs.inside.sink.merging.keys import Match
-from spark_jobs.inside.sink.merging.once import merge_once
+from spark_jobs.inside.sink.merging.merge_once import merge_once
 from spark_jobs.inside.sink.merging.small_merge import SmallMerge
 from spark_jobs.inside.sink.sink import prepare_table
 from spark_jobs.inside.sink.table_properties import STATISTICS

@@ -11,7 +11,7 @@ from hybrid_extensions.adopt.position import Asked
 from sources.errors import InputError, StateError
 from sources.generations import is_unread
 from sources.planning.context import PipelineContext
-from sources.state.adopted import Adopted
+from sources.state.adopted_table import Adopted
 from sources.state.generation import Generation
 from spark_jobs.table.ownership import refusals
 from tests.minimal import minimal_pipeline

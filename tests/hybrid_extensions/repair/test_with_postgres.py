@@ -31,7 +31,7 @@ from sources.errors import StateError
 from sources.planning.context import PipelineContext
 from sources.state.action_log import read_actions
 from spark_jobs.run_state.repairs import read_repairs
-from spark_jobs.run_state.truncated import Truncated
+from spark_jobs.run_state.truncate_position import Truncated
 from spark_jobs.table.delta_table import version_of
 from tests.command_line import invoke
 from tests.e2e.case import kill_driver, live_of, wrong

@@ -23,7 +23,7 @@ from hybrid_extensions.trial.sample_pipeline import (
     sample_of,
 )
 from orchestration.chain import ChainRun
-from orchestration.defs.jobs.control import control_job
+from orchestration.defs.jobs.control_job import control_job
 from sources.errors import InputError, RunError
 from tests.command_line import invoke
 from tests.e2e.case import Case, moment

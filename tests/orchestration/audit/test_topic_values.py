@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.audit.computed.proven import NotProvenError
+from orchestration.audit.computed.proven_expressions import NotProvenError
 from orchestration.audit.readers.json_rows import parse_json
 from orchestration.audit.readers.json_values import OF_TOPICS
 from orchestration.audit.sql import duckdb_types, open_database

@@ -14,7 +14,7 @@ import yaml
 
 from orchestration import operations
 from orchestration.defs.assets.chain_assets import pipeline_assets
-from orchestration.defs.jobs.control import control_job
+from orchestration.defs.jobs.control_job import control_job
 from orchestration.defs.keys import plan_key
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.loader import LoadedPipeline, load_pipeline

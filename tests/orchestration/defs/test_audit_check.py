@@ -13,7 +13,7 @@ import yaml
 
 from orchestration.audit.kept_audit import accept_audit, keep_audit, read_audit
 from orchestration.defs.checks.audit import AUDITED, audit_again
-from orchestration.defs.jobs.control import control_job
+from orchestration.defs.jobs.control_job import control_job
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.status import status_of
 from sources.errors import InputError

@@ -12,8 +12,8 @@ import pytest
 
 from orchestration.defs.jobs.action_form import action_schema, read_form
 from orchestration.defs.jobs.actions import Action
-from orchestration.defs.jobs.control import control_actions, control_job
 from orchestration.defs.jobs.control_form import ControlForm
+from orchestration.defs.jobs.control_job import control_actions, control_job
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from tests.orchestration.supervision.live_case import LiveCase
@@ -39,7 +39,7 @@ def _an_extension_adds_an_action(monkeypatch: pytest.MonkeyPatch) -> None:
     def contributions(what: str) -> list[Any]:
         return [lambda _: ADDED] if what == "actions" else []
 
-    monkeypatch.setattr("orchestration.defs.jobs.control.contributions", contributions)
+    monkeypatch.setattr("orchestration.defs.jobs.control_job.contributions", contributions)
 
 
 @pytest.fixture

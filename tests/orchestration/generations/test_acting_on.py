@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from orchestration import operations
-from orchestration.defs.jobs.control import control_job
+from orchestration.defs.jobs.control_job import control_job
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import RequestedState, read_requested, request
 from orchestration.supervision import controls

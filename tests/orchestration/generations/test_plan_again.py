@@ -22,7 +22,7 @@ from sources.planning.approval import find_approval
 from sources.planning.plan import Plan
 from sources.serving import OWNER, target_of
 from sources.storage.folder import Folder
-from spark_jobs.launch import unread
+from spark_jobs.launch import unread_generations
 from spark_jobs.run_state.lock import QueryLock
 from spark_jobs.run_state.target_record import TargetRecord, read_target_record
 from spark_jobs.table.ownership.belonging import TargetSide
@@ -148,7 +148,7 @@ def test_a_declaration_that_is_refused_leaves_the_plan_as_it_was(case: Generatio
     ("where", "name"),
     [
         (Path, "rename"),
-        (unread, "make_generation"),
+        (unread_generations, "make_generation"),
         (shutil, "rmtree"),
         (Folder, "replace"),
         (pq, "write_table"),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestration.progress.benchmarked import FILE_SPEEDS
+from orchestration.progress.benchmarked_speeds import FILE_SPEEDS
 from orchestration.progress.estimate import guess
 from sources.config.source.file_source import FileSource
 from tests.orchestration.progress.plan_case import (

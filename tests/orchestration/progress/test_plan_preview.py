@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from orchestration import operations
-from orchestration.progress.benchmarked import COMMIT_S, SPARK_START_S
+from orchestration.progress.benchmarked_speeds import COMMIT_S, SPARK_START_S
 from orchestration.progress.plan_preview import Preview, preview
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline

@@ -15,8 +15,8 @@ import pytest
 
 from orchestration import operations
 from orchestration.definitions import defs
-from orchestration.defs.jobs.control import control_job
-from orchestration.defs.show.ways import in_dagster
+from orchestration.defs.jobs.control_job import control_job
+from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.display import moment
 from orchestration.remedies import program
 from orchestration.requested_state import read_requested

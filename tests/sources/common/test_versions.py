@@ -26,11 +26,11 @@ from sources.databases.replication_slot import SlotGone
 from sources.errors import StateError
 from sources.ledger import Ledger, SeamCount
 from sources.planning.approval import Approval
+from sources.planning.declaration_digests import PlannedBy
 from sources.planning.exports import ExportRecord
 from sources.planning.files.discovery import Discovery
 from sources.planning.files.rounds import Round
 from sources.planning.plan import Plan
-from sources.planning.planned_by import PlannedBy
 from sources.planning.topics.followed_columns import FollowedColumns
 from sources.planning.topics.key_of_changes import KeyOfChanges
 from sources.planning.topics.seen_topics import SeenTopics
@@ -38,7 +38,7 @@ from sources.planning.topics.topic_range import TopicRange
 from sources.planning.transform_analysis import TransformAnalysis
 from sources.serving import Serving, Switch
 from sources.state.action_log import Action, ActionEnd
-from sources.state.adopted import Adopted
+from sources.state.adopted_table import Adopted
 from sources.state.generation import CurrentGeneration, GenerationInfo
 from spark_jobs.checkpoint.history_watermark import HistoryWatermark
 from spark_jobs.checkpoint.transform_compatibility import Transform
@@ -53,7 +53,7 @@ from spark_jobs.run_state.lease import LeaseRecord
 from spark_jobs.run_state.progress_log import ProgressLog
 from spark_jobs.run_state.repairs import Repairs
 from spark_jobs.run_state.target_record import TargetRecord
-from spark_jobs.run_state.truncated import Truncated
+from spark_jobs.run_state.truncate_position import Truncated
 from spark_jobs.run_state.wrong_rows import WrongRows
 from spark_jobs.table.history_files import CompactedFiles
 

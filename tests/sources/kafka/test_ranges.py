@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sources.common.positions import TopicPartition
 from sources.common.topic_log import LogRecord
-from sources.kafka.ranges.cut import Ranges, cut_by_time, cut_evenly, size_of, splits_of
+from sources.kafka.ranges.cut_ranges import Ranges, cut_by_time, cut_evenly, size_of, splits_of
 from tests.properties import examples
 from tests.sources.kafka.model_log import ModelLog
 

@@ -22,7 +22,7 @@ from sources.hybrid import Boundedness, SwitchState
 from sources.kafka.client.consumer import consumer_settings
 from sources.kafka.client.record_times import RecordTimes
 from sources.kafka.ranges.batching import cut_range
-from sources.kafka.ranges.cut import Split
+from sources.kafka.ranges.cut_ranges import Split
 from sources.kafka.ranges.end_offsets import end_position, newest_read, resolve_ends
 from sources.kafka.ranges.range_reader import RangeReader
 from sources.planning.context import PipelineContext

@@ -15,7 +15,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.rate_limit import RateLimit, live_pace, rate_of
 from sources.config.table.row_rules import RowRules
 from sources.kafka.client.look_ups import KafkaLog
-from sources.kafka.ranges.cut import SPLIT_OFFSETS, size_of, splits_of
+from sources.kafka.ranges.cut_ranges import SPLIT_OFFSETS, size_of, splits_of
 from sources.planning.context import PipelineContext
 from sources.planning.topics.key_of_changes import ExpectedKey, keep_key, known_key
 from sources.planning.topics.topic_range import seam_end_after

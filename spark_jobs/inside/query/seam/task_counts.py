@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame, Observation
 
 from sources.common.positions import Offsets, TopicPartition
-from sources.kafka.ranges.cut import Ranges
+from sources.kafka.ranges.cut_ranges import Ranges
 from spark_jobs.inside.query.seam.metrics import COUNTS, ROWS, observe_seam
 from spark_jobs.inside.query.seam.seam_offsets import SeamOffsets
 

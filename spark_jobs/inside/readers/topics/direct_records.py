@@ -24,7 +24,7 @@ from sources.config.table.row_rules import RowRules
 from sources.decoding.batch_cursor import Mask, as_mask
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.json.batches import read_objects, supports_schema
-from sources.kafka.ranges.cut import Split
+from sources.kafka.ranges.cut_ranges import Split
 from spark_jobs.inside.arrow_map import map_in_arrow
 from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
 from spark_jobs.inside.readers.spark_errors import reporting

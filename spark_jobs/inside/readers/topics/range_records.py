@@ -16,7 +16,7 @@ from sources.decoding.batch_cursor import Mask
 from sources.kafka.client.address import resolve_bootstrap
 from sources.kafka.client.consumer import consumer_settings
 from sources.kafka.client.headers import headers_of
-from sources.kafka.ranges.cut import Split
+from sources.kafka.ranges.cut_ranges import Split
 from sources.kafka.ranges.range_reader import RangeReader
 from sources.planning.topics.topic_range import RANGE_SPLITS
 from spark_jobs.inside.arrow_map import Step

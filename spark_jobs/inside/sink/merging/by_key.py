@@ -15,7 +15,7 @@ from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.inside.sink.merging.clauses import When, of_source
 from spark_jobs.inside.sink.merging.keys import KeyRange
-from spark_jobs.inside.sink.merging.once import merge_once
+from spark_jobs.inside.sink.merging.merge_once import merge_once
 from spark_jobs.inside.sink.merging.small_merge import SmallMerge, bytes_of
 
 

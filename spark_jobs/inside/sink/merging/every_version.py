@@ -23,7 +23,7 @@ from sources.storage.folder import Folder
 from spark_jobs.inside.sink.merging.clauses import When, column, of_source
 from spark_jobs.inside.sink.merging.deletes import comparable, order
 from spark_jobs.inside.sink.merging.keys import KeyRange
-from spark_jobs.inside.sink.merging.once import merge_once
+from spark_jobs.inside.sink.merging.merge_once import merge_once
 
 _IS_NEW = "__is_new"
 _BEFORE = "__valid_to_before"

@@ -19,7 +19,7 @@ from spark_jobs.inside.sink.merging.clauses import When, column, of_source
 from spark_jobs.inside.sink.merging.deletes import Deletes, comparable, order
 from spark_jobs.inside.sink.merging.every_version import with_validity
 from spark_jobs.inside.sink.merging.keys import KeyRange
-from spark_jobs.inside.sink.merging.once import merge_once
+from spark_jobs.inside.sink.merging.merge_once import merge_once
 from spark_jobs.inside.sink.merging.small_merge import SmallMerge, bytes_of
 from spark_jobs.inside.sink.merging.soft_deletes import SEEN, with_values_before
 from spark_jobs.inside.sink.merging.truncation import Truncation

@@ -16,7 +16,7 @@ from sources.common.sql.sql_names import in_backticks
 from sources.config.table.sink import Sink
 from sources.state.generation import Generation
 from spark_jobs.inside.sink.merging.clauses import When, column
-from spark_jobs.run_state.truncated import Truncated, read_truncated
+from spark_jobs.run_state.truncate_position import Truncated, read_truncated
 
 
 class Truncation:

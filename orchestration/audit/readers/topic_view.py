@@ -19,7 +19,7 @@ from orchestration.audit.computed.computed_rules import (
     within_sample,
 )
 from orchestration.audit.computed.event_times import Bounds, leave_out_of_topic
-from orchestration.audit.computed.proven import require_proven_rules, selected_columns
+from orchestration.audit.computed.proven_expressions import require_proven_rules, selected_columns
 from orchestration.audit.readers.json_rows import parse_json
 from orchestration.audit.readers.json_values import OF_TOPICS
 from orchestration.audit.readers.topic_reader import RECORD_FIELDS, TopicReader

@@ -9,8 +9,8 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
 from sources.generations import is_unread
 from sources.kept_definitions import declaration_of, is_kept
+from sources.planning.declaration_digests import is_planned_by
 from sources.planning.plan import Plan
-from sources.planning.planned_by import is_planned_by
 from sources.serving import FIRST, OWNER, newest_generation, read_serving, target_of
 from sources.state.generation import (
     CURRENT,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.defs.show.ways import in_dagster, verdict_in_dagster
+from orchestration.defs.show.dagster_remedies import in_dagster, verdict_in_dagster
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.remedies import program
 from orchestration.supervision.rules.verdict import Finding, Verdict

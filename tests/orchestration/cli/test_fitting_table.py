@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 
 from orchestration.audit.report import AuditReport, InputRows, LedgerLine
 from orchestration.cli import tables
-from orchestration.cli.fitting import Fitting
+from orchestration.cli.fitting_table import Fitting
 from orchestration.generations.lifecycle import GenerationLine
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status

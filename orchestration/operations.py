@@ -410,9 +410,12 @@ def stop(loaded: LoadedPipeline, by: str = "", action: str = "stop", why: str = 
 
 
 def others_running(loaded: LoadedPipeline) -> list[str]:
-    """Return the names of the generations with an active run, but for the one that is declared.
+    """Return the names of the generations with an active run, without the given one.
 
-    Asked after a stop, which ends the runs of one generation alone. Empty if none runs.
+    Asked after a stop, which ends the runs of one generation alone. Empty if no other one runs.
+
+    Args:
+        loaded: The pipeline, as declared by the file of the generation to leave out.
 
     Raises:
         StateError: The state is damaged.

@@ -102,7 +102,19 @@ def check_widened(source: KafkaSource, types: Mapping[str, str], pipeline: Pipel
 
 
 def check_schema_policies(source: KafkaSource, table: DeclaredTable, pipeline: Pipeline) -> None:
-    """Refuse to follow changed columns where the database can't be asked, or rows aren't merged."""
+    """Refuse policies of ``on_schema_change`` that the pipeline has no means to carry out.
+
+    Called when the declaration is validated.
+
+    Args:
+        source: The topic with the changes of a captured table.
+        table: The declaration of that table, with the policies.
+        pipeline: The pipeline that has the source.
+
+    Raises:
+        ValueError: The source is not the last one, no ``snapshot`` says how the database is
+            asked, or the sink does not merge rows; says what is needed.
+    """
     policies, sink = table.policies, pipeline.sink
     if policies == ALL_STOP and not table.emptied_columns:
         return

@@ -69,8 +69,8 @@ class TableTemplate(Declared):
 
     Attributes:
         name: Name of the whole, with which the names of its pipelines begin.
-        database: The database: with PostgreSQL the connector's replication slot, too. All else is
-            that of a ``snapshot``.
+        database: How the database is reached, and how its tables are copied: the fields of a
+            source's ``snapshot``. PostgreSQL needs ``slot``, the connector's replication slot.
         tables: Which tables are captured.
         topic: Name of a table's topic, with ``{schema}`` and ``{table}``.
         changes: Further fields of the source that reads the topic, such as ``bootstrap_servers``.

@@ -54,7 +54,8 @@ class Repairs(Record):
 
     Attributes:
         repairs: All of them, the oldest first.
-        righted: What repairs of the whole table have corrected, by name of the source.
+        righted: By name of the source, up to where repairs of the whole table have corrected its
+            changes that could not be read.
     """
 
     NAME: ClassVar = "repairs.json"

@@ -89,11 +89,11 @@ def control(loaded: LoadedPipeline, actions: Mapping[str, Action]) -> str:
 
 
 def generation(loaded: LoadedPipeline, actions: Mapping[str, Action]) -> str:
-    """Return the description, in Markdown, of the job for generations.
+    """Return the description of the job ``<pipeline>_generation``, in Markdown, for its page.
 
     Args:
         loaded: The pipeline.
-        actions: The actions of its form, by name.
+        actions: The actions that its launch form offers, by name; each has a text of its own.
     """
     first = (
         "For later: replaces the whole table in one commit, such as after a change of its "

@@ -17,14 +17,16 @@ from spark_jobs.inside.readers.files.planned_files import PlannedSource
 
 
 class CopiedHistory:
-    """History of one bounded run, whose files may be copied into the target as they are.
+    """Judge of which micro-batches of history become copies of files instead of written rows.
+
+    The sink asks it for each micro-batch of a bounded run with ``sink.copy_files``.
 
     Args:
         query: Declaration of the query.
         planned: Reader of the source that the run reads.
 
     Attributes:
-        columns: Columns of the files.
+        columns: Columns that the files contain, without partition columns.
     """
 
     def __init__(self, query: QueryDeclaration, planned: PlannedSource) -> None:

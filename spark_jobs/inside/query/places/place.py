@@ -92,7 +92,11 @@ class Reached:
 
 
 class Growing(Protocol):
-    """Interface that the place of a folder which keeps growing has besides that of a place."""
+    """Interface of a place whose folder gets files while the stream reads it.
+
+    The driver lists the folder by it (:mod:`spark_jobs.inside.driver.discoverer`) and adds what is
+    new. Only the last source of a chain has such a place.
+    """
 
     @property
     def folder(self) -> GrowingFolder:

@@ -8,16 +8,13 @@ ever in the runs that follow. The plan comes first, each round or discovery afte
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from sources.common.positions import bounds_us
 from sources.common.schema import ddl, parse_schema
 from sources.common.sql.sql_names import in_backticks
 from sources.config.source.event_time import EventTime
@@ -29,26 +26,21 @@ from sources.errors import InputError
 from sources.files.listing.new_files import require_readable_by_spark
 from sources.files.listing.split_table import changed_splits
 from sources.files.whole_files import JudgedFile, judge_files
-from sources.formats.deletion_vectors import count_deleted
-from sources.formats.parquet.table_file import moment_in_log
 from sources.planning.files.file_plan import FoundFiles, read_splits
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
-from sources.storage.folder_partitions import values_of
 from sources.storage.stores import Stores
 from spark_jobs.inside.arrow_map import Step
 from spark_jobs.inside.readers.evaluate_select import select_columns
 from spark_jobs.inside.readers.files.drifted_columns import (
     as_one,
-    lacking_columns,
-    lacking_values,
-    other_columns,
     other_names,
 )
+from spark_jobs.inside.readers.files.entry_writer import EntryWriter
 from spark_jobs.inside.readers.files.kept_batch import by_plan, keep_batch
 from spark_jobs.inside.readers.files.parquet_rules import stage_broken
 from spark_jobs.inside.readers.files.plan_entries import PlanEntries, PlannedPart, Version
-from spark_jobs.inside.readers.files.plan_log import Entry, FilesOfLog, PlanLog
+from spark_jobs.inside.readers.files.plan_log import PlanLog
 from spark_jobs.inside.readers.files.split_reader import PLACES, split_reader
 from spark_jobs.inside.readers.files.staged_listings import folder_to_stage
 from spark_jobs.inside.readers.files.staged_outside_rows import (
@@ -67,25 +59,8 @@ from spark_jobs.inside.readers.row_rules import (
 from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
 from spark_jobs.inside.readers.staged_bad_records import staging_folder
 
-_ENTRY_COLUMNS = pa.schema(
-    [
-        ("rank", pa.int64()),
-        ("path", pa.string()),
-        ("offset", pa.int64()),
-        ("length", pa.int64()),
-        ("size", pa.int64()),
-        ("partition", pa.string()),
-        *BOUNDS,
-    ]
-)
-_ARRIVAL = pa.field("arrived_from", pa.int64())
 # Number of changed files that a message lists one by one.
 _SHOWN = 5
-# Columns of a Parquet file's split that its log entry is made of.
-_ENTRY_OF = (
-    *("path", "size", "partition", "rows", "event_min_us", "event_max_us", "outside", "layout"),
-    "deleted",
-)
 
 
 class PlannedSource:
@@ -125,6 +100,7 @@ class PlannedSource:
         self._entries = PlanEntries(
             tuple(PlannedPart(read_splits(part, generation), source) for part in parts)
         )
+        self._writer = EntryWriter(source, self._read, self._partitions, event_time, stores)
         self._log = PlanLog(generation.folder(f"plan-log/{source.name}"))
         self._staging = staging_folder(generation, source.name)
 
@@ -265,21 +241,7 @@ class PlannedSource:
         self._write_log(self._log, [*self._entries.versions()])
 
     def _write_log(self, log: PlanLog, versions: Sequence[Version]) -> None:
-        """Write the versions of a Delta log that it does not have yet."""
-        is_native = self._source.is_read_by_spark
-        files = FilesOfLog(self._entry_columns)
-        if is_native:
-            lacking = lacking_columns(self._source)
-            partitions = [*self._partitions, *BOUNDS.names, *lacking.names]
-            others = other_columns(self._source, self._read)
-            columns = pa.schema([*self._read, *others, *BOUNDS, *lacking])
-            deleted = [part.splits["deleted"] for part in self._entries.parts]
-            have_deleted = any(of.null_count < len(of) for of in deleted)
-            files = FilesOfLog(columns, partitions, self._found[0].mapping, have_deleted)
-        entries = self._parquet_entries if is_native else self._split_entries
-        for number, version in enumerate(versions):
-            if not log.has(number):
-                log.write(number, files, entries(version))
+        self._writer.write(log, versions, self._entries.parts, self._found)
 
     def _stage_broken(self, number: int) -> None:
         """Stage the rows of a listing of Parquet files that are left out by a rule, once."""
@@ -419,68 +381,9 @@ class PlannedSource:
         grows = is_growing and self._event_time.outside != "fail"
         return grows or any(found.times.outside for found in self._found)
 
-    def _parquet_entries(self, version: Version) -> Iterator[Entry]:
-        event = self._source.event_column(self._event_time.column)
-        # A renamed column is no column of the log that could be skipped by.
-        is_plain = event is not None and event.unit_us is None and not event.others
-        named = event.name if is_plain and event is not None else None
-        if named is not None and (mapping := self._found[0].mapping) is not None:
-            named = mapping.physical(named)
-        part = self._entries.parts[version.part]
-        splits = part.splits.slice(version.first, version.stop - version.first)
-        values = (splits[name].to_pylist() for name in _ENTRY_OF)
-        bounds = self._bounds_of(version.part)
-        limits = {name: str(at) for name, at in zip(BOUNDS.names, bounds, strict=True)}
-        lacks = lacking_values(self._source, self._found[version.part].layouts)
-        for path, size, partition, rows, low, high, outside, of, deleted in zip(
-            *values, strict=True
-        ):
-            uri = self._stores.of(path).uri(path)
-            # Delta counts deleted rows, too; the range is that of the rows that count.
-            in_file = rows + (0 if deleted is None else count_deleted(deleted))
-            statistics = _statistics(in_file, None if outside else named, low, high)
-            lacking = {} if of is None else lacks[of]
-            values_in = {**values_of(partition), **limits, **lacking}
-            yield Entry(uri, size, statistics, values_in, deleted)
-
-    @property
-    def _entry_columns(self) -> pa.Schema:
-        """Columns of the tables of splits that the entries of other formats point at."""
-        return (
-            _ENTRY_COLUMNS
-            if self._source.arrival is None
-            else pa.schema([*_ENTRY_COLUMNS, _ARRIVAL])
-        )
-
-    def _bounds_of(self, part: int) -> tuple[int, int]:
-        times = self._found[part].times
-        return bounds_us(times.not_before_ms, times.not_after_ms)
-
-    def _split_entries(self, version: Version) -> Iterator[Entry]:
-        part = self._entries.parts[version.part]
-        for rank in range(version.first, version.stop):
-            begin, end = part.splits_of(rank)
-            group = part.splits.slice(begin, end - begin)
-            ranks = pa.array(np.arange(begin, end))
-            known = dict(zip(BOUNDS.names, self._bounds_of(version.part), strict=True))
-            columns = [
-                pa.repeat(known[name], end - begin) if name in known else group[name]
-                for name in self._entry_columns.names[1:]
-            ]
-            table = pa.table([ranks, *columns], schema=self._entry_columns)
-            yield self._log.keep(f"splits-{version.part:04d}-{rank:06d}.parquet", table)
-
 
 def _require_readable(source: FileSource, parts: Sequence[FoundFiles]) -> None:
     """Refuse files that Spark does not read, if the plan has let it read the others."""
     if source.is_read_by_spark:
         found = next((part.parsed for part in parts if part.parsed is not None), None)
         require_readable_by_spark(source.name, found)
-
-
-def _statistics(rows: int, event_time: str | None, low: int | None, high: int | None) -> str:
-    """Return Delta's statistics of a file as JSON; event times are in microseconds, if known."""
-    if event_time is None or low is None or high is None:
-        return json.dumps({"numRecords": rows})
-    least, most = {event_time: moment_in_log(low)}, {event_time: moment_in_log(high)}
-    return json.dumps({"numRecords": rows, "minValues": least, "maxValues": most})

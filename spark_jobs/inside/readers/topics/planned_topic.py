@@ -201,9 +201,18 @@ class PlannedTopic:
         return records.of_splits(self._splits_of(spark))
 
     def left(self, records: DataFrame, _batch_id: int) -> DataFrame:
-        """Parse the records of a micro-batch that its tasks have left to Spark into rows.
+        """Return the rows of those records that the tasks could not write to the target themselves.
 
-        Bad ones fail the query, or are staged and left out (``on_bad_record``).
+        Of a query whose tasks parse records and write them (:class:`.DirectSink`): where a whole
+        batch can't be decoded at once, the sink passes the records here and writes the result.
+
+        Args:
+            records: The raw records, with topic, partition and offset.
+            _batch_id: Number of the micro-batch; unused, as tasks know it when they stage records.
+
+        Returns:
+            Rows with the source's output columns. A bad record fails the query later, or is staged
+            and left out (``on_bad_record``).
         """
         checks = (
             self._event_time,

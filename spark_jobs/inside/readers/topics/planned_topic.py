@@ -203,8 +203,9 @@ class PlannedTopic:
     def left(self, records: DataFrame, _batch_id: int) -> DataFrame:
         """Return the rows of those records that the tasks could not write to the target themselves.
 
-        Of a query whose tasks parse records and write them (:class:`.DirectSink`): where a whole
-        batch can't be decoded at once, the sink passes the records here and writes the result.
+        Of a query whose tasks parse records and write the rows: where a whole batch can't be
+        decoded at once, :mod:`spark_jobs.inside.sink.appending.direct_sink` passes the records
+        here and writes the result.
 
         Args:
             records: The raw records, with topic, partition and offset.

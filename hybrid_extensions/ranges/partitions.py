@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, time
+from datetime import UTC, datetime
 
 import dagster as dg
 
@@ -10,6 +10,7 @@ from hybrid_extensions.ranges import metadata
 from hybrid_extensions.ranges.backfill import latest_end
 from hybrid_extensions.ranges.declare import Ranges, RangesSection
 from hybrid_extensions.ranges.rows import rows_by_range
+from orchestration.defs.time_partitions import time_partitions
 from sources.config.loader import LoadedPipeline
 from sources.serving import read_serving
 
@@ -31,13 +32,7 @@ def partitions(ranges: Ranges) -> dg.TimeWindowPartitionsDefinition:
 
     One for each hour, day or month (``ranges.by``), in UTC.
     """
-    start = datetime.combine(ranges.start, time(), UTC)
-    end = None if ranges.end is None else datetime.combine(ranges.end, time(), UTC)
-    if ranges.by == "hour":
-        return dg.HourlyPartitionsDefinition(start_date=start, end_date=end, timezone="UTC")
-    if ranges.by == "day":
-        return dg.DailyPartitionsDefinition(start_date=start, end_date=end, timezone="UTC")
-    return dg.MonthlyPartitionsDefinition(start_date=start, end_date=end, timezone="UTC")
+    return time_partitions(ranges.by, ranges.start, ranges.end)
 
 
 def filled_ranges(

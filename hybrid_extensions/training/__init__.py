@@ -5,4 +5,9 @@ Removable: nothing else but its command imports it.
 
 from sources.extensions import Extension
 
-EXTENSION = Extension("training", commands="hybrid_extensions.training.cli:app")
+EXTENSION = Extension(
+    "training",
+    section="hybrid_extensions.training.sets.declare:TrainingSection",
+    commands="hybrid_extensions.training.cli:app",
+    definitions="hybrid_extensions.training.dagster:definitions",
+)

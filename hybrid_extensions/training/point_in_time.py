@@ -67,7 +67,7 @@ def training_set(
         StateError: There is no table yet.
         UnavailableError: The store of the table does not answer.
     """
-    _require_history(loaded)
+    require_history(loaded)
     table = _open(loaded)
     with _database() as connection:
         numbers = pa.array(np.arange(len(labels)), pa.int64())
@@ -122,7 +122,7 @@ def write_rows(made: TrainingSet, path: Path) -> None:
         raise InputError(message, "Name a file in a folder that exists.", file=str(path)) from None
 
 
-def _require_history(loaded: LoadedPipeline) -> None:
+def require_history(loaded: LoadedPipeline) -> None:
     """Refuse a table that holds the latest value of each key only."""
     sink = loaded.pipeline.sink
     if sink.mode == "append" or sink.history is not None:

@@ -62,6 +62,10 @@ with suppress(ModuleNotFoundError):
     from tests.hybrid_extensions.change_log.documents import SAMPLES as OF_LOGS
 
     OF_EXTENSIONS += OF_LOGS
+with suppress(ModuleNotFoundError):
+    from tests.hybrid_extensions.training.documents import SAMPLES as OF_TRAINING
+
+    OF_EXTENSIONS += OF_TRAINING
 
 _AT = 1_704_067_200_000  # 2024-01-01
 _ENDS = {TopicPartition("t", 0): 25, TopicPartition("t", 1): 26}

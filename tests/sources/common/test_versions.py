@@ -123,6 +123,10 @@ with suppress(ModuleNotFoundError):
     from tests.hybrid_extensions.change_log.documents import KINDS as OF_CHANGE_LOG
 
     KINDS += OF_CHANGE_LOG
+with suppress(ModuleNotFoundError):
+    from tests.hybrid_extensions.training.documents import KINDS as OF_TRAINING
+
+    KINDS += OF_TRAINING
 
 
 def test_no_kind_of_document_is_left_out_here() -> None:

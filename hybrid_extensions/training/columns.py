@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 from orchestration.audit.compared_tables import comparable_as
 from sources.config.pipeline import Pipeline
-from sources.config.table.sink import VALID_FROM, VALID_TO
+from sources.config.table.known_at import KNOWN_AT, known_at_of
+from sources.config.table.sink import VALID_TO
 from sources.errors import InputError
-
-KNOWN_AT = "known_at"
-"""Column of a table, and of a training set, with the time at which a row became known."""
 
 
 @dataclass(frozen=True)
@@ -71,10 +69,7 @@ def join_columns(
     time = asked.time or event_time
     _require("file of labels", labels, time, "--time")
     sink = pipeline.sink
-    default = KNOWN_AT if KNOWN_AT in table else event_time
-    if sink.history is not None:
-        default = VALID_FROM
-    known_at = asked.known_at or default
+    known_at = asked.known_at or known_at_of(pipeline, table)
     _require("table", table, known_at, "--known-at")
     times = (time, known_at)
     key = list(asked.key or [name for name in sink.key if name in labels and name not in times])

@@ -1,7 +1,5 @@
 """Training sets in Dagster: an asset of ranges of label times for each, with its checks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from warnings import catch_warnings, simplefilter
@@ -68,7 +66,7 @@ def _asset(loaded: LoadedPipeline, declared: DeclaredSet) -> dg.AssetsDefinition
         )
 
     @as_asset
-    def training_set(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    def training_set(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
         with failures(loaded):
             fresh = load_pipeline(loaded.path)
             now = set_of(fresh, declared.name)
@@ -84,7 +82,7 @@ def _asset(loaded: LoadedPipeline, declared: DeclaredSet) -> dg.AssetsDefinition
             **({} if found is None else {"dagster/row_count": found.rows}),
         }
         checks = list(_results(key, now, found or Quality(0, 0)))
-        return dg.MaterializeResult(metadata=metadata, check_results=checks)
+        yield dg.MaterializeResult(metadata=metadata, check_results=checks)
 
     return training_set
 

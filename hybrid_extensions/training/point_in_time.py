@@ -14,13 +14,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from hybrid_extensions.training.columns import KNOWN_AT, Asked, JoinColumns, join_columns
+from hybrid_extensions.training.columns import Asked, JoinColumns, join_columns
 from orchestration.audit.compared_tables import create_target_rows, open_target
 from orchestration.audit.run import MEMORY_LIMIT
 from orchestration.audit.sql import INSTANT, columns_of, open_database
 from sources.common.counting import counted
 from sources.common.sql.sql_names import column_list, quoted
 from sources.config.loader import LoadedPipeline
+from sources.config.table.known_at import KNOWN_AT
 from sources.config.table.sink import VALID_FROM, VALID_TO
 from sources.errors import InputError, StateError
 from sources.planning.transform_analysis import read_analysis

@@ -15,13 +15,13 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from hybrid_extensions.training.columns import KNOWN_AT
 from hybrid_extensions.training.point_in_time import require_history
 from hybrid_extensions.training.sets.declare import DeclaredSet, Features
 from orchestration.audit.compared_tables import comparable_as, open_target
 from orchestration.audit.sql import columns_of
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.config.table.sink import VALID_FROM, VALID_TO
+from sources.config.table.known_at import KNOWN_AT, known_at_of
+from sources.config.table.sink import VALID_TO
 from sources.errors import InputError, StateError
 from sources.generations import acting_on
 from sources.serving import target_of
@@ -163,12 +163,12 @@ def _opened(
     types = columns_of(connection, "_columns")
     connection.unregister("_columns")
     sink = None if owner is None else owner.pipeline.sink
-    default, valid_to, deleted = KNOWN_AT, features.valid_to, None
-    if owner is not None and sink is not None:
-        default = KNOWN_AT if KNOWN_AT in types else owner.pipeline.event_time.column
-        if sink.history is not None:
-            default, valid_to, deleted = VALID_FROM, VALID_TO, sink.deleted
-    known_at = features.known_at or features.valid_from or default
+    known_at, valid_to, deleted = features.known_at or features.valid_from, features.valid_to, None
+    if owner is not None:
+        known_at = known_at or known_at_of(owner.pipeline, types)
+        if owner.pipeline.sink.history is not None:
+            valid_to, deleted = VALID_TO, owner.pipeline.sink.deleted
+    assert known_at is not None, "declared for a table of no pipeline"
     times = (declared.labels.time, known_at)
     key = features.key or [
         each for each in (sink.key if sink else []) if each in labels and each not in times

@@ -10,7 +10,6 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
-from hybrid_extensions.training.columns import KNOWN_AT
 from hybrid_extensions.training.sets.declare import LABEL_RANGE, DeclaredSet, TrainingSection
 from hybrid_extensions.training.sets.feature_table import FeatureTable, open_features
 from hybrid_extensions.training.sets.label_ranges import end_of
@@ -26,6 +25,7 @@ from orchestration.audit.compared_tables import open_target
 from orchestration.audit.sql import INSTANT, schema_of
 from sources.common.sql.sql_names import column_list, quoted
 from sources.config.loader import LoadedPipeline
+from sources.config.table.known_at import KNOWN_AT
 from sources.errors import InputError
 from sources.storage.folder import Folder
 

@@ -185,7 +185,7 @@ def _source(
         raise InputError(message, hint, file=path)
     source = f"read_parquet({literal(path)}, union_by_name = true)"
     try:
-        connection.execute(f"DESCRIBE SELECT * FROM {source}")
+        columns_of(connection, f"SELECT * FROM {source}")
     except duckdb.Error as error:
         message = (
             f"The labels {path} of training set `{declared.name}` can't be read: "

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from hybrid_extensions.training.columns import KNOWN_AT
 from hybrid_extensions.training.sets.declare import DeclaredSet
 from hybrid_extensions.training.sets.opened_labels import LABELS, in_ranges, open_labels
 from orchestration.audit.compared_tables import open_target
@@ -15,6 +14,7 @@ from orchestration.audit.run import MEMORY_LIMIT
 from orchestration.audit.sql import INSTANT, open_database
 from sources.common.sql.sql_names import column_list, quoted
 from sources.config.loader import LoadedPipeline
+from sources.config.table.known_at import KNOWN_AT
 from sources.errors import StateError
 from sources.storage.tables.copied_rows import copy_rows
 

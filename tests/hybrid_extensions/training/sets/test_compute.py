@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -148,19 +148,19 @@ def test_what_a_broken_off_computation_has_committed_is_not_computed_again(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(computation, "BATCH_LABELS", 1)
-    write, written = computation.write_deltalake, []
+    written: list[str] = []
 
     def fails_at_the_third(*given_: Any, **how: Any) -> None:
         if len(written) == 2:
             raise OSError("disk full")
         written.append(how["predicate"])
-        write(*given_, **how)
+        write_deltalake(*given_, **how)
 
     monkeypatch.setattr(computation, "write_deltalake", fails_at_the_third)
     with pytest.raises(InputError, match="can't be written: disk full"):
         case.compute()
     assert case.rows() == case.expected()[:2]
-    monkeypatch.setattr(computation, "write_deltalake", write)
+    monkeypatch.setattr(computation, "write_deltalake", write_deltalake)
     assert case.compute().ranges == ["2024-01-03"]
     assert case.rows() == case.expected()
 
@@ -170,12 +170,11 @@ def test_a_range_that_another_computation_has_rewritten_meanwhile_is_refused(
 ) -> None:
     case.compute()
     case.add(prices=[("a", 9, 26)])
-    write = computation.write_deltalake
 
     def is_late(*given_: Any, **how: Any) -> None:
-        monkeypatch.setattr(computation, "write_deltalake", write)
+        monkeypatch.setattr(computation, "write_deltalake", write_deltalake)
         assert case.compute().ranges == ["2024-01-02", "2024-01-03"]
-        write(*given_, **how)
+        write_deltalake(*given_, **how)
 
     monkeypatch.setattr(computation, "write_deltalake", is_late)
     with pytest.raises(StateError, match="has rewritten ranges of training set `sales`") as caught:

@@ -54,7 +54,11 @@ def test_a_table_that_does_not_fit_is_refused(
         ({"key": ["number"]}, "There is no column `number` in the labels", "`labels.key`"),
         ({"time": "y"}, "`y` of the labels", "Name a column with timestamps"),
         ({"start": "2024-01-02"}, "1 label of", "Correct `labels.start`"),
-        ({"end": "2024-01-01", "start": "2023-01-01"}, "outside of the declared ranges", "`end`"),
+        (
+            {"end": "2024-01-01", "start": "2023-01-01"},
+            "outside of the declared ranges",
+            "`labels.end`",
+        ),
     ],
 )
 def test_labels_that_do_not_fit_are_refused(

@@ -1,0 +1,9 @@
+"""Feast: the pipeline's table as a feature view of a Feast repository.
+
+Removable: nothing else but its command imports it. It writes files that Feast reads, and needs no
+Feast itself.
+"""
+
+from sources.extensions import Extension
+
+EXTENSION = Extension("feast", commands="hybrid_extensions.feast.cli:app")

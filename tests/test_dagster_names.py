@@ -39,6 +39,14 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         ranges={"by": "day", "start": "2024-01-01", "automatic": True, "reruns": reruns},
         generations={"reruns": [{"name": "again", **NIGHT}]},
         upkeep=[{"name": "nightly", **NIGHT}],
+        training_sets=[
+            {
+                "name": "delays",
+                "labels": {"path": "l", "key": ["id"], "time": "at", "start": "2024-01-01"},
+                "path": "training",
+                "tables": [{"name": "own", "columns": ["n"]}],
+            }
+        ],
     )
     tables = template(
         captured,
@@ -165,6 +173,7 @@ def of_pipeline(loaded: LoadedPipeline) -> dict[str, list[Words]]:
     if ranges is not None:
         schedules += ranges.reruns
     feeds = [each for part in loaded.sections for each in getattr(part, "feeds", [])]
+    sets = [each for part in loaded.sections for each in getattr(part, "training_sets", [])]
     compared = [each for each in feeds if each.type in {"postgres", "redis"}]
     return {
         "each pipeline": [{}],
@@ -181,6 +190,7 @@ def of_pipeline(loaded: LoadedPipeline) -> dict[str, list[Words]]:
         "each schedule": each_of("schedule", schedules),
         "feeds": [{}] if feeds else [],
         "each feed": each_of("feed", feeds),
+        "training_sets": each_of("set", sets),
         "each feed into PostgreSQL or Redis": each_of("feed", compared),
         "each topic": [{"topic": topic} for each in pipeline.topics for topic in each.topics],
         "each folder of files": [{"folder": folder} for folder in folders_of(loaded)],

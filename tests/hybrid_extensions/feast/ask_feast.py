@@ -4,9 +4,13 @@ import json
 import sys
 from datetime import UTC, datetime
 
+import ibis
 import pandas as pd
+from deltalake import DeltaTable
 from feast import FeatureStore
 
+# Feast's way downloads DuckDB's extension for Delta, which a test may have no network for.
+ibis.read_delta = lambda path: ibis.memtable(DeltaTable(path).to_pyarrow_table())
 _, repository, labels, out, view, *features = sys.argv
 store = FeatureStore(repository)
 names = [f"{view}:{each}" for each in features]

@@ -40,14 +40,15 @@ class Backlog(Protocol):
             UnavailableError: The broker or the store does not answer.
         """
 
-    def reported(self, beat: Heartbeat) -> int | None:
+    def reported(self, beat: Heartbeat, *, is_ended: bool) -> int | None:
         """Return how much input is not committed yet, without listing a folder; None if unknown.
 
         Args:
             beat: The run's latest heartbeat.
+            is_ended: Whether it was stopped or paused, so that nobody lists the folder.
 
         Returns:
-            None if the run has not reported it.
+            None if only the run knows, and has not reported it or was stopped.
 
         Raises:
             InputError: The broker does not know the topic, or refuses.
@@ -142,11 +143,12 @@ class TopicBacklog:
         ends = log.log_end() if self._ends is None else self._ends
         return sum(max(end - position[partition], 0) for partition, end in ends.items())
 
-    def reported(self, beat: Heartbeat) -> int:
+    def reported(self, beat: Heartbeat, *, is_ended: bool) -> int:
         """Return the number of offsets that are not committed; the broker is waited for briefly.
 
         Args:
             beat: The run's latest heartbeat.
+            is_ended: Without effect: the broker is asked.
 
         Raises:
             InputError: The broker does not know the topic, or refuses.
@@ -215,16 +217,20 @@ class FolderBacklog:
         folder = self._folder()
         return folder.splits - _done(beat) + len(folder.undiscovered())
 
-    def reported(self, beat: Heartbeat) -> int | None:
+    def reported(self, beat: Heartbeat, *, is_ended: bool) -> int | None:
         """Return the number of uncommitted splits of discovered files, as the run reported it.
 
         Args:
             beat: The run's latest heartbeat.
+            is_ended: Whether it was stopped or paused, so that nobody lists the folder.
 
         Returns:
-            None if the run has not reported how many splits there are.
+            None if the run has not reported how many splits there are, or was stopped: what has
+            arrived since then is in no report.
         """
-        return None if beat.splits_total is None else beat.splits_total - _done(beat)
+        if is_ended or beat.splits_total is None:
+            return None
+        return beat.splits_total - _done(beat)
 
     def held(self) -> int:
         """Return 0: every file in a folder can be read."""

@@ -258,6 +258,7 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     with answer(as_json) as show:
         from orchestration import operations
         from orchestration.cli import console, tables
+        from orchestration.cli.after_plan import after_plan
         from orchestration.progress.plan_preview import preview
 
         loaded = load(pipeline)
@@ -265,7 +266,7 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False) -> None:
             made = operations.plan(loaded)
         seen = preview(loaded, made)
         document = {**made.model_dump(mode="json"), "preview": seen.model_dump(mode="json")}
-        show({"ok": True, **document}, tables.plan(made, seen))
+        show({"ok": True, **document}, tables.plan(made, seen, after_plan(loaded)))
 
 
 @app.command(rich_help_panel=panels.RUN)

@@ -43,12 +43,13 @@ _ENDED = {
 }
 
 
-def plan(made: Plan, seen: Preview) -> Group:
-    """Return a plan for the terminal: summary, details, and, last, the warnings.
+def plan(made: Plan, seen: Preview, then: str) -> Group:
+    """Return a plan for the terminal: summary, details, the warnings, and, last, what to do next.
 
     Args:
         made: The plan.
         seen: The preview of the same plan.
+        then: The sentence that names the next command.
     """
     parts: list[Table | str] = [f"Plan of {made.pipeline}", escape(seen.summary), ""]
     parts += [_plan_table(table) for table in plan_tables(made, seen)]
@@ -59,7 +60,7 @@ def plan(made: Plan, seen: Preview) -> Group:
         f"[yellow]Warning {number} of {len(made.warnings)}:[/] {escape(text)}"
         for number, text in enumerate(made.warnings, 1)
     )
-    return Group(*parts)
+    return Group(*parts, then)
 
 
 def _plan_table(shown: PlanTable) -> Table:

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 from orchestration.backlog import backlog_of
 from orchestration.catch_up import held_in_words
 from orchestration.progress.forecast import eta_s
+from orchestration.requested_state import read_requested
 from sources.common.positions import now_ms, span_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
@@ -81,14 +82,17 @@ def source_status(loaded: LoadedPipeline, generation: Generation | None, name: s
     lag_error: ErrorReport | None = None
     held, missing = 0, list[str]()
     is_live = source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+    state = _state(loaded, generation, name, beat)
     if is_live and beat is not None:
         try:
             backlog = backlog_of(PipelineContext(loaded, generation))
-            lag = backlog.reported(beat)
+            # One that died is started again soon; what it reported last is still of use.
+            asked = read_requested(generation)
+            is_ended = state not in ALIVE and asked is not None and not asked.is_requested
+            lag = backlog.reported(beat, is_ended=is_ended)
             held, missing = backlog.held(), backlog.missing()
         except (InputError, UnavailableError) as error:
             lag_error = error.report()
-    state = _state(loaded, generation, name, beat)
     left = eta_s(read_progress_log(generation, name)) if state == "running" else None
     note = waiting_change(source, generation) if isinstance(source, FileSource) else None
     if held:

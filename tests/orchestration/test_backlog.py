@@ -65,7 +65,9 @@ def starting(case: LiveCase) -> Heartbeat:
 
 
 def waiting(case: LiveCase) -> int | None:
-    return backlog_of(PipelineContext(case.loaded, case.generation)).reported(starting(case))
+    return backlog_of(PipelineContext(case.loaded, case.generation)).reported(
+        starting(case), is_ended=False
+    )
 
 
 def test_before_the_first_commit_all_records_wait(case: LiveCase) -> None:
@@ -96,9 +98,9 @@ def test_a_topic_that_did_not_exist_at_one_look_is_counted_once_it_does(
 
     monkeypatch.setattr(backlog, "KafkaLog", Empty)
     counter, beat = backlog_of(PipelineContext(case.loaded, case.generation)), starting(case)
-    assert (counter.reported(beat), [*counter.missing()]) == (0, ["events.v1"])
+    assert (counter.reported(beat, is_ended=False), [*counter.missing()]) == (0, ["events.v1"])
     monkeypatch.setattr(backlog, "KafkaLog", Log)
-    assert (counter.reported(beat), [*counter.missing()]) == (2000, [])
+    assert (counter.reported(beat, is_ended=False), [*counter.missing()]) == (2000, [])
 
 
 class CapturedLog:

@@ -132,6 +132,8 @@ def _not_requested(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
         reason += f" {findings.waiting_in_words(seen.lag)}."
     elif seen.lag_error is not None:
         reason += f" How much input waits is unknown: {seen.lag_error.message}"
+    elif seen.beat is not None and not seen.is_alive:
+        reason += " How much input waits is unknown: nobody looks into the folder meanwhile."
     if seen.is_alive:
         reason += " The process of the run is still there."
     reason += " To resume it, run `hybrid resume P`."

@@ -11,11 +11,13 @@ from rich.console import Console, RenderableType
 
 from orchestration.audit.report import AuditExample, AuditReport, BadLine, InputRows
 from orchestration.cli import tables
+from orchestration.cli.after_plan import after_plan
 from orchestration.progress.plan_preview import preview
 from orchestration.supervision.source_status import SourceState, SourceStatus
 from orchestration.supervision.status import Status
+from sources.planning.approval import approve
 from sources.planning.plan import make_plan
-from spark_jobs.run_state.heartbeat import Heartbeat
+from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from tests.minimal import minimal_pipeline
 from tests.sources.files.dirty_files import EPOCH, FUTURE, minute, write_files
 
@@ -137,9 +139,10 @@ def test_times_of_a_plan_are_readable_at_80_columns(tmp_path: Path, outside: boo
         event_time={"column": "at", "outside": "drop"},
     )
     made = make_plan(loaded)
-    shown = text(tables.plan(made, preview(loaded, made)), width=80)
+    shown = text(tables.plan(made, preview(loaded, made), after_plan(loaded)), width=80)
     assert max(map(len, shown.splitlines())) <= 80
     assert shown.startswith("Plan of p\nReads 1 file, ")
+    assert shown.endswith("`hybrid run P`.\n")
     table = shown[shown.index("Event times") : shown.index("Columns")]
     assert "1 Jan 2024 12:00" in table
     assert "1 Jan 2024 12:01" in table
@@ -159,3 +162,18 @@ def test_times_of_a_plan_are_readable_at_80_columns(tmp_path: Path, outside: boo
 )
 def test_an_example_is_told_in_words(example: AuditExample, told: str) -> None:
     assert told in str(example)
+
+
+def test_a_plan_ends_with_the_command_that_follows(tmp_path: Path) -> None:
+    write_files(tmp_path, "parquet", [[minute(0)]])
+    files = {"name": "history", "type": "files", "path": "in", "format": "parquet"}
+    make_plan(minimal_pipeline(tmp_path, files, name="p"))
+    asking = minimal_pipeline(tmp_path, files, name="p", approve=True)
+    assert "`hybrid approve P`. Then run it: `hybrid run P`." in after_plan(asking)
+    approve(asking, "Ada")
+    assert after_plan(asking).startswith("Nothing is read yet.")
+    generation = asking.require_generation()
+    beat = status_with(0).sources[-1].heartbeat
+    assert beat is not None
+    generation.replace(heartbeat_name("history"), beat)
+    assert "`hybrid status P`" in after_plan(asking)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from hybrid_extensions.ranges.parts import parts_in
+from hybrid_extensions.ranges.parts import left_out_in_words, parts_in
 from hybrid_extensions.ranges.scope import RangeScope, last_files, require_fit, utc
 from hybrid_extensions.ranges.side import side_pipeline
 from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement, Turn
@@ -43,19 +43,21 @@ class RangeLook:
         scope: The range, and the rows of history that it is computed from.
         generation: Name of the serving generation, whose rows would be replaced.
         splits, bytes: Number of splits that may contain rows of the range now, and their bytes.
+        left_out: Sentence about damaged files of other times; None if there are none.
     """
 
     scope: RangeScope
     generation: str
     splits: int
     bytes: int
+    left_out: str | None = None
 
     @property
     def text(self) -> str:
         """Sentences about what is read, with its size."""
         parts = counted(self.splits, "file or part of a file", "files or parts of files")
-        why = "" if self.scope.why is None else f" {self.scope.why}"
-        return f"{parts}, {size(self.bytes)}, would be read.{why}"
+        more = " ".join(each for each in (self.scope.why, self.left_out) if each is not None)
+        return f"{parts}, {size(self.bytes)}, would be read. {more}".rstrip()
 
 
 @dataclass(frozen=True)
@@ -161,7 +163,10 @@ def _backfill(
     folder = generation.folder(f"{RANGES}/{run_id}")
     if scope.why is not None:
         say(scope.why)
-    side = side_pipeline(context, folder, scope)
+    parts = parts_in(context, scope)
+    if (left_out := left_out_in_words(parts)) is not None:
+        say(left_out)
+    side = side_pipeline(context, folder, scope, parts)
     if side is None:
         say(f"No file contains rows from {utc(scope.read.since)} until {utc(scope.read.until)}.")
     else:
@@ -220,12 +225,14 @@ def look(loaded: LoadedPipeline, since: datetime, until: datetime) -> RangeLook:
     """
     context = _serving(loaded)
     scope = require_fit(context, since, until)
-    splits = [part.listing.splits for part in parts_in(context, scope)]
+    parts = parts_in(context, scope)
+    splits = [part.listing.splits for part in parts]
     return RangeLook(
         scope=scope,
         generation=context.generation.name,
         splits=sum(len(each) for each in splits),
         bytes=sum(pc.sum(each["length"], min_count=0).as_py() for each in splits),
+        left_out=left_out_in_words(parts),
     )
 
 

@@ -10,6 +10,7 @@ import dagster as dg
 from pydantic import Field
 
 from hybrid_extensions.ranges import metadata
+from hybrid_extensions.ranges.adjacent import backfill_adjacent
 from hybrid_extensions.ranges.backfill import backfill, latest_end, look
 from hybrid_extensions.ranges.declare import Ranges, RangesSection
 from hybrid_extensions.ranges.jobs import BACKFILL
@@ -133,10 +134,12 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
 
     @as_asset
     def ranges_(context: dg.AssetExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        events: list[dg.AssetMaterialization] = []
         with failures(loaded):
-            events = list(_recomputed(context, load_pipeline(loaded.path), ranges))
-            for event in events:
+            # Those before a failure are done, and shown as such.
+            for event in _recomputed(context, load_pipeline(loaded.path), ranges):
                 context.log_event(event)
+                events.append(event)
         rows = {str(event.partition): _rows(event) for event in events}
         if not any(each is None or each for each in rows.values()):
             note_on_run(context, {RESULT_TAG: _NO_ROWS})
@@ -213,26 +216,26 @@ def _recomputed(
     of_history = [key for key in keys if key not in live]
     generation = read_serving(loaded).generation
     note_on_run(context, {GENERATION_TAG: generation})
-    shown: dict[str, Any] = {}
-    if of_history:
-        since, until = utc[of_history[0]][0], utc[of_history[-1]][1]
-        by = acting_user(context.run.tags, None)
-        say = say_in(context, loaded)
-        done = backfill(loaded, since, until, _run_id(context.run), say, by)
-        shown = metadata.replaced(done, len(of_history))
-        if done.is_empty:
-            context.log.warning(done.text)
     if live:
         context.log.warning(
             f"{live[0]}{f' to {live[-1]}' if live[1:] else ''}: nothing to recompute. Ranges until "
             f"{complete} are those of history; what follows is delivered by the live run."
         )
-    rows = rows_by_range(loaded, utc)
-    for key in keys:
-        event = materialized_range(
-            loaded, key, generation, LIVE if key in live else HISTORY, rows.get(key)
-        )
-        yield event if key in live else event.with_metadata({**event.metadata, **shown})
+        rows = rows_by_range(loaded, {key: utc[key] for key in live})
+        for key in live:
+            yield materialized_range(loaded, key, generation, LIVE, rows.get(key))
+    if not of_history:
+        return
+    spans = {key: utc[key] for key in of_history}
+    by, say = acting_user(context.run.tags, None), say_in(context, loaded)
+    for done_keys, done in backfill_adjacent(loaded, spans, _run_id(context.run), say, by):
+        if done.is_empty:
+            context.log.warning(done.text)
+        shown = metadata.replaced(done, len(done_keys))
+        rows = rows_by_range(loaded, {key: utc[key] for key in done_keys})
+        for key in done_keys:
+            event = materialized_range(loaded, key, generation, HISTORY, rows.get(key))
+            yield event.with_metadata({**event.metadata, **shown})
 
 
 def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from glob import escape
+
 import yaml
 
-from hybrid_extensions.ranges.parts import parts_in
+from hybrid_extensions.ranges.parts import RangePart
 from hybrid_extensions.ranges.scope import RangeScope
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
 from sources.config.source.exported_source import ExportedFiles
@@ -31,7 +34,7 @@ _ONE_BATCH = {"files": 2**31 - 1, "bytes": 2**62}
 
 
 def side_pipeline(
-    context: PipelineContext, folder: Folder, scope: RangeScope
+    context: PipelineContext, folder: Folder, scope: RangeScope, parts: Sequence[RangePart]
 ) -> LoadedPipeline | None:
     """Return the pipeline that computes a range from its files; None if they have no row of it.
 
@@ -44,15 +47,13 @@ def side_pipeline(
         context: The serving generation.
         folder: State folder of the backfill.
         scope: The range.
+        parts: What the sources contribute to it, as :func:`.parts.parts_in` returns it.
 
     Raises:
-        StateError: The state can't be read or written, or the windows of the range lie in several
-            sources.
-        InputError: Files can't be listed or read.
-        UnavailableError: A store does not answer.
+        StateError: The state can't be read or written.
+        UnavailableError: The state's store does not answer.
     """
     loaded, generation = context.loaded, context.generation
-    parts = parts_in(context, scope)
     if not parts:
         return None
     declared: dict[str, dict[str, object]] = {}
@@ -62,6 +63,10 @@ def side_pipeline(
         if part.source.table is not None:
             # The table that the generation has read, whatever has the name now.
             declared[part.source.name]["path"] = part.source.path
+        elif part.damaged:
+            # These files alone: a look at all of them would find the damaged ones again.
+            paths = dict.fromkeys(part.listing.splits["path"].to_pylist())
+            declared[part.source.name]["path"] = [escape(path) for path in paths]
     own, definition = folder.folder("definition"), kept_folder(loaded, generation.name)
     if not own.exists(loaded.path.name):
         document = yaml.safe_load(definition.read_bytes(loaded.path.name) or b"")

@@ -11,7 +11,7 @@ from sources.errors import InputError
 from sources.formats.base import Format
 from sources.formats.compression import UNKNOWN_BYTES, codec_of, open_decompressed
 from sources.formats.lines import OnBad, refuse
-from sources.formats.parquet.footer import NOT_READ
+from sources.formats.parquet.footer import NOT_READ, UnreadableFileError
 from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 from sources.storage.stores import Stores
@@ -93,4 +93,4 @@ def open_file(path: str, form: Format, stores: Stores) -> Iterator[pa.NativeFile
     except (OSError, pa.ArrowException, UnicodeError) as error:
         reason = str(error).strip().removesuffix(".")
         message = f"{path} can't be read as {form.title}: {reason}."
-        raise InputError(message, NOT_READ, file=path) from None
+        raise UnreadableFileError(message, NOT_READ, file=path) from None

@@ -20,6 +20,10 @@ NOT_READ = (
 """What to do about a file that can't be read and is not planned yet."""
 
 
+class UnreadableFileError(InputError):
+    """Error of a file that can't be opened or is damaged; its field ``file`` names it."""
+
+
 def read_footer(path: str, stores: Stores) -> pq.FileMetaData:
     """Read the footer of a Parquet file: its schema, row groups and statistics.
 
@@ -76,8 +80,8 @@ else:
     parse_fast = _reconstruct_filemetadata
 
 
-def unreadable(path: str, error: Exception, hint: str = NOT_READ) -> InputError:
-    """Return the InputError, for the caller to raise, that a file can't be read as Parquet.
+def unreadable(path: str, error: Exception, hint: str = NOT_READ) -> UnreadableFileError:
+    """Return the error, for the caller to raise, that a file can't be read as Parquet.
 
     Args:
         path: The file.
@@ -85,4 +89,5 @@ def unreadable(path: str, error: Exception, hint: str = NOT_READ) -> InputError:
         hint: What to do; by default for a file that is not planned yet.
     """
     reason = str(error).strip().removesuffix(".")
-    return InputError(f"{path} can't be read as Parquet: {reason}.", hint, file=path)
+    message = f"{path} can't be read as Parquet: {reason}."
+    return UnreadableFileError(message, hint, file=path)

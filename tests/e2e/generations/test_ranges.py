@@ -195,6 +195,27 @@ def test_a_corrected_range_takes_its_place_while_the_stream_goes_on(
     assert seen(tmp_path) == {n: n / 2 for n in ids if not 360 <= n < 600}
 
 
+def test_a_damaged_file_of_another_time_does_not_hold_up_a_range(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()  # 4 files of 250
+    case.produce(range(1000, 1100))
+    loaded = case.pipeline()
+    run_history(spark, loaded)
+    keep_definition(loaded, loaded.require_generation())
+    # The first is corrected, the last one cut off.
+    (tmp_path / "in" / "0.parquet").unlink()
+    case.write_history(range(0, 250, 2), files=1)
+    damaged = tmp_path / "in" / "3.parquet"
+    damaged.write_bytes(damaged.read_bytes()[:-20])
+    status, answer = call(loaded, 700, 800)
+    assert (status, answer["kind"], answer["fields"]["file"]) == (2, "input", str(damaged))
+    status, answer = call(loaded, 0, 200)
+    assert (status, answer["removed"], answer["written"]) == (0, 200, 100), answer
+    assert seen(tmp_path) == {n: n / 2 for n in [*range(0, 200, 2), *range(200, 1000)]}
+
+
 def test_a_range_is_recomputed_whose_rows_no_sample_of_the_files_has_and_one_without_rows(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import yaml
 
+from hybrid_extensions.ranges.parts import parts_in
 from hybrid_extensions.ranges.scope import RangeScope
 from hybrid_extensions.ranges.side import side_pipeline
 from orchestration.chain import ChainRun, run_step
@@ -29,6 +30,7 @@ def test_a_range_reads_the_files_of_the_export(tmp_path: Path) -> None:
     context.generation.replace_bytes("definition/orders.yaml", kept)
     until = BEGIN + timedelta(seconds=2)
     scope = RangeScope(BEGIN, until, None, Interval(BEGIN, until), [])
-    side = side_pipeline(context, context.generation.folder("ranges/x"), scope)
+    folder = context.generation.folder("ranges/x")
+    side = side_pipeline(context, folder, scope, parts_in(context, scope))
     assert side is not None
     assert make_plan(side).files_of("history").splits == 2

@@ -11,7 +11,7 @@ import yaml
 
 from hybrid_extensions.ranges import side as range_side
 from hybrid_extensions.ranges.backfill import latest_end
-from hybrid_extensions.ranges.parts import parts_of
+from hybrid_extensions.ranges.parts import parts_in
 from hybrid_extensions.ranges.scope import RangeScope, require_fit
 from hybrid_extensions.ranges.table.event_range import Range
 from sources.common.positions import EndPosition, to_ms
@@ -29,7 +29,6 @@ from sources.planning.transform_analysis import (
 from spark_jobs.checkpoint.history_watermark import HistoryWatermark, keep_history_watermark
 from spark_jobs.checkpoint.transform_compatibility import Transform
 from spark_jobs.table.history_files import has_history_files
-from tests.minimal import minimal_pipeline
 from tests.orchestration.generations.generation_case import GenerationCase
 
 HOUR_US = 3_600_000_000
@@ -244,7 +243,8 @@ def test_history_that_is_not_read_yet_has_no_ranges(tmp_path: Path) -> None:
 
 def declared(case: ScopeCase, scope: RangeScope) -> dict[str, Any]:
     folder = case.context.generation.folder("ranges/x")
-    side = range_side.side_pipeline(case.context, folder, scope)
+    parts = parts_in(case.context, scope)
+    side = range_side.side_pipeline(case.context, folder, scope, parts)
     assert isinstance(side, LoadedPipeline)
     document: dict[str, Any] = yaml.safe_load(side.path.read_text())
     return document
@@ -277,16 +277,3 @@ def test_windows_that_are_selected_by_content_are_of_one_source(tmp_path: Path) 
     with pytest.raises(StateError, match="are in the sources `early` and `history`") as refused:
         declared(case, case.fit(2, 5))
     assert "Choose ranges whose windows lie in one of the sources." in refused.value.hint
-
-
-def test_a_damaged_file_of_another_range_is_told_with_why_it_was_looked_at(tmp_path: Path) -> None:
-    files = {"name": "history", "type": "files", "path": "in/*.parquet", "format": "parquet"}
-    loaded = minimal_pipeline(tmp_path, files)
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in/a.parquet").write_bytes(b"no Parquet, although it is long enough")
-    with pytest.raises(
-        InputError, match="To find the rows of a range, all files of `hist"
-    ) as error:
-        list(parts_of(loaded, at(0), at(1)))
-    assert "a.parquet" in error.value.message
-    assert error.value.hint.endswith("Then recompute the range again.")

@@ -53,6 +53,17 @@ class RangeLook:
     left_out: str | None = None
 
     @property
+    def document(self) -> dict[str, Any]:
+        """The same for programs."""
+        reads = [utc(self.scope.read.since), utc(self.scope.read.until)]
+        return {
+            "generation": self.generation,
+            "splits": self.splits,
+            "reads": reads,
+            "bytes": self.bytes,
+        }
+
+    @property
     def text(self) -> str:
         """Sentences about what is read, with its size."""
         parts = counted(self.splits, "file or part of a file", "files or parts of files")
@@ -75,6 +86,11 @@ class RangeResult:
     generation: str
     replaced: Replaced
     is_repeated: bool = False
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The same for programs."""
+        return {"generation": self.generation, **self.replaced._asdict()}
 
     @property
     def is_empty(self) -> bool:

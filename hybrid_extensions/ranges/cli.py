@@ -1,55 +1,89 @@
-"""The command that recomputes a range of the target."""
+"""The command that recomputes ranges of targets."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestration.cli import panels
-from orchestration.cli.output import AsJson, By, PipelineFile, answer, load, person, tell
+from orchestration.cli import panels, remedies
+from orchestration.cli.output import INTERRUPTED, AsJson, By, answer, load, person, tell
+
+if TYPE_CHECKING:
+    from hybrid_extensions.ranges.backfill import RangeLook, RangeResult
+    from hybrid_extensions.ranges.request import Span
+    from sources.config.loader import LoadedPipeline
 
 app = typer.Typer()
 
 
 @app.command(rich_help_panel=panels.TABLE)
-def backfill(
-    pipeline: PipelineFile,
-    since: Annotated[
-        str, typer.Option(help="First event time of the range: a date, or a time with a zone.")
+def backfill(  # noqa: PLR0913, PLR0917 - each is an option
+    pipelines: Annotated[
+        list[Path], typer.Argument(help="YAML files of pipelines.", metavar="PIPELINE...")
     ],
-    until: Annotated[str, typer.Option(help="First event time after the range.")],
+    since: Annotated[
+        str | None,
+        typer.Option(help="First event time of the range: a date, or a time with a zone."),
+    ] = None,
+    until: Annotated[str | None, typer.Option(help="First event time after the range.")] = None,
+    ranges: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--range",
+            help="Instead of both: a day, `2024-03-01`, or `2024-03-01/2024-03-04` without the end "
+            "day; may be repeated.",
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option(help="Only show how much would be read.")] = False,
     by: By = None,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute a time range of the target from the files.
+    """Recompute time ranges of targets from the files.
 
     Rows of the live stream are kept, and the stream continues. Of a table of windows, those that
-    start in the range are recomputed.
+    start in the range are recomputed. Several ranges, also of several pipelines, go one after the
+    other: one that fails holds up no other, and the answer names the command for the rest.
     """
     with answer(as_json) as show:
         import uuid
 
+        from hybrid_extensions.ranges import request
         from hybrid_extensions.ranges.backfill import backfill as recompute
         from hybrid_extensions.ranges.backfill import look
-        from hybrid_extensions.ranges.scope import utc
-        from sources.common.fields import parse_instant
 
-        begin, end = parse_instant(since), parse_instant(until)
-        if dry_run:
-            would = look(load(pipeline), begin, end)
-            reads = [utc(would.scope.read.since), utc(would.scope.read.until)]
-            document = {"generation": would.generation, "splits": would.splits, "reads": reads}
-            show({"ok": True, **document, "bytes": would.bytes}, would.text)
+        spans = _spans(since, until, ranges or [])
+        remedies.name(pipelines[0])
+        # All are read before anything is touched.
+        loaded = [load(path) for path in dict.fromkeys(pipelines)]
+        who = person(by)
+
+        def act(pipeline: LoadedPipeline, span: Span) -> RangeResult | RangeLook:
+            remedies.name(pipeline.path)
+            if dry_run:
+                return look(pipeline, span.since, span.until)
+            run_id = uuid.uuid4().hex[:12]
+            return recompute(pipeline, span.since, span.until, run_id, tell, who)
+
+        if len(loaded) == len(spans) == 1:
+            done = act(loaded[0], spans[0])
+            show({"ok": True, **done.document}, done.text)
             return
-        found = recompute(
-            load(pipeline),
-            begin,
-            end,
-            uuid.uuid4().hex[:12],
-            tell,
-            person(by),
-        )
-        counts = found.replaced._asdict()
-        show({"ok": True, "generation": found.generation, **counts}, found.text)
+        found = request.recompute_all(loaded, spans, act, tell)
+        show(request.document(found), request.in_words(found))
+        if any(each.state == "interrupted" for each in found):
+            raise typer.Exit(INTERRUPTED)
+
+
+def _spans(since: str | None, until: str | None, ranges: list[str]) -> list[Span]:
+    """Return the ranges that the options name."""
+    from hybrid_extensions.ranges.request import Span
+    from sources.common.fields import parse_instant
+
+    if ranges and since is None and until is None:
+        return [Span.parse(text) for text in ranges]
+    if ranges or since is None or until is None:
+        message = "Name the range by `--since` and `--until`, or one or several by `--range`."
+        raise typer.BadParameter(message)
+    return [Span(parse_instant(since), parse_instant(until))]

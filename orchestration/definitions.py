@@ -24,6 +24,7 @@ from orchestration.template_definitions import load_tables, tables_definitions
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table_template import Template, is_template
 from sources.errors import InputError
+from sources.extensions import contributions
 
 _EXAMPLES = Path(__file__).parent.parent / "examples"
 _PLACES = os.environ.get("HYBRID_PIPELINES") or str(_EXAMPLES)
@@ -86,11 +87,13 @@ def find_definitions(places: Iterable[Path]) -> dg.Definitions:
     """
     pipelines, templates, unreadable = find_pipelines(places)
     made: list[dg.Definitions] = []
+    shown: list[LoadedPipeline] = []
     files: dict[str, Path] = {}
     for loaded in pipelines:
         with _apart(loaded.path, unreadable):
             _require_new(loaded.pipeline.name, loaded.path, files)
             made.append(pipeline_definitions(loaded))
+            shown.append(loaded)
     for template in templates:
         with _apart(template.path, unreadable):
             _require_new(template.declared.name, template.path, files)
@@ -98,10 +101,12 @@ def find_definitions(places: Iterable[Path]) -> dg.Definitions:
             for loaded in tables:
                 _require_new(loaded.pipeline.name, loaded.path, files)
             made.append(tables_definitions(template, tables))
+            shown += tables
             unreadable += failed
     names = [file_name(each.path) for each in unreadable]
     return dg.Definitions.merge(
         *made,
+        *(make(shown) for make in contributions("location_definitions")),
         *(
             unreadable_definitions(each, names[:at].count(names[at]))
             for at, each in enumerate(unreadable)

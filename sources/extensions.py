@@ -54,6 +54,8 @@ class Extension:
             any other command is run for each table of it.
         tables_definitions: Function from a :class:`sources.config.table_template.Template` and the
             loaded pipelines of its tables to Dagster definitions for the file as a whole.
+        location_definitions: Function from all loaded pipelines of a Dagster code location to
+            definitions for them together.
         merging: Function from a loaded pipeline and a
             :class:`spark_jobs.inside.sink.merging.declared.Merging` to the one that its query uses
             in place of it. Called in the driver.
@@ -85,6 +87,7 @@ class Extension:
     value_formats: str | None = None
     whole_file_commands: tuple[str, ...] = ()
     tables_definitions: str | None = None
+    location_definitions: str | None = None
     merging: str | None = None
     services: str | None = None
     lakes: str | None = None

@@ -12,5 +12,6 @@ EXTENSION = Extension(
     section="hybrid_extensions.ranges.declare:RangesSection",
     commands="hybrid_extensions.ranges.cli:app",
     definitions="hybrid_extensions.ranges.dagster:definitions",
+    location_definitions="hybrid_extensions.ranges.request_job:definitions",
     jobs="hybrid_extensions.ranges.jobs:JOBS",
 )

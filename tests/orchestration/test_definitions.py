@@ -99,6 +99,17 @@ def test_of_two_files_with_one_name_the_second_is_red(folder: Path) -> None:
     assert f"is also that of {file}" in told(found, "zz_file")
 
 
+@needs("ranges")
+def test_several_pipelines_have_one_job_for_ranges_of_them(folder: Path) -> None:
+    assert "all_backfill" not in job_names(find_definitions([folder]))
+    [file] = folder.glob("*.yaml")
+    (folder / "second.yaml").write_text(file.read_text().replace("events", "second"))
+    (folder / "wrong.yaml").write_text(NOT_YAML)
+    found = find_definitions([folder])
+    dg.Definitions.validate_loadable(found)
+    assert "all_backfill" in job_names(found)
+
+
 def test_two_files_that_are_invalid_have_their_own_names(folder: Path) -> None:
     for name in ("a-b", "a_b", "c"):
         (folder / f"{name}.yaml").write_text(NOT_YAML)

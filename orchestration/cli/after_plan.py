@@ -25,4 +25,4 @@ def after_plan(loaded: LoadedPipeline) -> str:
             "Nothing is read before a person approves it: `hybrid approve P`. Then run it: "
             "`hybrid run P`."
         )
-    return "Nothing is read yet. To read it, and to start the stream: `hybrid run P`."
+    return "Nothing is read yet. To run it: `hybrid run P`."

@@ -5,17 +5,24 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
+
+_LOOKED_AT = 100_000
+"""Rows of a file in which a value of several lines is looked for."""
 
 
 def dialect_of(path: Path) -> dict[str, str | bool]:
     """Return the options of a CSV file that differ from the defaults, as DuckDB detects them.
 
-    Options are named as in a pipeline's ``csv``.
+    Options are named as in a pipeline's ``csv``. Whether values have line ends is seen in the first
+    100,000 rows.
 
     Raises:
         duckdb.Error: DuckDB can't read the file as CSV.
@@ -31,7 +38,32 @@ def dialect_of(path: Path) -> dict[str, str | bool]:
         "header": (True,),
     }
     pairs = zip(usual.items(), found, strict=True)
-    return {name: value for (name, default), value in pairs if value not in default}
+    dialect = {name: value for (name, default), value in pairs if value not in default}
+    return {**dialect, "multiline": True} if _has_line_ends(path, dialect) else dialect
+
+
+def _has_line_ends(path: Path, dialect: dict[str, str | bool]) -> bool:
+    """Return whether one of the first rows of a CSV file has a value of several lines."""
+    with _rows_of(path, dialect) as rows:
+        try:
+            return any(
+                rows.line_num > number for number, _ in enumerate(islice(rows, _LOOKED_AT), 1)
+            )
+        except (csv.Error, UnicodeError):
+            # What DuckDB could read may still be no text for Python; the plan says what is wrong.
+            return False
+
+
+@contextmanager
+def _rows_of(path: Path, dialect: dict[str, str | bool]) -> Iterator[Any]:
+    """Yield a reader of the rows of a CSV file of this dialect."""
+    with pa.input_stream(str(path), compression="detect") as file:
+        yield csv.reader(
+            io.TextIOWrapper(file, "utf-8-sig", newline=""),
+            delimiter=str(dialect.get("delimiter", ",")),
+            quotechar=str(dialect.get("quote", '"')),
+            escapechar=str(dialect["escape"]) if "escape" in dialect else None,
+        )
 
 
 def names_in_header(
@@ -54,15 +86,8 @@ def names_in_header(
     given = list(columns)
     if not dialect.get("header", True):
         return {name: name for name in given}
-    with pa.input_stream(str(path), compression="detect") as file:
-        text = io.TextIOWrapper(file, "utf-8-sig", newline="")
-        rows = csv.reader(
-            text,
-            delimiter=str(dialect.get("delimiter", ",")),
-            quotechar=str(dialect.get("quote", '"')),
-            escapechar=str(dialect["escape"]) if "escape" in dialect else None,
-        )
-        names = next((row for row in rows if row), [])
+    with _rows_of(path, dialect) as rows:
+        names: list[str] = next((row for row in rows if row), [])
     if len(names) != len(given):
         return {name: name for name in given}
     count = Counter(name.casefold() for name in names)

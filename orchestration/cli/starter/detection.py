@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from orchestration.cli.starter.csv_files import dialect_of, names_in_header
 from orchestration.cli.starter.json_integers import with_integers
-from orchestration.cli.starter.nested import columns_of_fields, expression_of
+from orchestration.cli.starter.nested import columns_of_fields, expression_of, fields_of_type
 from sources.common.counting import counted
 from sources.common.schema import normalize, type_name, with_leaves
 from sources.common.sql.sql_names import quoted
@@ -273,10 +273,10 @@ def _find_event_time(path: Path, form: str, columns: Mapping[str, str]) -> str:
         return times[0]
     number = f"{len(times)} columns" if times else "no column"
     message = (
-        f"The event time can't be detected: {number} of file {path} have the type timestamp, or "
-        "hold the time since 1970 as integers, and it has to be one."
+        f"The event time can't be detected: {number} of file {path} {'have' if times else 'has'} "
+        "the type timestamp, or the time since 1970 as integers, and it has to be one."
     )
-    choice = f"one of {', '.join(times or columns)}"
+    choice = f"one of {', '.join(times or fields_of_type(columns, 'timestamp') or columns)}"
     raise InputError(message, f"Name the column with `--event-time`: {choice}.", file=str(path))
 
 

@@ -39,6 +39,21 @@ def expression_of(columns: Mapping[str, str], name: str) -> tuple[str, str]:
     return f"CAST({path} AS {kind.upper()})", kind
 
 
+def fields_of_type(columns: Mapping[str, str], kind: str) -> list[str]:
+    """Return the paths of all fields of structs that have a type, such as ``event.at``.
+
+    Args:
+        columns: Names and Spark SQL types of the columns.
+        kind: The Spark SQL type.
+    """
+    types = [(name, parse_type(text)) for name, text in columns.items()]
+    # It grows while it is read: by the fields of each struct.
+    for path, each in types:
+        if pa.types.is_struct(each):
+            types += [(f"{path}.{field.name}", field.type) for field in each]
+    return [path for path, each in types if path not in columns and type_name(each) == kind]
+
+
 def _kind_of(columns: Mapping[str, str], name: str) -> pa.DataType | None:
     first, *rest = name.split(".")
     kind = parse_type(columns[first]) if first in columns else None

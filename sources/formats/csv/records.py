@@ -124,6 +124,7 @@ class CsvRecords:
                     "one: a quote inside of a quoted value has to be "
                     + ("escaped as" if self._escape else "doubled, or escaped as")
                     + " `csv.escape` declares"
+                    + ("" if self._multiline else ", and one with line ends needs `csv.multiline`")
                 )
                 raise pa.ArrowInvalid(message)
             at, end = found.end(), found[3]

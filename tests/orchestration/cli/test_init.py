@@ -85,6 +85,8 @@ def test_fields_of_structs_become_columns_of_files_and_topic(tmp_path: Path) -> 
     lines = [{"event": {"id": n, "at": f"2024-01-0{n}T00:00:00Z"}, "v": n} for n in (1, 2)]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (tmp_path / "data" / "a.jsonl").write_text(text)
+    status, answer = call(tmp_path, "--files", "data/*")
+    assert (status, answer["hint"]) == (2, "Name the column with `--event-time`: one of event.at.")
     named = ("--files", "data/*", "--topic", "events", "--event-time", "event.at")
     status, answer = call(tmp_path, *named, "--key", "event.nr")
     assert status == 2
@@ -235,6 +237,10 @@ def test_a_packed_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
             {"escape": "\\"},
         ),
         ("1,2024-01-01T00:00:00Z,x\n2,2024-01-01T00:01:00Z,y\n", {"header": False}),
+        (
+            'id,at,name\n1,2024-01-01T00:00:00Z,x\n\n2,2024-01-01T00:01:00Z,"a ""b"",\nc"\n',
+            {"multiline": True},
+        ),
     ],
 )
 def test_the_dialect_of_csv_is_declared(tmp_path: Path, text: str, dialect: dict[str, Any]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from hybrid_extensions.ranges.backfill import RangeLook, RangeResult
 from hybrid_extensions.ranges.scope import utc
@@ -20,8 +20,7 @@ State = Literal["done", "failed", "interrupted", "not started"]
 _DATE = len("2024-03-01")
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """Range of event times, as a command names it.
 
     Attributes:

@@ -58,9 +58,10 @@ class RangeStep(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The same as Dagster takes it for the name of a step."""
+        """The same as Dagster takes it for the name of a step, as short as it can be."""
         span = Span.parse(self.span)
-        times = [f"{each:{_FOR}}".removesuffix("T000000") for each in (span.since, span.until)]
+        ends = (span.since,) if span == Span.parse(f"{span.since:%Y-%m-%d}") else span
+        times = [f"{each:{_FOR}}".removesuffix("T000000") for each in ends]
         return "_".join([self.pipeline, *times])
 
 
@@ -81,7 +82,7 @@ def definitions(pipelines: Sequence[LoadedPipeline]) -> dg.Definitions:
         for each in steps:
             yield dg.DynamicOutput(each, mapping_key=each.key)
 
-    def recompute(context: dg.OpExecutionContext, asked: RangeStep) -> None:
+    def backfill_range(context: dg.OpExecutionContext, asked: RangeStep) -> None:
         """Recompute one range of one pipeline. Its live run continues."""
         with failures(None):
             loaded = load_pipeline(files[asked.pipeline])
@@ -100,7 +101,7 @@ def definitions(pipelines: Sequence[LoadedPipeline]) -> dg.Definitions:
             report_table(context, loaded, done.text)
 
     listed: Any = dg.op(out=dg.DynamicOut())(ask)
-    recomputed: Any = dg.op(recompute)
+    recomputed: Any = dg.op(name="range")(backfill_range)
 
     @dg.job(name=NAME, description=_DESCRIPTION, executor_def=dg.in_process_executor)
     def job() -> None:

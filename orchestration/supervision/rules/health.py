@@ -17,6 +17,8 @@ from spark_jobs.run_state.heartbeat import Heartbeat
 
 _NEW = "`hybrid generation new P`"
 _RUN, _RESUME = "`hybrid run P`", "`hybrid resume P`"
+_AGAIN = f" If nothing starts it again, {_RESUME} does."
+"""Without Dagster's supervision nobody restarts it."""
 _WORKING = ("healthy", "catching-up", "late")
 _LAUNCH_MS = 40_000  # from the request to a process; short, as nothing is red until then
 
@@ -219,21 +221,21 @@ def _ended(seen: Seen, requested_ms: int, now_ms: int) -> _Process:
         return _Process("starting", "The live run was requested and is about to be launched.")
     if is_launch_due:
         # What the run before the request reported says nothing about this one.
-        return _Process("dead", "The live run was requested, but not launched.", "dead")
+        return _Process("dead", f"The live run was requested, but not launched.{_AGAIN}", "dead")
     if beat is not None and beat.failure is not None:
         # The driver's way out is to run all of it again; of a live run it is the run alone, which
         # also goes on where the newest generation does not serve. There is one command, not two.
         hint = beat.failure.hint.replace(_RUN, _RESUME)
         return _failed("The live run failed", beat.failure.model_copy(update={"hint": hint}))
     if beat is not None and beat.state == "stopped":
-        return _Process("dead", "The live run ended, although nobody stopped it.", "dead")
+        return _Process("dead", f"The live run ended, although nobody stopped it.{_AGAIN}", "dead")
     if seen.obstacle is not None:
         reason = f"The process of the live run ended without a report: {seen.obstacle}."
     elif seen.ended:
         reason = f"The live run ended {seen.ended.rstrip('.')}."
     else:
         reason = "The process of the live run ended without a report. See its log: `hybrid logs P`."
-    return _Process("dead", reason, "dead")
+    return _Process("dead", f"{reason}{_AGAIN}", "dead")
 
 
 def _failed(what: str, failure: ErrorReport) -> _Process:

@@ -15,7 +15,7 @@ from sources.errors import InputError
 from tests.hybrid_extensions.ranges.test_request import declared
 
 FORM = {"ranges": ["2023-12-02", "2023-12-04T06:00:00Z/2023-12-06"], "dry_run": False}
-DAYS = ("20231202_20231203", "20231204T060000_20231206")
+DAYS = ("20231202", "20231204T060000_20231206")
 FILES = "TEST_REQUEST_FILES"
 
 
@@ -38,7 +38,7 @@ def test_each_range_is_a_step_and_only_the_failed_ones_are_executed_again(
     bad = cases[0].folder / "in" / "oops"
     bad.mkdir()
     (bad / "a.json").write_text("{}\n")
-    of_one, of_two = ({f"recompute[{name}_{day}]" for day in DAYS} for name in ("one", "two"))
+    of_one, of_two = ({f"range[{name}_{day}]" for day in DAYS} for name in ("one", "two"))
     with dg.instance_for_test() as instance:
         form = {"ops": {"ask": {"config": FORM}}}
         found = dg.reconstructable(job)
@@ -69,5 +69,9 @@ def test_a_form_that_makes_no_sense_is_refused(form: dict[str, Any], told: str) 
 
 
 def test_a_range_that_is_named_twice_is_one_step() -> None:
-    form = RequestConfig(ranges=["2024-03-01", "2024-03-01/2024-03-02"], pipelines=["two"])
-    assert [each.key for each in steps_of(form, ["one", "two"])] == ["two_20240301_20240302"]
+    twice = ["2024-03-01", "2024-03-01/2024-03-02", "2024-03-01/2024-03-03"]
+    form = RequestConfig(ranges=twice, pipelines=["two"])
+    assert [each.key for each in steps_of(form, ["one", "two"])] == [
+        "two_20240301",
+        "two_20240301_20240303",
+    ]

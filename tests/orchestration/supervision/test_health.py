@@ -122,7 +122,7 @@ def slot(**seen: Any) -> Seen:
             "paused",
             "UTC by ann (w). 9 rec",
         ),
-        (DEAD, "dead", "ended without a report. See"),
+        (DEAD, "dead", "hybrid logs P`. If nothing starts it again, `hybrid resume P` does."),
         (replace(DEAD, obstacle="the disk is full"), "dead", "without a report: the disk is full."),
         (
             replace(DEAD, beat=beat(state="failed", failure=DISK_FULL)),

@@ -157,6 +157,7 @@ def declared(places: list[Path]) -> Iterator[tuple[Words, dict[str, list[Words]]
         yield {"pipeline": name, **words}, of_pipeline(loaded)
     for each in templates:
         yield {"name": each.declared.name}, of_template(each)
+    yield {}, {"several pipelines": [{}]}
 
 
 def of_pipeline(loaded: LoadedPipeline) -> dict[str, list[Words]]:

@@ -100,7 +100,7 @@ def definitions(pipelines: Sequence[LoadedPipeline]) -> dg.Definitions:
             context.add_output_metadata(metadata.replaced(done))
             report_table(context, loaded, done.text)
 
-    listed: Any = dg.op(out=dg.DynamicOut())(ask)
+    listed: Any = dg.op(name=f"do_{NAME}", out=dg.DynamicOut())(ask)
     recomputed: Any = dg.op(name="range")(backfill_range)
 
     @dg.job(name=NAME, description=_DESCRIPTION, executor_def=dg.in_process_executor)

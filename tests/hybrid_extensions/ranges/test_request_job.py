@@ -40,10 +40,10 @@ def test_each_range_is_a_step_and_only_the_failed_ones_are_executed_again(
     (bad / "a.json").write_text("{}\n")
     of_one, of_two = ({f"range[{name}_{day}]" for day in DAYS} for name in ("one", "two"))
     with dg.instance_for_test() as instance:
-        form = {"ops": {"ask": {"config": FORM}}}
+        form = {"ops": {f"do_{NAME}": {"config": FORM}}}
         found = dg.reconstructable(job)
         with dg.execute_job(found, instance, form) as first:
-            assert steps(first, "STEP_SUCCESS") - {"ask"} == of_two
+            assert steps(first, "STEP_SUCCESS") - {f"do_{NAME}"} == of_two
             assert steps(first, "STEP_FAILURE") == of_one
 
         (bad / "a.json").unlink()

@@ -80,6 +80,36 @@ def read_target_record(generation: Generation) -> TargetRecord | None:
     return generation.read(TargetRecord.NAME, TargetRecord)
 
 
+def replace_target_record(
+    generation: Generation, before: TargetRecord, after: TargetRecord
+) -> bool:
+    """Replace the record of a generation's target if it is still the one that was read.
+
+    Of two drivers that each take themselves for the present one, so only one writes it.
+
+    Args:
+        generation: State folder of the generation.
+        before: The record as it was read, or as this process wrote it last; an empty one for none.
+        after: The new one.
+
+    Returns:
+        Whether it was written; False if another process has written one since.
+
+    Raises:
+        StateError: The state can't be read or written.
+        UnavailableError: The state's store does not answer.
+    """
+    found, path = generation.document(TargetRecord.NAME), generation.location(TargetRecord.NAME)
+    known = TargetRecord() if found is None else TargetRecord.parse(found.data, path)
+    if known != before:
+        return False
+    data = after.model_dump_json(indent=2).encode()
+    with generation.writing():
+        if found is None:
+            return generation.documents.put_if_absent(path, data) is not None
+        return generation.documents.replace(path, data, found.tag) is not None
+
+
 def documents_of(generation: Generation) -> list[str]:
     """Return the paths of a generation's documents that never change, relative to its folder.
 

@@ -65,7 +65,7 @@ class LocalLauncher:
         """
         if launch.group is not None and self._is_running(launch):
             if not launch.is_from_here:
-                raise launched_elsewhere(launch)
+                raise launched_elsewhere(launch, self._generation)
             beat = read_heartbeat(self._generation, launch.source)
             with contextlib.suppress(ProcessLookupError):
                 # Only the driver: a JVM that gets the signal too is gone before the query stops.
@@ -86,16 +86,20 @@ class LocalLauncher:
         return self.status(launch).state == "running"
 
 
-def launched_elsewhere(launch: Launch) -> RunError:
+def launched_elsewhere(launch: Launch, generation: Generation) -> RunError:
     """Return the error, for the caller to raise, that another machine launched the run.
 
     A process can be ended on its own machine only; the hint names it.
+
+    Args:
+        launch: The record of the launch.
+        generation: The generation whose run it is, which the command has to name.
     """
     message = (
         f"The run of `{launch.source}` was launched on {launch.host}, where it may still be "
         "running and writing; a local process can be ended only on its own machine."
     )
-    hint = f"Run `hybrid stop P` on {launch.host}."
+    hint = f"Run `hybrid stop P --generation {generation.name}` on {launch.host}."
     return RunError(message, hint, source=launch.source, server=launch.host)
 
 

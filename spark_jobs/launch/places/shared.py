@@ -52,7 +52,7 @@ class SharedLauncher:
         if not self._is_running():
             return
         if not launch.is_from_here:
-            raise launched_elsewhere(launch)
+            raise launched_elsewhere(launch, self._generation)
         self.end_run(launch.launch_id, launch.source)
 
     def end_run(self, launch_id: str, source: str) -> None:

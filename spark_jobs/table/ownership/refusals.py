@@ -203,6 +203,25 @@ def state_behind(generation: Generation, table: Folder, found: str, known: str) 
     return _refused(generation, table, message, hint)
 
 
+def superseded(generation: Generation, table: Folder) -> StateError:
+    """Return the error for a driver after whose start another one has started on its target.
+
+    Args:
+        generation: The generation.
+        table: Folder of the target.
+    """
+    message = (
+        f"Another driver of generation {generation.name} has started on the table {table} since "
+        "this one did, so this one ends."
+    )
+    hint = (
+        "Nothing is lost: the newer driver resumes from the last committed micro-batch, and each "
+        "micro-batch is written once. If none runs (`hybrid status P`), start it again: `hybrid "
+        "resume P`."
+    )
+    return StateError(message, hint, transient=True, table=table.url, generation=generation.name)
+
+
 def checkpoint_missing(generation: Generation, table: Folder, written: int) -> StateError:
     """Return the error for a checkpoint that is missing, or new, although the target has its rows.
 

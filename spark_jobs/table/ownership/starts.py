@@ -15,6 +15,7 @@ from spark_jobs.run_state.target_record import (
     TargetRecord,
     documents_of,
     read_target_record,
+    replace_target_record,
 )
 from spark_jobs.table.commit_log import RESTORE
 from spark_jobs.table.delta_table import open_table, paths_of
@@ -30,7 +31,8 @@ def announce_start(side: TargetSide) -> TargetRecord:
 
     Raises:
         StateError: Checkpoint, state and target do not belong together; a data file of the target
-            is missing, or somebody else changed its rows; or the state can't be written.
+            is missing, or somebody else changed its rows; another driver starts at the same time
+            (transient); or the state can't be written.
         InputError: The target can't be read.
         UnavailableError: A store does not answer.
     """
@@ -43,8 +45,25 @@ def announce_start(side: TargetSide) -> TargetRecord:
     last = _last_epoch(found.record) if epoch is None else epoch
     changes = {"epoch": last + 1, "is_announced": True, **known}
     record = found.record.model_copy(update=changes)
-    side.generation.replace(TargetRecord.NAME, record)
+    write_record(side, found.record, record)
     return record
+
+
+def write_record(side: TargetSide, before: TargetRecord, after: TargetRecord) -> None:
+    """Replace the record of a target; refuse if another driver has written one since.
+
+    Args:
+        side: The generation and its target.
+        before: The record as it was read, or as this driver wrote it last.
+        after: The new one.
+
+    Raises:
+        StateError: Another driver of the generation has started meanwhile (transient); or the state
+            can't be written.
+        UnavailableError: The state's store does not answer.
+    """
+    if not replace_target_record(side.generation, before, after):
+        raise refusals.superseded(side.generation, side.table)
 
 
 def _require_files(side: TargetSide, table: DeltaTable) -> None:
@@ -94,7 +113,7 @@ def accept_foreign_changes(side: TargetSide, by: str, at_ms: int) -> list[Accept
         "accepted": [*found.record.accepted, *accepted],
         "is_announced": found.record.is_announced,
     }
-    side.generation.replace(TargetRecord.NAME, record.model_copy(update=changes))
+    write_record(side, found.record, record.model_copy(update=changes))
     return accepted
 
 

@@ -12,10 +12,10 @@ from sources.storage.tables.delta import is_delta_table
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.run_state.target_record import TargetRecord
 from spark_jobs.table.commit_log import Commit, CommitLog, foreign_changes
-from spark_jobs.table.delta_table import commit_nothing, commit_once, open_table
+from spark_jobs.table.delta_table import NO_MORE, commit_nothing, commit_once, open_table
 from spark_jobs.table.ownership import refusals
 from spark_jobs.table.ownership.belonging import TargetSide, epoch_id
-from spark_jobs.table.ownership.starts import verified_record
+from spark_jobs.table.ownership.starts import verified_record, write_record
 
 RECORD_S = 60.0
 
@@ -46,13 +46,17 @@ def confirm_start(side: TargetSide, record: TargetRecord) -> TargetGuard:
         The guard of the query that is about to start.
 
     Raises:
-        StateError: Others changed rows since the start was announced; or the state can't be
-            written.
+        StateError: Others changed rows since the start was announced; another driver has started
+            since (transient); or the state can't be written.
         InputError: The table can't be read.
         UnavailableError: The table's store does not answer.
     """
     table = open_table(side.table)
-    if table.transaction_version(epoch_id(side.generation)) != record.epoch:
+    epoch = table.transaction_version(epoch_id(side.generation))
+    if epoch is not None and epoch > record.epoch:
+        # This process slept since it announced its start.
+        raise refusals.superseded(side.generation, side.table)
+    if epoch != record.epoch:
         commit_once(partial(commit_nothing, table), side.table, _epoch(side, record))
     guard = TargetGuard(side, record)
     guard.look()
@@ -90,8 +94,9 @@ class TargetGuard:
                 None to read it here.
 
         Raises:
-            StateError: Others changed rows of the table, the table is gone or was replaced by an
-                older copy, or the checkpoint is not the one that wrote it. The query has to end.
+            StateError: Others changed rows of the table, another driver has started on it, the
+                table is gone or was replaced by an older copy, or the checkpoint is not the one
+                that wrote it. The query has to end.
         """
         with self._lock:
             # Before the table: a micro-batch is committed there first.
@@ -142,6 +147,10 @@ class TargetGuard:
         foreign = foreign_changes(commits, self._version, self._side.is_own(self._writer))
         if foreign.commits:
             raise refusals.changed_by_others(self._side.generation, self._side.table, foreign)
+        name, own = epoch_id(self._side.generation), self._record.epoch
+        # A promotion of another generation fences this one by a number beyond any epoch.
+        if any(own < each.transactions.get(name, 0) < NO_MORE for each in commits):
+            raise refusals.superseded(self._side.generation, self._side.table)
         for commit in commits:
             self._written = commit.transactions.get(self._writer or "", self._written)
         self._version += len(commits)
@@ -167,5 +176,6 @@ class TargetGuard:
 
     def _keep(self) -> None:
         self._kept_at = time.monotonic()
-        self._record = verified_record(self._side, self._record, self._version)
-        self._side.generation.replace(TargetRecord.NAME, self._record)
+        record = verified_record(self._side, self._record, self._version)
+        write_record(self._side, self._record, record)
+        self._record = record

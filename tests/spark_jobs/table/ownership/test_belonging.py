@@ -71,6 +71,25 @@ def test_a_crash_at_any_point_of_a_start_or_a_batch_is_accepted(case: TargetCase
     require_belonging(case.loaded, case.generation)
 
 
+def test_a_driver_that_slept_through_another_start_ends_and_changes_nothing(
+    case: TargetCase,
+) -> None:
+    case.run(0)
+    slept = announce_start(case.side)
+    older = case.start()
+    newer = case.start()
+    for late in (older.look, older.keep, lambda: confirm_start(case.side, slept)):
+        with pytest.raises(
+            StateError, match="Another driver of generation g1 has started"
+        ) as found:
+            late()
+        assert found.value.transient
+    newer.look()
+    newer.keep()
+    require_belonging(case.loaded, case.generation)
+    assert case.table.transaction_version(epoch_id(case.generation)) == 3
+
+
 def test_a_deleted_target_is_refused_with_what_was_lost(case: TargetCase) -> None:
     case.run(0, 1, 2)
     shutil.rmtree(case.out)

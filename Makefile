@@ -12,7 +12,7 @@ SHORT := HYBRID_EXAMPLES=0.2
 unexport PYTHONDONTWRITEBYTECODE
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: install lock demo demo-lake demo-cdc demo-features ui test test-rest test-all fast shuffled peers tables expressions test-ui test-airflow pictures crash chaos soak lint bench clean
+.PHONY: install lock demo demo-lake demo-cdc demo-features ui test test-rest test-all fast shuffled peers tables expressions test-ui test-airflow pictures crash chaos simulate soak lint bench clean
 
 install: $(VENV)/installed
 
@@ -155,6 +155,11 @@ crash: install
 # Random commands, kills and damage; the tests do a few of them. `make chaos SEED=8`
 chaos: install
 	$(BIN)/python -m tests.machine.chaos --sequences 2000 --seed $(SEED)
+
+# Random schedules of all actors on a simulated store and clocks. `make simulate SCHEDULES=1 SEED=8 TRACE=--trace`
+SCHEDULES ?= 10000
+simulate: install
+	$(BIN)/python -m tests.simulation.run --schedules $(SCHEDULES) --seed $(SEED) $(TRACE)
 
 # Half an hour of steady input.
 soak: install

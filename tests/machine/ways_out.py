@@ -61,7 +61,7 @@ def lead_out(people: People) -> None:
 
 
 # What a hint says, and what people then do; the first of them that was not tried yet.
-_WAYS: list[tuple[str, str]] = [
+WAYS: list[tuple[str, str]] = [
     (r"Find the process that holds .* and end it", "end_process"),
     (r"outside: (drop|quarantine)|event_time\.outside", "leave_out"),
     (r"write it[^`]*`\{", "write"),
@@ -86,7 +86,7 @@ _WAYS: list[tuple[str, str]] = [
 def _follow(people: People, error: HybridError, tried: Counter[str], trail: list[str]) -> bool:
     """Do one thing that the error names, which was not tried yet; return whether there was one."""
     text = f"{error.message} {error.hint}"
-    for pattern, name in _WAYS:
+    for pattern, name in WAYS:
         # Times and names of files may differ from one attempt to the next.
         key = f"{name}: {re.sub('[0-9]+', '', text)[:120]}"
         # What was refused at first may be the way once something else is out of its way.

@@ -1,0 +1,56 @@
+"""Random schedules: whatever goes wrong, no row is lost or doubled, and each refusal has a way out.
+
+``HYBRID_SCHEDULES`` says how many, ``HYBRID_SEED`` which ones; ``make simulate`` runs many more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from deltalake import CommitProperties, Transaction
+
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.table.delta_table import commit_files, open_table
+from tests.simulation import driver, run
+from tests.simulation.product import Product
+
+pytestmark = pytest.mark.slow
+SCHEDULES = int(os.environ.get("HYBRID_SCHEDULES", "100"))
+SEED = int(os.environ.get("HYBRID_SEED", "7"))
+
+
+@pytest.fixture(scope="module")
+def product() -> Iterator[Product]:
+    with run.product() as made:
+        yield made
+
+
+def test_whatever_goes_wrong_each_row_is_there_once_and_all_comes_to_rest(
+    product: Product,
+) -> None:
+    for seed in range(SEED, SEED + SCHEDULES):
+        found = run.run(product, seed)
+        assert not found.wrong, "\n".join([f"seed {seed}", *found.trace, found.wrong])
+
+
+def test_a_seed_decides_all_that_happens(product: Product) -> None:
+    first = [run.run(product, seed, is_traced=True) for seed in range(4)]
+    assert first == [run.run(product, seed, is_traced=True) for seed in range(4)]
+    assert len({each.digest for each in first}) == 4
+
+
+def test_a_micro_batch_that_is_written_again_is_found(
+    product: Product, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def append(target: Any, generation: Any, batch: int, files: Any, _: Any = None) -> None:
+        query = str(offset_log.query_id(generation.checkpoint))
+        table = open_table(target)
+        said = CommitProperties(app_transactions=[Transaction(query, batch)])
+        commit_files(table, files(table), said)
+
+    monkeypatch.setattr(driver, "append_once", append)
+    found = (run.run(product, seed).wrong for seed in range(SEED, SEED + 200))
+    assert any("has rows twice" in wrong for wrong in found)

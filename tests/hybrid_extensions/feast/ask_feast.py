@@ -18,4 +18,4 @@ rows = store.get_historical_features(entity_df=pd.read_parquet(labels), features
 rows.to_parquet(out)
 store.materialize(datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
 served = store.get_online_features(features=names, entity_rows=[{"shop": "a"}, {"shop": "b"}])
-json.dump(served.to_dict(), sys.stdout)
+json.dump(served.to_dict(), sys.stdout, default=str)

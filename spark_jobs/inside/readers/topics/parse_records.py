@@ -7,15 +7,15 @@ Spark's Python workers (:mod:`spark_jobs.inside.readers.topics.decode_records`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql.pandas.functions import arrow_udf
 
 from sources.common.schema import ddl, parse_schema, parse_type, type_name
 from sources.common.sql.sql_names import in_backticks
@@ -49,7 +49,7 @@ from spark_jobs.inside.readers.row_rules import (
     within_sample,
 )
 from spark_jobs.inside.readers.spark_errors import raise_at_record, reporting
-from spark_jobs.inside.readers.staged_bad_records import removing, staging_folder
+from spark_jobs.inside.readers.staged_bad_records import removing, staging_folder, unmovable
 from spark_jobs.inside.readers.topics.decode_records import (
     KEY,
     ORIGINS,
@@ -71,7 +71,7 @@ from spark_jobs.inside.readers.topics.too_large import TOO_LARGE, is_too_large, 
 
 _CORRUPT = "__corrupt"
 _ROW = "__row"
-_DECIDED = "__decided"
+_READ = "__read"
 _CHECKED = "__checked"
 _NO_TEXT = "the value is no UTF-8 text"
 _MOST_NAMED = 32
@@ -256,7 +256,6 @@ def _parsed(
             rows, {n: F.col(in_backticks(n)) for n in kinds}, reason.isNotNull(), reason
         )
     else:
-        needed = RECORD if remove is not None else extra
         if tombstones is not None:
             names = [*LOG_COLUMNS, *source.record_columns, *RECORD]
             records = records.select(*map(in_backticks, names))
@@ -264,7 +263,7 @@ def _parsed(
             returned_ddl = ", ".join(f"{in_backticks(name)} {kind}" for name, kind in kinds_of)
             fill = rows_as_json(tombstones, names)
             records = map_in_arrow(records, reporting(fill), returned_ddl)
-        marked = _parse(records, source, columns, of_value, (needed, extra))
+        marked = _parse(records, source, columns, of_value)
         if remove is not None:
             return _without_bad(marked, remove, row_ddl + extra_ddl, extra).select(
                 *map(in_backticks, returned)
@@ -356,7 +355,6 @@ def _parse(
     source: KafkaSource,
     columns: Mapping[str, str],
     of_value: pa.Schema,
-    needed: tuple[Sequence[str], Sequence[str]],
 ) -> _Marked:
     """Parse JSON, or take bytes as they are.
 
@@ -365,8 +363,6 @@ def _parse(
         source: The declaration.
         columns: Names and types of all columns of a record.
         of_value: Columns of the value.
-        needed: Those of :data:`RECORD` that rows have to have if they are bad, and if they are
-            good.
     """
     included = {name: F.col(in_backticks(name)) for name in source.record_columns}
     wrong = _wrong(source, columns)
@@ -389,26 +385,13 @@ def _parse(
         for field in of_value
     }
     if supports_schema(of_value) and reads_times_as_arrow(records.sparkSession):
-        is_read = F.col(_DECIDED)
-        wrong = _wrong(source, columns, is_read=is_read)
-        of_bad, of_good = needed
-        kept = [*included, *(name for name in of_bad if name != VALUE)]
-        # A bad key makes a record bad whose value may be good.
-        is_whole = VALUE in of_good or (VALUE in of_bad and len(wrong) > 1)
-        read = _object_reader(of_value, [*LOG_COLUMNS, *kept], is_whole=is_whole)
-        records = records.select(*map(in_backticks, [*LOG_COLUMNS, *kept, VALUE]))
-        kinds = {
-            **{field.name: field.dataType.simpleString() for field in records.schema},
-            **{name: columns[name] for name in of_value.names},
-            _DECIDED: "boolean",
-        }
-        returned = ", ".join(f"{in_backticks(name)} {kind}" for name, kind in kinds.items())
-        records = map_in_arrow(records, read, returned)
+        records = records.withColumn(_READ, _read_by_arrow(of_value))
+        is_read = F.col(_READ).isNotNull()
         parsed = F.when(~is_read, parsed)
         unfit = row.isNull() | row[_CORRUPT].isNotNull() | too_large | undated | ~is_text
         is_bad = ~is_read & unfit | _any_of(wrong)
         values = {
-            name: F.when(is_read, F.col(in_backticks(name))).otherwise(by_spark)
+            name: F.when(is_read, F.col(_READ)[name]).otherwise(by_spark)
             for name, by_spark in parsed_columns.items()
         }
     else:
@@ -469,28 +452,20 @@ def reads_times_as_arrow(spark: SparkSession) -> bool:
     return spark.conf.get("spark.sql.session.timeZone") == "UTC" and policy != "LEGACY"
 
 
-def _object_reader(columns: pa.Schema, kept: Sequence[str], *, is_whole: bool) -> Step:
-    """Return a reader of values by Arrow, for ``mapInArrow``.
+def _read_by_arrow(columns: pa.Schema) -> Column:
+    """Return the columns of a value as a struct, read by Arrow in Spark's Python workers.
 
-    A row says whether Arrow could decide, as ``from_json`` would; if not, it has the value in place
-    of the columns.
-
-    Args:
-        columns: Columns of the value.
-        kept: Other columns to return as they are.
-        is_whole: Return all values, not only those that are left to Spark.
+    It is null where Arrow can't decide as ``from_json`` would. Only values go to a worker, and only
+    their columns come back: the other columns of a record stay in Spark.
     """
-    names = [*kept, VALUE, *columns.names, _DECIDED]
 
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            values = batch.column(VALUE)
-            rows = read_objects(values, columns)
-            is_decided = rows.is_valid()
-            left = values if is_whole else pc.if_else(is_decided, None, values)
-            same = (batch.column(name) for name in kept)
-            yield pa.RecordBatch.from_arrays([*same, left, *rows.flatten(), is_decided], names)
+    def read_values(values: pa.Array) -> pa.Array:
+        return read_objects(values, columns)
 
+    # PySpark infers the kind of function from type hints, which its stub does not allow.
+    by_batch = arrow_udf(read_values, ddl(columns))  # type: ignore[call-overload]
+    # Otherwise a filter of the transform would have each value parsed once more.
+    read: Column = by_batch.asNondeterministic()(F.col(VALUE))
     return read
 
 
@@ -515,8 +490,8 @@ def _refuse(marked: _Marked, extra: Sequence[str], hint: str) -> DataFrame:
     """Return all rows; the query fails at the first bad one."""
     reason = F.concat(marked.reason, F.lit("."))
     refused = raise_at_record(InputError, reason, hint).cast("boolean")
-    checked = F.when(marked.is_bad, refused).otherwise(F.lit(True)).alias(_CHECKED)
-    rows = marked.rows.select("*", checked)
-    # Each column depends on the check: a filter by any of them, or a projection, can't avoid it.
-    columns = (F.when(F.col(_CHECKED), c).alias(name) for name, c in marked.columns.items())
+    # Each row has to pass: no filter or projection of the transform can avoid it.
+    checked = F.when(marked.is_bad, refused).otherwise(unmovable()).alias(_CHECKED)
+    rows = marked.rows.select("*", checked).where(_CHECKED)
+    columns = (column.alias(name) for name, column in marked.columns.items())
     return rows.select(*LOG_COLUMNS, *columns, *extra)

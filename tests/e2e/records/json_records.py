@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
@@ -25,10 +25,30 @@ def read_records(
     on_bad_record: str = "drop",
 ) -> dict[int, dict[str, Any]]:
     """Return the rows of the records that are not bad, by their place among the values."""
+    rows = parsed_records(spark, folder, values, columns, on_bad_record)
+    found = rows.select(OFFSET, *columns).toArrow().to_pylist()
+    return {row.pop(OFFSET): row for row in found}
+
+
+def parsed_records(
+    spark: SparkSession,
+    folder: Path,
+    values: Sequence[bytes],
+    columns: Mapping[str, str],
+    on_bad_record: str,
+    outside: str = "fail",
+) -> DataFrame:
+    """Return the records as the transform gets them: their columns, and event time ``at``."""
     kinds = {**columns, "at": "timestamp"}
     live = {"type": "kafka", "name": "live", "topic": "t", "start": "earliest", "format": "json"}
     source = KafkaSource.model_validate({**live, "schema": kinds, "on_bad_record": on_bad_record})
-    declared = {"name": "p", "event_time": "at", "key": ["at"], "transform": "t:t", "state": "s"}
+    declared = {
+        "name": "p",
+        "event_time": {"column": "at", "outside": outside},
+        "key": ["at"],
+        "transform": "t:t",
+        "state": "s",
+    }
     sink = {"path": "out", "mode": "append", "key": ["at"]}
     pipeline = Pipeline.model_validate({**declared, "sink": sink, "sources": [source]})
     loaded = LoadedPipeline(folder / "p.yaml", pipeline)
@@ -46,6 +66,4 @@ def read_records(
         }
     )
     event_time = EventTimeCheck(pipeline.event_time)
-    rows = parse_values(spark.createDataFrame(raw), source, kinds, generation, event_time)
-    found = rows.select(OFFSET, *columns).toArrow().to_pylist()
-    return {row.pop(OFFSET): row for row in found}
+    return parse_values(spark.createDataFrame(raw), source, kinds, generation, event_time)

@@ -21,7 +21,7 @@ from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.parse_records import parse_values
 from tests.e2e.case import Case, as_json, live_of, wrong
 from tests.e2e.in_session import run_and_audit
-from tests.e2e.records.json_records import read_records
+from tests.e2e.records.json_records import parsed_records, read_records
 from tests.properties import examples
 from tests.sources.decoding.json_case import COLUMNS, PLAIN, UNUSUAL, UNUSUAL_VALUES, documents
 
@@ -153,6 +153,27 @@ def test_the_column_of_a_bad_record_is_named(
     with pytest.raises(PySparkException) as error:
         read_records(spark, tmp_path, [value], columns, on_bad_record="fail")
     assert report_of(error.value).message == f"Topic `t`, partition 0, offset 0: {told}."
+
+
+@pytest.mark.parametrize("outside", ["fail", "keep"])
+def test_a_bad_record_fails_also_a_transform_that_looks_at_no_column(
+    spark: SparkSession, tmp_path: Path, outside: str
+) -> None:
+    values = [b'{"id": 1}', b"no object"]
+    rows = parsed_records(spark, tmp_path, values, {"id": "bigint"}, "fail", outside)
+    with pytest.raises(PySparkException) as error:
+        rows.agg(F.count(F.lit(1))).collect()
+    assert report_of(error.value).message.startswith("Topic `t`, partition 0, offset 1: ")
+
+
+def test_a_value_is_parsed_once_whatever_the_transform_filters_by(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    columns = {"id": "bigint", "v": "double"}
+    rows = parsed_records(spark, tmp_path, [b'{"id": 1, "v": 2}'], columns, "fail", "keep")
+    rows = rows.where("id > 0").where(F.col("v") > 1).groupBy("id").agg(F.sum("v"))
+    plan = rows._jdf.queryExecution().executedPlan().toString()
+    assert plan.count("ArrowEvalPython") == 1
 
 
 def test_times_are_spark_s_alone_where_its_session_has_another_zone(

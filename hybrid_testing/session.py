@@ -66,6 +66,7 @@ def local_session(
         "spark.ui.enabled": "false",
         **spark_properties.STATE_STORE,
         **spark_properties.TIMES,
+        **spark_properties.WORKER_DAEMON,
         # Compiling a plan costs more than running it over a few thousand rows.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",

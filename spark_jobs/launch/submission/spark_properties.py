@@ -39,6 +39,9 @@ TIMES = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 """Times in Parquet as all readers know them: of INT96, Spark's default, many lose those that
 nanoseconds can't hold, such as 9999-12-31."""
 
+WORKER_DAEMON = {"spark.python.daemon.module": "spark_jobs.inside.worker_daemon"}
+"""Python workers that have loaded what our tasks import; for drivers in this environment."""
+
 
 def _master(settings: SparkSettings) -> str:
     """Return the master URL, by which a task of a shared driver on this machine may fail once.
@@ -93,6 +96,7 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
         conf |= local_conf()
         # The first run fixes this for the life of the checkpoint; Spark's 200 suit a cluster.
         conf["spark.sql.shuffle.partitions"] = str(2 * (os.cpu_count() or 1))
+        conf |= WORKER_DAEMON
     elif (of_driver := _driver_env(settings)) is not None:
         # Python and this project come with the image; the transform's module does, or is on a
         # volume.

@@ -225,7 +225,8 @@ class KeyFilter(SeamFilter):
         kept = self.keep()
         # A broadcast table has to fit into memory, the driver's first; a sort can spill.
         way = "broadcast" if kept.rows <= MOST_BROADCAST else "merge"
-        return self._marked(live, kept.read(live.sparkSession, self._folder).hint(way))
+        schema = self._grouped(self._history).schema
+        return self._marked(live, kept.read(live.sparkSession, self._folder, schema).hint(way))
 
     def mark_without_keys(self, live: DataFrame) -> DataFrame:
         """Mark rows by the steps of :meth:`mark`, as if history had none of their keys."""

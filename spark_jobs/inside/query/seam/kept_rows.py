@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql.types import StructType
 
 from sources.common.positions import Record
 from sources.storage.folder import Folder
@@ -29,14 +30,18 @@ class KeptRows(Record):
     folder: str
     rows: int
 
-    def read(self, spark: SparkSession, place: Folder) -> DataFrame:
+    def read(
+        self, spark: SparkSession, place: Folder, schema: StructType | None = None
+    ) -> DataFrame:
         """Return the kept rows as a DataFrame over the Parquet file.
 
         Args:
             spark: The Spark session.
             place: Folder of the state in which they were found.
+            schema: Their columns; if left out, a Spark job asks the file for them.
         """
-        return spark.read.parquet(place.folder(self.folder).hadoop_path)
+        reader = spark.read if schema is None else spark.read.schema(schema)
+        return reader.parquet(place.folder(self.folder).hadoop_path)
 
     def columns(self, place: Folder, names: Sequence[str]) -> pa.Table:
         """Return columns of the rows, read by this process; Spark has written one file at least.

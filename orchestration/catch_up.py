@@ -9,7 +9,7 @@ from orchestration.backlog import backlog_of
 from orchestration.databases.database_log import SETTLED_S, DatabaseLog
 from sources.common.counting import counted
 from sources.databases.altered_table import require_unaltered
-from sources.databases.replication_slot import watched_slot
+from sources.databases.replication_slot import watched_slots
 from sources.databases.table_watch import look_at_captured_table
 from sources.errors import RunError
 from sources.ledger import read_ledger
@@ -124,9 +124,9 @@ class ConnectorWait:
 
     def __init__(self, context: PipelineContext) -> None:
         self._context, self._is_looked_at = context, False
-        options = watched_slot(context.loaded)
         server = log_server(context.generation)
-        self._log = None if options is None else DatabaseLog(options, server)
+        # One for each shard.
+        self._logs = [DatabaseLog(options, server) for options, _ in watched_slots(context.loaded)]
         self._quiet: tuple[object, float] | None = None
         self.text = ""
 
@@ -152,13 +152,13 @@ class ConnectorWait:
         return is_behind
 
     def _is_behind(self, waiting: int, beat: Heartbeat | None) -> bool:
-        if self._log is None:
+        if not self._logs:
             return False
-        unread = self._log.unread()
+        unread = sum(log.unread() for log in self._logs)
         self.text = (
-            f" in the topic, and {self._log.describe(unread)}" if unread else " in the topic"
+            f" in the topic, and {self._logs[0].describe(unread)}" if unread else " in the topic"
         )
-        if self._log.is_confirmed:
+        if all(log.is_confirmed for log in self._logs):
             return False
         seen = (waiting, None if beat is None else beat.offsets)
         if unread or waiting or self._quiet is None or self._quiet[0] != seen:

@@ -8,7 +8,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.requirements import require_extras
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
-from sources.databases.replication_slot import look_at_slot
+from sources.databases.replication_slot import look_at_slots
 from sources.databases.table_watch import look_at_captured_table
 from sources.hand_over_checks import require_sound
 from sources.hybrid import Boundedness
@@ -64,7 +64,7 @@ def require_ready_to_stream(context: PipelineContext, source: Source) -> None:
     context.switch_state.require_turn(source.name)
     require_ready(context, source)
     # Nobody may have looked at the slot and the table since the last run.
-    look_at_slot(context.loaded, context.generation, log_server(context.generation))
+    look_at_slots(context.loaded, context.generation, log_server(context.generation))
     look_at_captured_table(context.loaded, context.generation)
 
 

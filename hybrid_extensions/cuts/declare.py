@@ -69,6 +69,8 @@ class CutsSection(Section):
             lacking = "`sink.sequence` to be the column that `include` fills with `position`"
         elif not snapshots:
             lacking = "a source with `snapshot`, which says how the database is reached"
+        elif len(snapshots) > 1:
+            lacking = "a single `snapshot`, as logs of several databases have no order in common"
         elif not snapshots[0].log_reader:
             lacking = "`snapshot.connector`, the connector's URL in Kafka Connect"
         if lacking is not None:

@@ -85,6 +85,9 @@ def require_repairable(loaded: LoadedPipeline) -> RepairedTable:
         UnavailableError: A store does not answer.
     """
     context = PipelineContext.require(loaded)
+    if shards := context.pipeline.shards:
+        rows = f"it has rows of {len(shards)} shards ({', '.join(shards)}), each with its own log"
+        raise _refused(context, rows, "snapshot.topic")
     asked = compared_table(context.loaded)
     source, topic = _sources(context.loaded)
     if (why := _declared_otherwise(context, topic)) is not None:

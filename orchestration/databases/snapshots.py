@@ -69,11 +69,15 @@ def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[TakenSna
             "otherwise leave `hybrid snapshot P` out and run `hybrid plan P`."
         )
         raise InputError(message, hint, pipeline=name, field="snapshot")
-    taken = []
-    for source in sources:
-        snapshot = SnapshotCopy(loaded, source, report)
-        taken.append(_taken(source.name, snapshot.take(), snapshot.warnings))
-    return taken
+    copies = [SnapshotCopy(loaded, source, report) for source in sources]
+    if len(copies) > 1:
+        # A shard that can't be captured is told before another one is copied.
+        for each in copies:
+            each.require_table()
+    return [
+        _taken(source.name, each.take(), each.warnings)
+        for source, each in zip(sources, copies, strict=True)
+    ]
 
 
 def take_together(

@@ -54,6 +54,8 @@ def restart_if_due(
         StateError: The state can't be read or written.
         UnavailableError: The state's store does not answer.
     """
+    for each in look.others:
+        restart_if_due(loaded, generation, each, now_ms)
     seen, since_ms = look.seen, look.watch.idle_since_ms
     if not (seen.failure and seen.is_restarted):
         return

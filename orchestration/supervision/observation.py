@@ -33,6 +33,7 @@ class SlotSeen:
         is_restarted: Whether the supervision starts it again.
         misset: Why changes are lost or have other values, by a setting of the connector; empty if
             none is known to do that.
+        shard: Topic of the shard whose changes come through it; empty without shards.
     """
 
     gone: str | None = None
@@ -46,6 +47,7 @@ class SlotSeen:
     failure: str = ""
     is_restarted: bool = False
     misset: str = ""
+    shard: str = ""
 
     @property
     def is_read(self) -> bool:

@@ -7,6 +7,7 @@ reads is found out without a daemon.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,11 +18,12 @@ from sources.databases.altered_table import TableWatch, keep_table_watch
 from sources.databases.connector_settings import settings_problem
 from sources.databases.replication_slot import (
     SlotGone,
+    WatchedSlot,
     ask_slot,
     keep_gone,
+    name_of_shard,
     slot_gone,
-    watched_slot,
-    watched_topic,
+    watched_slots,
 )
 from sources.databases.slot import Slot
 from sources.errors import StateError
@@ -59,17 +61,20 @@ class SlotLook(NamedTuple):
         seen: The part that the verdict needs.
         watch: The part that the next look needs; :func:`keep_slot` writes it.
         gone: When and how the slot was lost, so that changes are missing; None if it never was.
+        others: Results for the slots of other shards, which are no worse.
     """
 
     seen: SlotSeen
     watch: SlotWatch
     gone: SlotGone | None
+    others: Sequence[SlotLook] = ()
 
 
 def observe_slot(loaded: LoadedPipeline, generation: Generation, looked_ms: int) -> SlotLook | None:
     """Ask the database for the state of the slot that a pipeline's changes come through.
 
-    Writes nothing. A database that does not answer is no error: the result says so.
+    Of several shards, the result is that of the slot that is worst. Writes nothing. A database that
+    does not answer is no error: the result says so.
 
     Args:
         loaded: The pipeline.
@@ -83,18 +88,40 @@ def observe_slot(loaded: LoadedPipeline, generation: Generation, looked_ms: int)
         StateError: The state is damaged.
         UnavailableError: The state's store does not answer.
     """
-    if (options := watched_slot(loaded)) is None:
+    looks = [_observe(each, generation, looked_ms) for each in watched_slots(loaded)]
+    if not looks:
         return None
-    before = generation.read(_NAME, SlotWatch)
+    worst, *others = sorted(looks, key=lambda look: _badness(look.seen), reverse=True)
+    return worst._replace(others=others)
+
+
+def _badness(seen: SlotSeen) -> tuple[object, ...]:
+    """Return what sorts slots by how bad their state is."""
+    return (
+        seen.gone is not None,
+        bool(seen.misset),
+        bool(seen.failure),
+        seen.idle_since_ms is not None,
+        seen.unknown is not None,
+        seen.unread_since_ms is not None,
+        seen.unread_bytes or 0,
+    )
+
+
+def _observe(slot_of: WatchedSlot, generation: Generation, looked_ms: int) -> SlotLook:
+    """Ask a database for the state of a slot."""
+    options, topic = slot_of
+    before = generation.read(name_of_shard(_NAME, options.topic), SlotWatch)
     if before is None or before.slot != options.log_reader:
         before = SlotWatch(slot=options.log_reader)
     slot = ask_slot(options)
     is_known = isinstance(slot, Slot) and slot.server
     gone = slot_gone(generation, options, slot, log_server(generation) if is_known else "")
-    if not before.misset and (misset := settings_problem(options, watched_topic(loaded))):
+    if not before.misset and (misset := settings_problem(options, topic)):
         before = before.model_copy(update={"misset": f"{misset} Found at {iso(looked_ms)}."})
     watch = before if isinstance(slot, str) else _after(before, slot, looked_ms)
     seen = SlotSeen(
+        shard=options.topic or "",
         gone=None if gone is None else str(gone),
         idle_since_ms=watch.idle_since_ms,
         unread_since_ms=watch.unread_since_ms,
@@ -126,10 +153,13 @@ def keep_slot(generation: Generation, look: SlotLook | None) -> None:
     if look is None:
         return
     with contextlib.suppress(StateError):
-        if look.gone is not None:
-            keep_gone(generation, look.gone)
-        if generation.read(_NAME, SlotWatch) != look.watch:
-            generation.replace(_NAME, look.watch)
+        for each in (look, *look.others):
+            shard = each.seen.shard or None
+            if each.gone is not None:
+                keep_gone(generation, each.gone, shard)
+            name = name_of_shard(_NAME, shard)
+            if generation.read(name, SlotWatch) != each.watch:
+                generation.replace(name, each.watch)
 
 
 def keep_table(generation: Generation, seen: TableWatch | None) -> None:

@@ -21,6 +21,7 @@ from sources.config.pipeline_checks import (
     check_selects,
     check_widened,
 )
+from sources.config.shard_checks import check_shards
 from sources.config.source.deletes_by_key import row_to_delete
 from sources.config.source.event_time import DeclaredEventTime
 from sources.config.source.file_source import FileSource
@@ -211,6 +212,7 @@ class Pipeline(SourceChain):
             raise ValueError(message)
         check_selects(chain)
         check_export_names(chain)
+        check_shards(self)
         self.row_rules.require_sql()
         for each in chain:
             each.check_quarantine(each.name, self.event_time, self.row_rules)

@@ -145,6 +145,33 @@ class SourceChain(Declared):
         later = self.sources[self.hybrid_source().index(name) + 1 :]
         return next((source for source in later if isinstance(source, KafkaSource)), None)
 
+    @property
+    def shards(self) -> dict[str, FileSource]:
+        """Sources with the snapshot of a shard, by the topic of its changes; empty if none is.
+
+        Shards are databases that hold the same table; their log positions can't be compared.
+        """
+        return {
+            source.snapshot.topic: source
+            for source in self.file_sources
+            if source.snapshot is not None and source.snapshot.topic is not None
+        }
+
+    def changes_after(self, name: str) -> KafkaSource | None:
+        """Return the topic of changes that continue a snapshot: of several, that of its shard.
+
+        Args:
+            name: Name of the source with the snapshot.
+
+        Raises:
+            InputError: The pipeline has no source of this name.
+        """
+        source, topic = self.source(name), self.topic_after(name)
+        shard = None if source.snapshot is None else source.snapshot.topic
+        if topic is None or shard is None:
+            return topic
+        return topic.model_copy(update={"topic": shard})
+
     def next_topic(self, name: str) -> KafkaSource | None:
         """Return the source right after the source of this name if it reads topics; else None.
 

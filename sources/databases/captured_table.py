@@ -185,7 +185,7 @@ class CapturedTable:
         options: The declared ``snapshot``: how the database is reached.
         columns: Names and Spark SQL types of the columns that are read.
         ignored: Names of columns of the table that are declared to be left out.
-        sink: The declaration of the target.
+        sink: The declaration of the target; its key without a column that names the shard.
         truncates: Whether a TRUNCATE of the table is followed.
         exported: Database snapshot in which it is read; None to take one.
     """
@@ -216,7 +216,7 @@ class CapturedTable:
             options=source.snapshot,
             columns=topic.value_columns,
             ignored=topic.changes.ignored_columns,
-            sink=loaded.pipeline.sink,
+            sink=loaded.pipeline.sink.of_table(topic.topic_columns),
             truncates=topic.changes.follows_truncates,
         )
 

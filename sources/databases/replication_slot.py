@@ -5,6 +5,8 @@ https://www.postgresql.org/docs/current/view-pg-replication-slots.html
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from sources.common.positions import Record, iso, now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
@@ -55,29 +57,52 @@ class SlotGone(Record):
         return f"{name} {what} at {iso(self.at_ms)}: changes are missing"
 
 
-def watched_slot(loaded: LoadedPipeline) -> SnapshotOptions | None:
-    """Return the declared snapshot whose replication slot or connector has to be watched.
+class WatchedSlot(NamedTuple):
+    """A replication slot, or a connector, that has to be watched.
 
-    The first one that names a slot or a connector; None if there is none.
-
-    Args:
-        loaded: The pipeline.
+    Attributes:
+        options: The declared snapshot that names it.
+        topic: The topic of the changes that come through it; None if none follows.
     """
-    snapshots = [source.snapshot for source in loaded.pipeline.sources]
-    return next((each for each in snapshots if each is not None and each.log_reader), None)
+
+    options: SnapshotOptions
+    topic: KafkaSource | None
 
 
-def watched_topic(loaded: LoadedPipeline) -> KafkaSource | None:
-    """Return the topic of the changes that come through :func:`watched_slot`; None without one.
+def watched_slots(loaded: LoadedPipeline) -> list[WatchedSlot]:
+    """Return the slots, or connectors, that the declared snapshots name: one for each shard.
 
     Args:
         loaded: The pipeline.
     """
     pipeline = loaded.pipeline
-    for source in pipeline.sources:
-        if source.snapshot is not None and source.snapshot.log_reader:
-            return pipeline.topic_after(source.name)
-    return None
+    return [
+        WatchedSlot(source.snapshot, pipeline.changes_after(source.name))
+        for source in pipeline.sources
+        if source.snapshot is not None and source.snapshot.log_reader
+    ]
+
+
+def watched_slot(loaded: LoadedPipeline) -> SnapshotOptions | None:
+    """Return the declared snapshot whose slot or connector has to be watched; None if none has.
+
+    Of several shards that of the first one.
+
+    Args:
+        loaded: The pipeline.
+    """
+    return next((each.options for each in watched_slots(loaded)), None)
+
+
+def name_of_shard(name: str, topic: str | None) -> str:
+    """Return the name of a state document about a slot, which each shard has for itself.
+
+    Args:
+        name: Name of the document where there are no shards, such as ``run/slot-watch.json``.
+        topic: Topic of the shard's changes; None where there are no shards.
+    """
+    stem, ending = name.rsplit(".", 1)
+    return name if topic is None else f"{stem}-{topic}.{ending}"
 
 
 def ask_slot(options: SnapshotOptions) -> Slot | str:
@@ -128,7 +153,7 @@ def slot_gone(
     Raises:
         StateError: The kept record is damaged.
     """
-    known = generation.read(_GONE, SlotGone)
+    known = generation.read(name_of_shard(_GONE, options.topic), SlotGone)
     if known is not None and known.slot == options.log_reader:
         return known
     if isinstance(slot, str) or (state := gone_state(slot, server)) is None:
@@ -136,24 +161,26 @@ def slot_gone(
     return SlotGone(slot=options.log_reader, at_ms=now_ms(), state=state)
 
 
-def keep_gone(generation: Folder, gone: SlotGone) -> None:
+def keep_gone(generation: Folder, gone: SlotGone, topic: str | None = None) -> None:
     """Write the record that a slot was missing or lost to the state, if it is not there yet.
 
     Args:
         generation: State folder of the generation.
         gone: The record.
+        topic: Topic of the shard's changes; None where there are no shards.
 
     Raises:
         StateError: The state folder can't be written.
     """
-    if generation.read(_GONE, SlotGone) != gone:
-        generation.replace(_GONE, gone)
+    name = name_of_shard(_GONE, topic)
+    if generation.read(name, SlotGone) != gone:
+        generation.replace(name, gone)
 
 
-def look_at_slot(loaded: LoadedPipeline, generation: Folder, server: str) -> None:
-    """Ask the database for a pipeline's slot, and record in the state if it is missing or lost.
+def look_at_slots(loaded: LoadedPipeline, generation: Folder, server: str) -> None:
+    """Ask databases for a pipeline's slots, and record in the state which are missing or lost.
 
-    Raises nothing about the slot itself; does nothing without a slot or connector.
+    Raises nothing about the slots themselves; does nothing without a slot or connector.
 
     Args:
         loaded: The pipeline.
@@ -163,7 +190,7 @@ def look_at_slot(loaded: LoadedPipeline, generation: Folder, server: str) -> Non
     Raises:
         StateError: The state folder can't be written.
     """
-    if (options := watched_slot(loaded)) is not None:
+    for options, _ in watched_slots(loaded):
         gone = slot_gone(generation, options, ask_slot(options), server)
         if gone is not None:
-            keep_gone(generation, gone)
+            keep_gone(generation, gone, options.topic)

@@ -69,7 +69,7 @@ class SnapshotCopy:
     def __init__(
         self, loaded: LoadedPipeline, source: FileSource, report: Callable[[str], None]
     ) -> None:
-        topic = loaded.pipeline.topic_after(source.name)
+        topic = loaded.pipeline.changes_after(source.name)
         if source.snapshot is None or topic is None:
             lacks = "no `snapshot`" if source.snapshot is None else "no Kafka source after it"
             message = (
@@ -110,6 +110,24 @@ class SnapshotCopy:
         create_missing_topics(self._topic)
         # Before the snapshot: what it does not see is appended later.
         self._log_end = KafkaLog(self._topic).log_end()
+
+    def require_table(self) -> None:
+        """Refuse a table that can't be captured as declared; reads no row, and keeps nothing.
+
+        Raises:
+            InputError: The database refuses, or the table, its log or its connector does not fit.
+            UnavailableError: The database does not answer.
+        """
+        if self.is_complete():
+            return
+        require_settings(self._table.options, self._topic)
+        try:
+            with access_to(self._table.options.dsn).open_table(self._table):
+                pass
+        except QueryError as error:
+            text = " ".join(str(error).split()).rstrip(".")
+            message = f"The snapshot of `{self._table.name}` can't be taken: {text}."
+            raise self._refusal(error, message) from None
 
     def take(self, exported: Exported | None = None) -> SnapshotManifest:
         """Copy the chunks of the table that are not written yet, under a new database snapshot.
@@ -258,7 +276,7 @@ class SnapshotCopy:
         self, rows: pa.RecordBatch, columns: pa.Schema, snapshot: DatabaseSnapshot
     ) -> pa.RecordBatch:
         """Return rows with the columns of ``include``, too, in the order of all columns."""
-        parts = snapshot.envelope()
+        parts = {**snapshot.envelope(), "topic": self._table.options.topic}
         values_of = {name: rows[name] for name in rows.schema.names}
         for name, part in self._topic.include.items():
             kind = columns.field(name).type

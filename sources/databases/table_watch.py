@@ -132,8 +132,11 @@ def _captured(
 ) -> tuple[FileSource, KafkaSource, EndPosition] | None:
     """Return the source with the snapshot of a table, the topic of its changes, and its end.
 
-    None if there is no such source, or its snapshot is not read yet.
+    None if there is no such source, its snapshot is not read yet, or tables of shards are captured,
+    whose catalogs are not compared.
     """
+    if loaded.pipeline.shards:
+        return None
     for source in loaded.pipeline.sources:
         if isinstance(source, FileSource) and source.snapshot is not None:
             topic = loaded.pipeline.topic_after(source.name)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
+from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.durations import exactly
 from sources.common.positions import EndPosition, Offsets, StartPosition, iso
+from sources.common.shard_snapshots import ShardSnapshots
 from sources.common.topic_log import LogRecord
 from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource
@@ -49,6 +51,30 @@ def seam_rule(
         if pipeline.sink.order and not set(pipeline.sink.order) <= set(pipeline.key):
             return "replay"
     return pipeline.seam_rule
+
+
+def held_snapshot(
+    pipeline: Pipeline, ends: Sequence[EndPosition]
+) -> DatabaseSnapshot | ShardSnapshots | None:
+    """Return the database snapshot that decides which changes of a topic history contains.
+
+    Args:
+        pipeline: Declaration of the pipeline.
+        ends: End positions of all sources before the topic, in order.
+
+    Returns:
+        The last source's snapshot, or those of all shards where the pipeline declares some; None
+        if history is no snapshot.
+    """
+    taken = {end.source: end.snapshot for end in ends}
+    shards = {
+        topic: snapshot
+        for topic, source in pipeline.shards.items()
+        if (snapshot := taken.get(source.name)) is not None
+    }
+    if shards:
+        return ShardSnapshots(shards)
+    return ends[-1].snapshot if ends else None
 
 
 def _is_passed(last: EndPosition, start: StartPosition, seam_end: Offsets) -> bool:

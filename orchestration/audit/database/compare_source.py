@@ -13,8 +13,9 @@ from typing import Any
 from orchestration.audit.database.compared_sides import ComparedTable, compared_sides
 from orchestration.audit.report import EXAMPLES
 from orchestration.audit.sql import as_json, count_rows
+from sources.common.sql.sql_names import literal, quoted
 from sources.config.loader import LoadedPipeline
-from sources.config.source.file_source import FileSource
+from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.snapshot import SnapshotOptions
 from sources.errors import InputError
@@ -36,6 +37,8 @@ class SourceComparison:
         only_in_target: Rows of the target that the database table does not hold with equal values.
         examples: Up to :data:`orchestration.audit.report.EXAMPLES` rows of each side, as JSON.
         columns: Names of the columns that were compared.
+        shard: Topic of the shard that was compared; empty for the whole table.
+        shards: Results for each shard, whose sums are those of the whole; empty without shards.
     """
 
     table: str
@@ -45,6 +48,8 @@ class SourceComparison:
     only_in_target: int
     examples: list[str]
     columns: list[str]
+    shard: str = ""
+    shards: tuple[SourceComparison, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -53,7 +58,12 @@ class SourceComparison:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the comparison as a JSON-compatible dictionary, with ``ok``."""
-        return {**asdict(self), "ok": self.ok}
+        document = {name: value for name, value in asdict(self).items() if "shard" not in name}
+        if self.shard:
+            document["shard"] = self.shard
+        if self.shards:
+            document["shards"] = [each.to_dict() for each in self.shards]
+        return {**document, "ok": self.ok}
 
 
 def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
@@ -66,13 +76,39 @@ def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
             be read, such as for a database that does not answer or a wrong password.
         StateError: The declaration changed in a way that the checkpoint can't follow.
     """
-    return compare_table(compared_table(loaded))
+    if not loaded.pipeline.shards:
+        return compare_table(compared_table(loaded))
+    shards = tuple(compare_table(each) for each in compared_tables(loaded))
+    return SourceComparison(
+        table=shards[0].table,
+        rows=sum(each.rows for each in shards),
+        found=sum(each.found for each in shards),
+        only_in_source=sum(each.only_in_source for each in shards),
+        only_in_target=sum(each.only_in_target for each in shards),
+        examples=[f"{each.shard}: {line}" for each in shards for line in each.examples],
+        columns=shards[0].columns,
+        shards=shards,
+    )
 
 
 def compared_table(loaded: LoadedPipeline) -> ComparedTable:
+    """Return the only table of :func:`compared_tables`.
+
+    Raises:
+        InputError, StateError, UnavailableError: As that.
+    """
+    (asked,) = compared_tables(loaded)
+    return asked
+
+
+def compared_tables(loaded: LoadedPipeline) -> list[ComparedTable]:
     """Return the database table and the target that a pipeline declares, for a comparison.
 
     Columns that the generation's runs have adopted since are among them.
+
+    Returns:
+        One, or the table of each shard with its rows of the target; the first one also has rows
+        that are of no shard, which no database holds.
 
     Raises:
         InputError: The pipeline captures no table.
@@ -82,18 +118,36 @@ def compared_table(loaded: LoadedPipeline) -> ComparedTable:
     if (context := PipelineContext.find(loaded)) is not None:
         # It knows the columns that were followed.
         loaded = context.loaded
-    options, topic = _captured_table(loaded)
-    table = topic.changes
-    assert table is not None  # a `snapshot` before the topic needs it
-    columns = table.current(topic.value_columns)
-    return ComparedTable(
-        options.dsn,
-        table.table,
-        {name: kind for name, kind in columns.items() if name not in table.gone_columns},
-        target_of(loaded),
-        {name: table.name_in_table(name) for name in table.renamed_columns},
-        loaded.pipeline.sink.present,
-    )
+    asked: list[ComparedTable] = []
+    for options, topic in _captured_tables(loaded):
+        table = topic.changes
+        assert table is not None  # a `snapshot` before the topic needs it
+        columns = table.current(topic.value_columns)
+        asked.append(
+            ComparedTable(
+                options.dsn,
+                table.table,
+                {name: kind for name, kind in columns.items() if name not in table.gone_columns},
+                target_of(loaded),
+                {name: table.name_in_table(name) for name in table.renamed_columns},
+                _present(loaded.pipeline, topic, is_first=not asked),
+                options.topic or "",
+            )
+        )
+    return asked
+
+
+def _present(pipeline: Pipeline, topic: KafkaSource, *, is_first: bool) -> str:
+    """Return the SQL condition of rows of the target that stand for rows of one database."""
+    present, shards = pipeline.sink.present, pipeline.shards
+    if not shards:
+        return present
+    column = quoted(next(name for name in topic.topic_columns if name in pipeline.sink.key))
+    is_of = f"coalesce({column} IN ({', '.join(map(literal, topic.topics))}), false)"
+    if is_first:
+        of_any = f"coalesce({column} IN ({', '.join(map(literal, shards))}), false)"
+        is_of = f"({is_of} OR NOT {of_any})"
+    return f"({present}) AND {is_of}"
 
 
 def compare_table(asked: ComparedTable) -> SourceComparison:
@@ -122,15 +176,20 @@ def compare_table(asked: ComparedTable) -> SourceComparison:
         only_in_target=counts["target"],
         examples=examples,
         columns=compared,
+        shard=asked.shard,
     )
 
 
-def _captured_table(loaded: LoadedPipeline) -> tuple[SnapshotOptions, KafkaSource]:
-    """Return how to reach the database of the captured table, and the topic of its changes."""
-    for source in loaded.pipeline.sources:
-        topic = loaded.pipeline.topic_after(source.name)
-        if isinstance(source, FileSource) and source.snapshot is not None and topic is not None:
-            return source.snapshot, topic
+def _captured_tables(loaded: LoadedPipeline) -> list[tuple[SnapshotOptions, KafkaSource]]:
+    """Return how to reach each database of the captured table, and the topic of its changes."""
+    found = [
+        (source.snapshot, topic)
+        for source in loaded.pipeline.file_sources
+        if source.snapshot is not None
+        and (topic := loaded.pipeline.changes_after(source.name)) is not None
+    ]
+    if found:
+        return found
     message = (
         f"Pipeline `{loaded.pipeline.name}` captures no database table: none of its sources "
         "declares a `snapshot` and is followed by the topic of the table's changes."

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from orchestration.audit.database.compare_range import KeyRange, LiveRun, compare_range
-from orchestration.audit.database.compare_source import SourceComparison, compared_table
+from orchestration.audit.database.compare_source import SourceComparison, compared_tables
+from orchestration.audit.report import EXAMPLES
 from orchestration.databases.compared_ranges import ComparedRange, keep_whole
 from sources.common.counting import counted
 from sources.common.positions import now_ms
@@ -46,12 +47,18 @@ def compared_in_words(found: SourceComparison, again: FurtherLooks | None) -> li
     if again is not None and again.differing:
         return [f"{found.table}: {again.text}", *again.examples]
     return [
-        f"{found.table}: {counted(found.rows, 'row')}, {found.found:,} in the target; "
-        f"{found.only_in_source:,} only in the source, {found.only_in_target:,} only in the "
-        "target.",
+        *(_sides_in_words(each) for each in found.shards or [found]),
         *found.examples,
         *([] if again is None else [again.text]),
     ]
+
+
+def _sides_in_words(found: SourceComparison) -> str:
+    name = f"{found.shard} ({found.table})" if found.shard else found.table
+    return (
+        f"{name}: {counted(found.rows, 'row')}, {found.found:,} in the target; "
+        f"{found.only_in_source:,} only in the source, {found.only_in_target:,} only in the target."
+    )
 
 
 def keep_compared(
@@ -92,17 +99,42 @@ def keep_compared(
     why_not = look_at_run().why_not
     if why_not is None:
         say("Rows differ; looking again, as their changes may be on their way.")
-        asked, key = compared_table(context.loaded), context.loaded.pipeline.sink.key
         begun_ms = now_ms()
-        judged = compare_range(asked, key, KeyRange("", ""), look_at_run, wait)
-        why_not = judged.why_not
-        if judged.found is not None:
-            keep_whole(context.generation, judged.found, begun_ms)
-            differing = judged.found.differing
+        judged = _compare_again(context, look_at_run, wait)
+        if isinstance(judged, ComparedRange):
+            keep_whole(context.generation, judged, begun_ms)
+            differing = judged.differing
             text = f"{counted(differing, 'key differs', 'keys differ')} after further looks."
-            return FurtherLooks(text, differing, judged.found.examples)
+            return FurtherLooks(text, differing, judged.examples)
+        why_not = judged
     text = (
         f"It is unknown whether these rows are wrong or only delayed: {why_not}. `hybrid status P` "
         "keeps its earlier result. To find out, compare again while the live run is healthy."
     )
     return FurtherLooks(text, None)
+
+
+def _compare_again(
+    context: PipelineContext, look_at_run: Callable[[], LiveRun], wait: Callable[[float], None]
+) -> ComparedRange | str:
+    """Recheck the rows of a whole table, shard by shard; or return why they can't be judged."""
+    pipeline = context.loaded.pipeline
+    key = pipeline.sink.of_table(pipeline.topics[-1].topic_columns).key
+    rows = differing = 0
+    examples: list[str] = []
+    for asked in compared_tables(context.loaded):
+        judged = compare_range(asked, key, KeyRange("", ""), look_at_run, wait)
+        if judged.found is None:
+            return str(judged.why_not)
+        rows += judged.found.rows
+        differing += judged.found.differing
+        of_shard = f"{asked.shard}: " if asked.shard else ""
+        examples += [f"{of_shard}{line}" for line in judged.found.examples]
+    return ComparedRange(
+        first=None,
+        until=None,
+        at_ms=now_ms(),
+        rows=rows,
+        differing=differing,
+        examples=examples[:EXAMPLES],
+    )

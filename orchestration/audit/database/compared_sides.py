@@ -40,6 +40,7 @@ class ComparedTable(NamedTuple):
             there.
         present: SQL condition on rows of the target that stand for a row of the database, such as
             those that are no delete markers.
+        shard: Topic of the shard whose table it is; empty without shards.
     """
 
     dsn: str
@@ -48,6 +49,7 @@ class ComparedTable(NamedTuple):
     path: Folder
     names: Mapping[str, str] = MappingProxyType({})
     present: str = "true"
+    shard: str = ""
 
 
 class Condition(Protocol):
@@ -127,7 +129,7 @@ def compared_sides(
     Raises:
         InputError: The target does not exist, or one of the tables can't be read.
     """
-    dsn, table, columns, path, names, present = asked
+    dsn, table, columns, path, names, present, _ = asked
     reader = rows_of(dsn)
     if not is_delta_table(path):
         message = f"There is no Delta table {path} to compare with `{table}`."

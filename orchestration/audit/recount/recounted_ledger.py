@@ -24,6 +24,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
+from sources.kafka.seam import held_snapshot
 from sources.ledger import Ledger, read_ledger
 from sources.planning.files.file_plan import read_splits
 from sources.planning.files.rounds import history_of
@@ -167,8 +168,10 @@ def _create_topic_rows(
         by_rule = f"l.{quoted(pipeline.event_time.column)} < TIMESTAMPTZ '{end}'"
     elif ledger.rule == "sequence" and ledger.previous is not None and ledger.previous.snapshot:
         changes = pipeline.topic_source(source)
-        columns = {part: f"l.{quoted(name)}" for name, part in changes.envelope_columns.items()}
-        by_rule = ledger.previous.snapshot.holds(columns)
+        columns = {part: f"l.{quoted(name)}" for name, part in changes.include.items()}
+        planned = [part.end for part in require_plan(generation).files]
+        snapshot = held_snapshot(pipeline, planned) or ledger.previous.snapshot
+        by_rule = snapshot.holds(columns)
     elif ledger.rule == "sequence" and ledger.previous is not None and pipeline.sequence:
         by_rule = f"l.{quoted(pipeline.sequence)} <= {ledger.previous.sequence}"
     deciding = [each for each in (by_key, by_rule) if each != "NULL"]

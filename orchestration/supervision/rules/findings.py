@@ -179,6 +179,13 @@ def slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
         expected: The thresholds that the pipeline declares under ``supervision``.
         now_ms: Time of the look, in ms since 1970.
     """
+    found = _slot(slot, expected, now_ms)
+    if not slot.shard:
+        return found
+    return found.model_copy(update={"text": f"Shard {slot.shard}: {found.text}"})
+
+
+def _slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
     if slot.gone is not None:
         text = f"{slot.gone[0].upper()}{slot.gone[1:].rstrip('.')}. {NEW_SNAPSHOT}"
         return Finding(name="slot", passed=False, text=text)

@@ -30,6 +30,9 @@ class Chain(Protocol):
     def sink(self) -> Sink:
         """Declaration of the target table."""
 
+    def topic_after(self, name: str, /) -> DeclaredSource | None:
+        """Return the first Kafka source after the source of this name; None if there is none."""
+
 
 class DeclaredSource(Source, Protocol):
     """Interface of a source's declaration, the same for files and topics.

@@ -303,7 +303,9 @@ class FileSource(BadRecords):
             contract[f"{place}.order"] = self.arrival.model_dump(mode="json")
         if self.schema_drift is not None:
             contract[f"{place}.schema_drift"] = self.schema_drift.model_dump(mode="json")
-        return contract if self.snapshot is None else {**contract, f"{place}.snapshot": True}
+        if self.snapshot is not None:
+            contract[f"{place}.snapshot"] = self.snapshot.topic or True
+        return contract
 
     def check_rate(self, limit: RateLimit) -> None:
         """Refuse limits that files do not have.
@@ -353,7 +355,9 @@ class FileSource(BadRecords):
                 pipeline that are not declared.
         """
         if self.snapshot is not None:
-            check_snapshot_changes(self.name, self.snapshot, after, chain)
+            # Snapshots of other shards may be in between.
+            changes = after if self.snapshot.topic is None else chain.topic_after(self.name)
+            check_snapshot_changes(self.name, self.snapshot, changes, chain)
         if self.converge is not None and (after is None or not after.has_hand_over):
             message = (
                 f"source `{self.name}` can't `converge`: no topic comes after it. Remove "

@@ -142,6 +142,11 @@ class KafkaSource(RecordRows, BadRecords):
         return Selection(self.name, self.select)
 
     @property
+    def topic_columns(self) -> list[str]:
+        """Columns that ``include`` fills with the name of the topic; usually one or none."""
+        return [name for name, part in self.record_columns.items() if part == "topic"]
+
+    @property
     def functions(self) -> dict[str, str]:
         """The function that decides the start, as ``start.factory`` to its name; empty without."""
         if isinstance(self.start, StartByFactory):

@@ -54,6 +54,9 @@ class SnapshotOptions(Declared):
             also check that the binary log still has what the connector has not read.
         restart_connector: Let the supervision start a connector again that failed, and tasks of
             it, as rarely as ``supervision.restarts`` says. Needs ``connector``.
+        topic: The topic of this table's changes, where the pipeline takes one table over from
+            several databases (shards), each with a source with a ``snapshot``. ``sink.key`` then
+            has the column that ``include`` fills with ``topic``, which names the shard.
         chunk_rows: Approximate number of rows of a chunk, which becomes one file.
         workers: Number of chunks that are read in parallel.
 
@@ -63,6 +66,7 @@ class SnapshotOptions(Declared):
     slot: str | None = None
     connector: str | None = None
     restart_connector: bool = False
+    topic: str | None = None
     chunk_rows: PositiveInt = 500_000
     workers: int = Field(default=4, ge=1, le=64)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -81,6 +82,14 @@ class Sink(Declared):
     def order(self) -> list[str]:
         """Columns of ``sequence``, by which the changes of a key are ordered; empty without it."""
         return [self.sequence] if isinstance(self.sequence, str) else self.sequence or []
+
+    def of_table(self, others: Collection[str]) -> Sink:
+        """Return the sink as a captured table knows it: without columns of ``key`` it lacks.
+
+        Args:
+            others: Columns that are filled from a record's metadata, such as the shard's.
+        """
+        return self.model_copy(update={"key": [name for name in self.key if name not in others]})
 
     @property
     def row_key(self) -> list[str]:

@@ -19,7 +19,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.source.file_options import ArrivalOrder, FileBatch, OffsetColumns
 from sources.config.source.file_source import FileSource
-from sources.config.source.snapshot import folder_of, require_snapshot
+from sources.config.source.snapshot import SnapshotManifest, folder_of, require_snapshot
 from sources.errors import InputError
 from sources.files.columns.layouts import Layout
 from sources.files.columns.mapped_columns import MappedColumns
@@ -169,7 +169,7 @@ def plan_files(
     times = event_range_ms(splits) or (None if otherwise_ms is None else (otherwise_ms,) * 2)
     manifest = None
     if source.snapshot is not None:
-        manifest = require_snapshot(loaded.place(folder_of(source.patterns)), pipeline.name)
+        manifest = _manifest_of(loaded, source)
         # A table may well be empty.
         times = times or (manifest.seen.taken_ms, manifest.seen.taken_ms)
     if times is None:
@@ -190,7 +190,11 @@ def plan_files(
         _require_one_partition(name, source.arrival, held)
     if manifest is not None:
         # All changes that the snapshot does not see come after these offsets.
-        held = HeldOffsets(next=manifest.offsets, exact=True, holes={})
+        offsets = dict(manifest.offsets)
+        for shard in pipeline.shards.values():
+            # The topic of all shards starts by the end of the last one.
+            offsets |= _manifest_of(loaded, shard).offsets
+        held = HeldOffsets(next=offsets, exact=True, holes={})
     elif source.exported_offsets is not None:
         held = HeldOffsets(next=source.exported_offsets, exact=True, holes={})
     part = FilePlan(
@@ -220,6 +224,11 @@ def plan_files(
             "watermark delay has to be longer than that."
         )
     return part, warnings
+
+
+def _manifest_of(loaded: LoadedPipeline, source: FileSource) -> SnapshotManifest:
+    """Return the manifest of a source's database snapshot, which has to be complete."""
+    return require_snapshot(loaded.place(folder_of(source.patterns)), loaded.pipeline.name)
 
 
 def listing_warnings(part: FoundFiles, splits: pa.Table) -> list[str]:

@@ -28,22 +28,23 @@ class ExpectedKey(NamedTuple):
 
     Attributes:
         at_snapshot: Primary key that the table had at its snapshot; empty if that is not known.
-        declared: Columns of ``sink.key``.
+        declared: Columns of ``sink.key``, without those that the record's metadata fills.
     """
 
     at_snapshot: Sequence[str]
     declared: Sequence[str]
 
     @classmethod
-    def of(cls, sink: Sink, ends: Sequence[EndPosition]) -> ExpectedKey:
+    def of(cls, sink: Sink, source: KafkaSource, ends: Sequence[EndPosition]) -> ExpectedKey:
         """Collect the sink's key, and the table's primary key at the last snapshot, if known.
 
         Args:
             sink: The declaration of the sink.
+            source: The Kafka source with the table's changes.
             ends: End positions of the earlier sources, whose last table definition counts.
         """
         known = [end.definition.key for end in ends if end.definition is not None]
-        return cls(known[-1] if known else [], sink.key)
+        return cls(known[-1] if known else [], sink.of_table(source.topic_columns).key)
 
     def columns(self, first: Sequence[str] | None) -> list[str] | None:
         """Return the key columns that all changes of a run must have, sorted; None if not known.

@@ -15,6 +15,7 @@ from orchestration.supervision.supervisor import tick
 from sources.config.loader import load_pipeline
 from sources.config.source.snapshot import SnapshotOptions
 from sources.config.supervision import Restarts
+from sources.databases.replication_slot import WatchedSlot
 from sources.databases.slot import Slot
 from sources.state.action_log import read_actions
 from tests.orchestration.supervision.live_case import LiveCase
@@ -54,7 +55,7 @@ def test_a_look_of_the_supervision_starts_it_and_the_log_of_actions_has_it(
         options = SnapshotOptions(
             dsn="logged://me@db/shop", connector=url, restart_connector=is_declared
         )
-        monkeypatch.setattr(slot_watch, "watched_slot", lambda _: options)
+        monkeypatch.setattr(slot_watch, "watched_slots", lambda _: [WatchedSlot(options, None)])
         monkeypatch.setattr(slot_watch, "ask_slot", lambda _: FAILED)
         case.ask_for_it()
         with case.alive():

@@ -11,11 +11,13 @@ import yaml
 
 from orchestration.supervision import look as look_module
 from orchestration.supervision import slot_watch
+from orchestration.supervision.rules import findings
 from orchestration.supervision.slot_watch import SlotLook, keep_slot, observe_slot
 from orchestration.supervision.status import status
 from sources.common.positions import now_ms
 from sources.config.loader import load_pipeline
 from sources.config.source.snapshot import SnapshotOptions
+from sources.databases.replication_slot import WatchedSlot
 from sources.databases.slot import Slot
 from sources.errors import StateError
 from sources.state.generation import Generation, GenerationInfo
@@ -140,7 +142,7 @@ def test_status_alone_finds_out_that_nobody_reads_the_slot(
 ) -> None:
     case = LiveCase(tmp_path, {"freshness": "5 min"})
     options = SnapshotOptions(dsn="slotted://db", slot="shop")
-    monkeypatch.setattr(slot_watch, "watched_slot", lambda _: options)
+    monkeypatch.setattr(slot_watch, "watched_slots", lambda _: [WatchedSlot(options, None)])
     monkeypatch.setattr(slot_watch, "ask_slot", lambda _: IDLE)
     case.ask_for_it()
     begun_ms = now_ms()
@@ -154,3 +156,34 @@ def test_status_alone_finds_out_that_nobody_reads_the_slot(
             assert live.health == expected
             is_said = "No connector has read the slot for 5 min 1 s" in live.reason
             assert is_said == (expected == "cut-off")
+
+
+def test_of_several_shards_the_worst_slot_counts_and_each_is_recorded_for_itself(
+    generation: Generation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shards = [
+        SnapshotOptions(dsn="slotted://db", slot=name, topic=f"{name}.orders")
+        for name in ("eu", "us", "asia")
+    ]
+    slots = {"eu": IDLE._replace(state="active"), "us": Slot("missing"), "asia": IDLE}
+    watched = [WatchedSlot(options, None) for options in shards]
+    monkeypatch.setattr(slot_watch, "watched_slots", lambda _: watched)
+    monkeypatch.setattr(slot_watch, "ask_slot", lambda options: slots[options.slot])
+    loaded = LiveCase(tmp_path).loaded
+    found = observe_slot(loaded, generation, 5)
+    keep_slot(generation, found)
+    assert found is not None
+    assert (found.seen.shard, [each.seen.shard for each in found.others]) == (
+        "us.orders",
+        ["asia.orders", "eu.orders"],
+    )
+    text = findings.slot(found.seen, loaded.pipeline.supervision, 5).text
+    assert text.startswith("Shard us.orders: Replication slot `us` did not exist")
+    # It stays lost, though another one gets worse.
+    slots.update(us=IDLE._replace(state="active"), asia=Slot("lost"))
+    again = observe_slot(loaded, generation, 9)
+    assert again is not None
+    assert {each.seen.shard for each in (again, *again.others) if each.seen.gone} == {
+        "us.orders",
+        "asia.orders",
+    }

@@ -323,7 +323,7 @@ class ExpectedTopic:
         log = KafkaLog(live)
         partitions = with_new_partitions(self._start.offsets(), log.partitions)
         if self._context.pipeline.sink.mode == "merge":
-            expected = ExpectedKey.of(self._context.pipeline.sink, self._ends)
+            expected = ExpectedKey.of(self._context.pipeline.sink, live, self._ends)
             keep_key(generation, live, log, self._start.offsets(), expected)
         rate = rate_of(generation, live.name, live.rate)
         is_first = is_small_at_first(live, rate, log, partitions)

@@ -193,7 +193,7 @@ class FollowedTopicPlace(SourcePlace):
         partitions = with_new_partitions(self._start.offsets(), log.partitions)
         if self._context.pipeline.sink.mode == "merge":
             ends = self._context.switch_state.ends_before(self._source.name)
-            expected = ExpectedKey.of(self._context.pipeline.sink, ends)
+            expected = ExpectedKey.of(self._context.pipeline.sink, self._source, ends)
             keep_key(self._context.generation, self._source, log, self._start.offsets(), expected)
         is_first = not reached and is_small_at_first(self._source, self._rate, log, partitions)
         offsets, interval = pace_of(self._source, self._rate, partitions, is_first=is_first)

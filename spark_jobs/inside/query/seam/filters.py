@@ -18,14 +18,15 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.positions import iso
+from sources.common.shard_snapshots import ShardSnapshots
 from sources.common.sql.sql_names import in_backticks
-from sources.decoding.record_columns import EnvelopePart
 from sources.errors import SeamError
 from sources.storage.folder import Folder
 from spark_jobs.inside.query.seam.kept_rows import KeptRows, find_kept, publish_rows, write_rows
@@ -118,11 +119,13 @@ class SnapshotFilter(SeamFilter):
     It stays in the query for ever: a connector that lags may append such a change at any time.
 
     Args:
-        columns: Columns of the rows, by the part of the envelope that fills them.
+        columns: Columns of the rows, by the part of the record that fills them.
         snapshot: Which changes the snapshot contains.
     """
 
-    def __init__(self, columns: Mapping[EnvelopePart, str], snapshot: DatabaseSnapshot) -> None:
+    def __init__(
+        self, columns: Mapping[Any, str], snapshot: DatabaseSnapshot | ShardSnapshots
+    ) -> None:
         self._columns = columns
         self._snapshot = snapshot
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.common.positions import EndPosition, Offsets, StartPosition, TopicPartition
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import StateError
-from sources.kafka.seam import seam_rule
+from sources.kafka.seam import held_snapshot, seam_rule
 from sources.ledger import SeamCount, count_name
 from sources.planning.context import PipelineContext
 from sources.planning.topics.topic_range import find_range
@@ -307,9 +307,9 @@ class Seam:
 
     def _sequence_filter(self) -> SeamFilter:
         end = self._ends[-1]
-        if end.snapshot is not None:
-            columns = {part: name for name, part in self._source.envelope_columns.items()}
-            return SnapshotFilter(columns, end.snapshot)
+        if (snapshot := held_snapshot(self._pipeline, self._ends)) is not None:
+            columns = {part: name for name, part in self._source.include.items()}
+            return SnapshotFilter(columns, snapshot)
         if end.sequence is None or self._pipeline.sequence is None:
             message = (
                 f"Rows of source `{self._source.name}` that history has delivered are recognized "

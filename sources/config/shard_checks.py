@@ -1,0 +1,118 @@
+"""Checks of a pipeline that takes one table over from several databases (shards)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
+from sources.decoding.changes.schema_policies import ALL_STOP
+
+if TYPE_CHECKING:
+    from sources.config.pipeline import Pipeline
+
+
+def check_shards(pipeline: Pipeline) -> None:
+    """Refuse shards whose rows could meet, or what needs the log of a single database.
+
+    Shards are topics of changes with their name in ``sink.key``. Called while the pipeline's
+    declaration is validated.
+
+    Raises:
+        ValueError: Names the source, the topic or the field, and what to declare.
+    """
+    last = pipeline.sources[-1]
+    topics = last.topics if isinstance(last, KafkaSource) else []
+    snapshots = [each for each in pipeline.file_sources if each.snapshot is not None]
+    if pipeline.shards or len(snapshots) > 1:
+        _check_snapshots(pipeline, snapshots, topics)
+    if not isinstance(last, KafkaSource) or last.changes is None:
+        return
+    named = [name for name in last.topic_columns if name in pipeline.sink.key]
+    if pipeline.shards and not named:
+        column = next(iter(last.topic_columns), "_shard")
+        message = (
+            f"rows of shards with equal keys would be one row: `sink.key` ("
+            f"{', '.join(pipeline.sink.key)}) lacks the shard. Declare `include: {{{column}: "
+            f"topic}}` for `{last.name}`, and `{column}` in `sink.key`."
+        )
+        raise ValueError(message)
+    if named and (len(topics) > 1 or last.topic_pattern is not None):
+        _check_changes(pipeline, last, named[0])
+
+
+def _check_snapshots(pipeline: Pipeline, snapshots: list[FileSource], topics: list[str]) -> None:
+    """Refuse snapshots of shards that are not one for each topic of the last source."""
+    if lacking := [each.name for each in snapshots if each.snapshot and not each.snapshot.topic]:
+        message = (
+            f"source `{lacking[0]}` is one of several with a `snapshot`, and does not say which "
+            "topic continues it. Declare `snapshot.topic`, one of the topics of the last source."
+        )
+        raise ValueError(message)
+    declared = Counter(each.snapshot.topic for each in snapshots if each.snapshot is not None)
+    if twice := [name for name, times in declared.items() if times > 1]:
+        both = [
+            each.name for each in snapshots if each.snapshot and each.snapshot.topic == twice[0]
+        ]
+        message = (
+            f"sources `{both[0]}` and `{both[1]}` are two shards of one name: both declare "
+            f"`snapshot.topic: {twice[0]}`. Give each the topic of its own connector."
+        )
+        raise ValueError(message)
+    for topic, source in pipeline.shards.items():
+        if topic not in topics:
+            message = (
+                f"source `{source.name}` declares `snapshot.topic: {topic}`, which is no topic of "
+                f"the last source ({', '.join(topics) or 'none'}). Add it there under `topic`, or "
+                "correct the name."
+            )
+            raise ValueError(message)
+    if unknown := [topic for topic in topics if topic not in pipeline.shards]:
+        message = (
+            f"topic `{unknown[0]}` is that of a shard without a snapshot. Declare a source with "
+            f"`snapshot: {{dsn: …, topic: {unknown[0]}}}` for it, or remove the topic."
+        )
+        raise ValueError(message)
+    others = [each.name for each in pipeline.sources[:-1] if each.snapshot is None]
+    if others:
+        message = (
+            f"source `{others[0]}` can't be read beside snapshots of shards, which end where "
+            "their topics begin. Remove it."
+        )
+        raise ValueError(message)
+
+
+def _check_changes(pipeline: Pipeline, source: KafkaSource, column: str) -> None:
+    """Refuse what would act on rows of other shards than the one that a change is of."""
+    assert source.changes is not None  # asked for such a source only
+    policies = source.changes.policies
+    wrong = {
+        "on_truncate: follow": (
+            source.changes.follows_truncates,
+            "a TRUNCATE of one shard would remove the rows of all. Remove it: a TRUNCATE then "
+            "stops the run",
+        ),
+        "on_schema_change": (
+            policies.asks_database or policies.narrowed != ALL_STOP.narrowed,
+            "databases change their columns at different times. Remove it, and declare "
+            "`added_columns` and the like when a run stops",
+        ),
+        f"on_bad_record: {source.on_bad_record}": (
+            source.on_bad_record != "fail",
+            "which row is stale is known by the key of its record, which shards have in common. "
+            "Declare `on_bad_record: fail`",
+        ),
+        "compare": (
+            pipeline.compare is not None,
+            "ranges of a key are those of one database. Remove it, and run `hybrid compare P`, "
+            "which compares each shard as a whole",
+        ),
+    }
+    for field, (is_declared, why) in wrong.items():
+        if is_declared:
+            message = (
+                f"`{field}` has no meaning for shards (`{column}` in `sink.key` is their topic): "
+                f"{why}."
+            )
+            raise ValueError(message)

@@ -124,9 +124,11 @@ class ConnectorWait:
 
     def __init__(self, context: PipelineContext) -> None:
         self._context, self._is_looked_at = context, False
-        server = log_server(context.generation)
         # One for each shard.
-        self._logs = [DatabaseLog(options, server) for options, _ in watched_slots(context.loaded)]
+        self._logs = [
+            DatabaseLog(options, log_server(context.generation, source or None))
+            for options, _, source in watched_slots(context.loaded)
+        ]
         self._quiet: tuple[object, float] | None = None
         self.text = ""
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from sources.common.positions import Offsets
 from sources.config.code.user_functions import load_function, require_transform
 from sources.config.loader import LoadedPipeline
@@ -64,7 +66,7 @@ def require_ready_to_stream(context: PipelineContext, source: Source) -> None:
     context.switch_state.require_turn(source.name)
     require_ready(context, source)
     # Nobody may have looked at the slot and the table since the last run.
-    look_at_slots(context.loaded, context.generation, log_server(context.generation))
+    look_at_slots(context.loaded, context.generation, partial(log_server, context.generation))
     look_at_captured_table(context.loaded, context.generation)
 
 

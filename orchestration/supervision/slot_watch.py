@@ -110,13 +110,15 @@ def _badness(seen: SlotSeen) -> tuple[object, ...]:
 
 def _observe(slot_of: WatchedSlot, generation: Generation, looked_ms: int) -> SlotLook:
     """Ask a database for the state of a slot."""
-    options, topic = slot_of
+    options, topic, source = slot_of
     before = generation.read(name_of_shard(_NAME, options.topic), SlotWatch)
     if before is None or before.slot != options.log_reader:
         before = SlotWatch(slot=options.log_reader)
     slot = ask_slot(options)
     is_known = isinstance(slot, Slot) and slot.server
-    gone = slot_gone(generation, options, slot, log_server(generation) if is_known else "")
+    gone = slot_gone(
+        generation, options, slot, log_server(generation, source or None) if is_known else ""
+    )
     if not before.misset and (misset := settings_problem(options, topic)):
         before = before.model_copy(update={"misset": f"{misset} Found at {iso(looked_ms)}."})
     watch = before if isinstance(slot, str) else _after(before, slot, looked_ms)

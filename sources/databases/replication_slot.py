@@ -5,6 +5,7 @@ https://www.postgresql.org/docs/current/view-pg-replication-slots.html
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from sources.common.positions import Record, iso, now_ms
@@ -63,10 +64,12 @@ class WatchedSlot(NamedTuple):
     Attributes:
         options: The declared snapshot that names it.
         topic: The topic of the changes that come through it; None if none follows.
+        source: Name of the source with the snapshot.
     """
 
     options: SnapshotOptions
     topic: KafkaSource | None
+    source: str = ""
 
 
 def watched_slots(loaded: LoadedPipeline) -> list[WatchedSlot]:
@@ -77,7 +80,7 @@ def watched_slots(loaded: LoadedPipeline) -> list[WatchedSlot]:
     """
     pipeline = loaded.pipeline
     return [
-        WatchedSlot(source.snapshot, pipeline.changes_after(source.name))
+        WatchedSlot(source.snapshot, pipeline.changes_after(source.name), source.name)
         for source in pipeline.sources
         if source.snapshot is not None and source.snapshot.log_reader
     ]
@@ -177,7 +180,9 @@ def keep_gone(generation: Folder, gone: SlotGone, topic: str | None = None) -> N
         generation.replace(name, gone)
 
 
-def look_at_slots(loaded: LoadedPipeline, generation: Folder, server: str) -> None:
+def look_at_slots(
+    loaded: LoadedPipeline, generation: Folder, server_of: Callable[[str], str]
+) -> None:
     """Ask databases for a pipeline's slots, and record in the state which are missing or lost.
 
     Raises nothing about the slots themselves; does nothing without a slot or connector.
@@ -185,12 +190,13 @@ def look_at_slots(loaded: LoadedPipeline, generation: Folder, server: str) -> No
     Args:
         loaded: The pipeline.
         generation: State folder of the generation.
-        server: Id of the MySQL server that the snapshot was taken in; empty if it is not known.
+        server_of: Returns the id of the MySQL server that the snapshot of a source was taken in;
+            empty if it is not known.
 
     Raises:
         StateError: The state folder can't be written.
     """
-    for options, _ in watched_slots(loaded):
-        gone = slot_gone(generation, options, ask_slot(options), server)
+    for options, _, source in watched_slots(loaded):
+        gone = slot_gone(generation, options, ask_slot(options), server_of(source))
         if gone is not None:
             keep_gone(generation, gone, options.topic)

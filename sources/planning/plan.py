@@ -172,17 +172,22 @@ def make_plan(
     return generation.put_if_absent("plan.json", plan)
 
 
-def log_server(generation: Generation) -> str:
+def log_server(generation: Generation, source: str | None = None) -> str:
     """Return the id of the MySQL server whose binlog the planned snapshot's position refers to.
 
     Empty for other databases, for snapshots of earlier versions, and before there is a plan.
+
+    Args:
+        generation: State of the generation.
+        source: Name of the source with the snapshot; None for the first one.
 
     Raises:
         StateError: The plan is damaged.
         UnavailableError: The state's store does not answer.
     """
     plan = generation.read("plan.json", Plan)
-    taken = [part.end.snapshot for part in ([] if plan is None else plan.files)]
+    files = [] if plan is None else plan.files
+    taken = [part.end.snapshot for part in files if source in (None, part.source)]
     return next((each.server for each in taken if isinstance(each, BinlogSnapshot)), "")
 
 

@@ -129,7 +129,7 @@ class CapturedLog:
 
 
 def capture(log: CapturedLog, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catch_up, "watched_slots", lambda _: [(log, None)])
+    monkeypatch.setattr(catch_up, "watched_slots", lambda _: [(log, None, "")])
     monkeypatch.setattr(catch_up, "DatabaseLog", lambda *_: log)
 
 

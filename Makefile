@@ -56,10 +56,11 @@ demo: $(VENV)/demo
 demo-lake: install
 	$(BIN)/python -m examples.demo_lake $(if $(LAKE),--lake $(LAKE))
 
-# All tables of a PostgreSQL, a MariaDB and a MySQL in use, from snapshot to change log, with cuts.
+# All tables of a PostgreSQL, a MariaDB and a MySQL in use, from snapshot to change log, with cuts; `KAFKA=no` follows
+# them by `hybrid change-log`.
 demo-cdc: install
-	$(BIN)/python -m examples.demo_cdc --driver shared --kills 2 --add-column --cuts \
-	  --changes 40000 --rows 5000
+	$(BIN)/python -m examples.demo_cdc --driver shared --kills 2 --add-column --cuts --changes 40000 --rows 5000 \
+	  $(if $(filter no,$(KAFKA)),--no-kafka)
 
 # From files and a topic to features, a model trained on them, and PostgreSQL that serves them.
 demo-features: install

@@ -1,4 +1,4 @@
-"""The databases of the demo with Debezium's connector: started, captured, and made to crash."""
+"""The databases of the demo, with what follows their logs: started, captured, and made to crash."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
+from examples.change_feed import NAME, ConnectFeed, LogFeed
 from examples.shop import connect, execute
 from hybrid_extensions.mariadb.log.connector import ReadUpTo, ask_connector
 from hybrid_extensions.mariadb.snapshot.begin import file_number
 from hybrid_extensions.mariadb.snapshot.checks import log_status
-from hybrid_extensions.servers.connect import LocalConnect, binlog_config, debezium_config
+from hybrid_extensions.servers.connect import binlog_config, debezium_config
 from hybrid_extensions.servers.databases.mariadb import LocalMariaDb, add_client_to_path
 from hybrid_extensions.servers.databases.mysql import LocalMySql
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
@@ -21,21 +22,19 @@ from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from hybrid_extensions.servers.process import Service
 from sources.errors import RunError
 
-NAME = "shop"
-"""Name of the connector, prefix of its topics, and name of its replication slot."""
 _POLL_S = 0.5
 _DELIVERY_S = 900.0
-_RESTART_S = 60.0
 
 
 class CapturedDatabase(Service):
-    """A database with Kafka Connect, whose connector writes the changes of some tables to Kafka.
+    """A database with Debezium's connector, which writes the changes of some tables to topics.
 
     Args:
         folder: Folder of both services; they find their data there after a crash.
-        servers: Address of the broker.
+        servers: Address of the broker; None for a change log without Kafka.
 
     Attributes:
+        feed: Kafka Connect, or the change log.
         dsn: Connection string of the database, for :func:`examples.shop.connect`.
         schema: Schema of the tables; of MariaDB and MySQL, the database.
     """
@@ -44,20 +43,19 @@ class CapturedDatabase(Service):
     schema: str
     dsn: str
 
-    def __init__(self, folder: Path, servers: str) -> None:
-        self._folder, self._servers = folder, servers
-        settings = {"value.converter.schemas.enable": "true"}
-        self._connect = LocalConnect(servers, folder / "connect", settings, self.jars)
-        self._config: dict[str, str] = {}
+    def __init__(self, folder: Path, servers: str | None) -> None:
+        self.feed: ConnectFeed | LogFeed = (
+            LogFeed(folder) if servers is None else ConnectFeed(folder, servers, self.jars)
+        )
 
     def start(self) -> None:
-        """Start database and Kafka Connect."""
+        """Start the database and what follows its log."""
         self._start_server()
-        self._connect.start()
+        self.feed.start()
 
     def stop(self) -> None:
-        """End Kafka Connect and database."""
-        self._connect.stop()
+        """End both."""
+        self.feed.stop()
         self._stop_server()
 
     def capture(self, tables: Sequence[str]) -> None:
@@ -66,26 +64,18 @@ class CapturedDatabase(Service):
         Args:
             tables: Names of tables without their schema.
         """
-        self._config = self._connector_of([f"{self.schema}.{table}" for table in tables])
-        self._connect.connectors.create(NAME, self._config)
+        self.feed.follow(self._connector_of([f"{self.schema}.{table}" for table in tables]))
         self.wait_until_read()
 
     def crash_connector(self) -> None:
-        """Kill Kafka Connect, and start it and its connector again."""
-        self._connect.kill()
-        self._connect.connectors.create(NAME, self._config)
+        """Kill what follows the log, and start it again."""
+        self.feed.crash()
 
     def crash_server(self) -> None:
         """Kill the database, start it again, and the connector, if that has given up."""
         self._kill_server()
         self._start_server()
-        deadline = time.monotonic() + _RESTART_S
-        while time.monotonic() < deadline:
-            if not self._connect.connectors.is_running(NAME):
-                self._connect.connectors.delete(NAME)
-                self._connect.connectors.create(NAME, self._config)
-                return
-            time.sleep(_POLL_S)
+        self.feed.revive()
 
     def wait_until_read(self) -> None:
         """Wait until the connector has read all that is committed in the database now.
@@ -130,7 +120,7 @@ class Postgres(CapturedDatabase):
     jars = "connect"
     schema = "public"
 
-    def __init__(self, folder: Path, servers: str) -> None:
+    def __init__(self, folder: Path, servers: str | None) -> None:
         super().__init__(folder, servers)
         self._server = LocalPostgres(folder / "postgres")
 
@@ -180,7 +170,7 @@ class _Binlog(CapturedDatabase):
     schema = NAME
     server: ClassVar[type[MySqlServer]]
 
-    def __init__(self, folder: Path, servers: str) -> None:
+    def __init__(self, folder: Path, servers: str | None) -> None:
         super().__init__(folder, servers)
         # What is committed is with the operating system, as in the binary log, and survives a kill.
         settings = {"innodb-flush-log-at-trx-commit": "2"}
@@ -188,8 +178,9 @@ class _Binlog(CapturedDatabase):
 
     @property
     def declared(self) -> dict[str, str]:
-        """Its address, and that of the connector."""
-        return {"dsn": self.dsn, "connector": self._connect.connectors.url(NAME)}
+        """Its address, and with Kafka Connect that of the connector."""
+        connector = {"connector": self.feed.url} if isinstance(self.feed, ConnectFeed) else {}
+        return {"dsn": self.dsn, **connector}
 
     def _start_server(self) -> None:
         self._server.start()
@@ -207,7 +198,7 @@ class _Binlog(CapturedDatabase):
     def _connector_of(self, tables: Sequence[str]) -> dict[str, str]:
         heartbeats = {"heartbeat_interval_ms": "500", "connect_keep_alive_interval_ms": "2000"}
         more = {"snapshot_mode": "no_data", **heartbeats}
-        return binlog_config(self._server, NAME, tables, self._servers, **more)
+        return binlog_config(self._server, NAME, tables, self.feed.servers, **more)
 
     def _reads_from_here(self) -> Callable[[], bool]:
         with connect(self.dsn) as connection, connection.cursor() as cursor:
@@ -222,12 +213,17 @@ class _Binlog(CapturedDatabase):
                 "INSERT INTO stock (sku, pieces) VALUES ('nobody buys this', 0) "
                 "ON DUPLICATE KEY UPDATE pieces = 1 - pieces",
             )
-            found = ask_connector(self._connect.connectors.url(NAME))
-            if not isinstance(found, ReadUpTo) or found.file is None:
-                return False
-            return (found.file, found.offset) >= (file_number(file), position)
+            reached = self._reached()
+            return reached is not None and reached >= (file_number(file), position)
 
         return is_read
+
+    def _reached(self) -> tuple[int, int] | None:
+        """Return number of the file and position up to which the log was read; None if unknown."""
+        if isinstance(self.feed, LogFeed):
+            return self.feed.reached
+        read = ask_connector(self.feed.url)
+        return (read.file, read.offset) if isinstance(read, ReadUpTo) and read.file else None
 
 
 class MariaDb(_Binlog):

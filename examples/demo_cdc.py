@@ -104,7 +104,14 @@ def main() -> int:
         "--tables", nargs="+", choices=NAMES, default=list(NAMES), help="tables to capture"
     )
     parser.add_argument("--driver", choices=["own", "shared"], default="own", help="of each table")
-    parser.add_argument("--cuts", action="store_true", help="publish cuts all the time")
+    parser.add_argument(
+        "--no-kafka", action="store_true", help="with `hybrid change-log`, without Kafka"
+    )
+    parser.add_argument(
+        "--cuts",
+        action="store_true",
+        help="publish cuts all the time; without Kafka, those of PostgreSQL",
+    )
     parser.add_argument(
         "--add-column", action="store_true", help=f"add a column to {_ALTERED} on the way"
     )
@@ -120,7 +127,8 @@ def main() -> int:
     try:
         shutil.rmtree(options.folder, ignore_errors=True)
         with stages("jars for Spark, Kafka and Debezium (downloaded once, then cached)"):
-            sets = ("spark", "broker", *(KINDS[kind].jars for kind in options.databases))
+            broker = () if options.no_kafka else ("broker",)
+            sets = ("spark", *broker, *(KINDS[kind].jars for kind in options.databases))
             resolve_sets(sets, lambda text: console.print(f"          {text}"))
         for kind in options.databases:
             console.rule(kind)
@@ -159,7 +167,7 @@ def _run(kind: str, options: argparse.Namespace, stages: Stages, cleanup: ExitSt
     cleanup.callback(killer.stop)
     with stages("one snapshot of all tables, while they change"):
         table_pipelines.copy(shop.template, lambda text: console.print(f"          {text}"))
-    publisher = _Publisher(shop) if options.cuts else None
+    publisher = _Publisher(shop) if _has_cuts(kind, options) else None
     if publisher is not None:
         publisher.start()
         cleanup.callback(publisher.stop)
@@ -199,6 +207,7 @@ def _run(kind: str, options: argparse.Namespace, stages: Stages, cleanup: ExitSt
         _show(each)
     result = {
         "database": kind,
+        "kafka": not options.no_kafka,
         "seed": options.seed,
         "changes": customers.changes,
         "transfers": tellers.committed,
@@ -408,24 +417,32 @@ class _Killer(_Thread):
                 return one.pipeline.name
 
 
+def _has_cuts(kind: str, options: argparse.Namespace) -> bool:
+    # Those of a binary log need what Kafka Connect keeps.
+    return bool(options.cuts and (kind == "postgres" or not options.no_kafka))
+
+
 def _open(kind: str, options: argparse.Namespace, stages: Stages, cleanup: ExitStack) -> _Shop:
-    """Start database, broker and connector, fill the shop, and declare the pipelines."""
+    """Start the database and what follows it, fill the shop, and declare the pipelines."""
     folder = options.folder.absolute() / kind
     folder.mkdir(parents=True)
-    with stages(f"{kind}, Kafka, Kafka Connect"):
-        servers = cleanup.enter_context(LocalBroker(folder / "broker")).bootstrap_servers
+    servers: str | None = None
+    with stages(kind if options.no_kafka else f"{kind}, Kafka, Kafka Connect"):
+        if not options.no_kafka:
+            servers = cleanup.enter_context(LocalBroker(folder / "broker")).bootstrap_servers
         database = cleanup.enter_context(KINDS[kind](folder, servers))
-    money = list(transfers.TABLES) if options.cuts else []
+    money = list(transfers.TABLES) if _has_cuts(kind, options) else []
     tables = [*options.tables, *money]
     with stages(f"a shop with {options.rows:,} orders, and its connector"):
         make_shop(database.dsn, options.rows)
         made = transfers.MAKE if kind == "postgres" else transfers.MAKE_MARIADB
         execute(database.dsn, *made)
-        for table in tables:
-            topic = f"shop.{database.schema}.{table}"
-            create_topic(servers, topic, _PARTITIONS, {"retention.ms": "-1"})
+        if servers is not None:
+            for table in tables:
+                topic = f"shop.{database.schema}.{table}"
+                create_topic(servers, topic, _PARTITIONS, {"retention.ms": "-1"})
         database.capture(tables)
-    shop = _Shop(database, Template(_declare(folder, options, database, servers, tables)))
+    shop = _Shop(database, Template(_declare(folder, options, database, tables)))
     table_pipelines.find(shop.template)
     for one in shop.loaded:
         cleanup.callback(operations.stop, one)
@@ -436,7 +453,6 @@ def _declare(
     folder: Path,
     options: argparse.Namespace,
     database: CapturedDatabase,
-    servers: str,
     tables: Sequence[str],
 ) -> Path:
     """Write the file that declares the pipelines of all tables, and return its path."""
@@ -446,7 +462,7 @@ def _declare(
         "database": {**database.declared, "chunk_rows": 10_000},
         "tables": {"include": [f"{database.schema}.{table}" for table in tables]},
         "topic": "shop.{schema}.{table}",
-        "changes": {"bootstrap_servers": servers, "max_offsets_per_batch": 100_000},
+        "changes": {"bootstrap_servers": database.feed.servers, "max_offsets_per_batch": 100_000},
         "sink": {"path": "tables/{table}"},
         "state": "state",
         "spark": {
@@ -454,7 +470,7 @@ def _declare(
             "driver_memory": "1g" if options.driver == "own" else "2g",
             "conf": {"spark.sql.shuffle.partitions": "2"},
         },
-        **({"cuts": {"path": "cuts", "every": "1 s"}} if options.cuts else {}),
+        **({"cuts": {"path": "cuts", "every": "1 s"}} if _has_cuts(folder.name, options) else {}),
     }
     path = folder / "shop.yaml"
     path.write_text(yaml.safe_dump(document, sort_keys=False))

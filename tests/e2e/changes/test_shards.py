@@ -7,30 +7,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from examples.shop import make_shop
 from hybrid_extensions.servers.connectors import Connectors
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration import operations
-from orchestration.audit.database.compare_source import compare_table, compare_with_source
-from orchestration.audit.database.compared_sides import ComparedTable
+from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.run import audit
 from orchestration.databases import snapshots
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from sources.databases.snapshot_copy import SnapshotCopy
 from sources.errors import InputError
-from sources.hand_over import hand_over
-from sources.planning.context import PipelineContext
-from sources.planning.plan import make_plan
 from tests.command_line import invoke
-from tests.e2e.case import kill_driver, live_of, start_live, wrong
+from tests.e2e.case import wrong
 from tests.e2e.changes.captured import captured
 from tests.e2e.changes.cdc_case import INCLUDE, ORDERS, CdcCase, is_equal
 from tests.e2e.in_session import run_chain, run_live
-from tests.services.processes import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 
@@ -136,28 +129,6 @@ def test_each_shard_is_followed_by_its_own_log(
     assert "rows of 2 shards" in " ".join(refused.stderr.split())
 
 
-def test_connectors_own_snapshots_lead_to_the_same_table(
-    shards: list[CdcCase], spark: SparkSession, tmp_path: Path
-) -> None:
-    for each in shards:
-        each.capture(["public.orders"])
-        each.execute("DELETE FROM orders WHERE id % 10 = 3", "UPDATE orders SET paid = NOT paid")
-    document = yaml.safe_load(pipeline(tmp_path, shards).path.read_text())
-    document["sources"] = [{**document["sources"][-1], "start": "earliest"}]
-    path = tmp_path / "alone.yaml"
-    path.write_text(yaml.safe_dump(document))
-    loaded = load_pipeline(path)
-    make_plan(loaded)
-    hand_over(PipelineContext.require(loaded), live_of(loaded))
-    asked = [
-        ComparedTable(
-            each.dsn, "public.orders", ORDERS, loaded.target, present=f"_shard = '{topic_of(each)}'"
-        )
-        for each in shards
-    ]
-    run_live(spark, loaded, lambda _: all(compare_table(each).ok for each in asked))
-
-
 def test_a_shard_that_lacks_table_or_column_is_told_before_another_one_is_copied(
     shards: list[CdcCase], tmp_path: Path
 ) -> None:
@@ -172,32 +143,3 @@ def test_a_shard_that_lacks_table_or_column_is_told_before_another_one_is_copied
     with pytest.raises(InputError, match=r"public\.orders") as caught:
         snapshots.take(loaded, lambda _: None)
     assert not list(tmp_path.glob("snapshot/**/*.parquet"))
-
-
-def test_shards_in_use_are_taken_over_though_the_driver_is_killed(
-    shards: list[CdcCase], tmp_path: Path
-) -> None:
-    for each in shards:
-        each.capture(["public.orders"], snapshot_mode="no_data")
-    loaded = pipeline(tmp_path, shards)
-    snapshots.take(loaded, lambda _: None)
-    try:
-        start_live(loaded)
-        for number, each in enumerate(shards):
-            each.execute(
-                f"UPDATE orders SET amount = {number} WHERE id % 3 = {number}",
-                f"DELETE FROM orders WHERE id % 11 = {number}",
-            )
-        kill_driver(loaded)
-        for number, each in enumerate(shards):
-            each.execute(
-                f"UPDATE orders SET id = id + 5000 WHERE id % 13 = {number}",
-                f"UPDATE orders SET customer = 'late' WHERE id % 5 = {number}",
-            )
-        operations.go_live(PipelineContext.require(loaded), live_of(loaded))
-        equal = is_equal(loaded)
-        wait_for(lambda: equal(None), "the target to equal both tables", 120)
-    finally:
-        operations.stop(loaded)
-    report = audit(loaded)
-    assert (wrong(report), report.ok) == ({}, True)

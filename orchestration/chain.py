@@ -32,6 +32,7 @@ from sources.kafka.client.look_ups import KafkaLog
 from sources.ledger import Ledger
 from sources.planning.context import PipelineContext
 from sources.planning.exports import ExportRecord
+from sources.planning.files.open_snapshot import WholeTable, whole_in_words
 from sources.planning.plan import Plan
 from spark_jobs.launch.process import Means
 from spark_jobs.launch.waiting_driver import WaitingDriver
@@ -174,14 +175,42 @@ class SnapshotStep(Step[list[TakenSnapshot]]):
     """Step that copies the database tables that the pipeline starts from into files.
 
     Only in chains whose pipeline declares ``snapshot``; its value is a report of each copied table.
+    One with ``follow: while_reading`` is begun: :class:`RestOfSnapshotStep` copies the rest.
+
+    Args:
+        is_whole: Copy the whole table in any case.
     """
 
     name = "take_snapshot"
 
+    def __init__(self, *, is_whole: bool = False) -> None:
+        self._is_whole = is_whole
+
     def _run(self, run: ChainRun) -> Outcome[list[TakenSnapshot]]:
-        taken = snapshots.take(run.loaded, partial(run.observer.noted, self))
+        tell = partial(run.observer.noted, self)
+        taken = snapshots.take(run.loaded, tell, first_only=not self._is_whole)
         document = {"snapshots": [each.document for each in taken]}
         return Outcome(taken, document, "\n".join(each.text for each in taken))
+
+
+class RestOfSnapshotStep(Step[WholeTable | None]):
+    """Step that copies the rest of a snapshot while the live run merges its chunks and changes.
+
+    Only in chains with ``follow: while_reading``. It ends once the table is whole; its value is the
+    mark of that, or None if the snapshot was complete when it was planned.
+    """
+
+    name = "rest_of_snapshot"
+
+    def _run(self, run: ChainRun) -> Outcome[WholeTable | None]:
+        tell = partial(run.observer.noted, self)
+        mark = snapshots.take_rest(run.context, tell, tell)
+        if run.until_caught_up:
+            wait_until_caught_up(run.context, partial(run.observer.waiting, self))
+        if mark is None:
+            text = "The table is whole: its snapshot was complete when it was planned."
+            return Outcome(mark, {"whole": True}, text)
+        return Outcome(mark, {"whole": True, **mark.model_dump(mode="json")}, whole_in_words(mark))
 
 
 class ExportStep(Step[ExportRecord]):
@@ -334,10 +363,13 @@ def steps_of(loaded: LoadedPipeline) -> list[Step[Any]]:
 
     These are ``take_snapshot`` if a snapshot is declared, an export of each source that needs one,
     ``plan``, and for each source a hand-over (if it reads a topic whose start the plan does not
-    decide) and the source itself.
+    decide) and the source itself; then ``rest_of_snapshot`` if changes are followed while a
+    snapshot is read.
     """
     first: list[Step[Any]] = [SnapshotStep()] if snapshots.declared(loaded) else []
-    return [*first, *export_steps(loaded), PlanStep(), *_steps_of_sources(loaded)]
+    is_open = any(source.follows_while_reading for source in loaded.pipeline.file_sources)
+    last: list[Step[Any]] = [RestOfSnapshotStep()] if is_open else []
+    return [*first, *export_steps(loaded), PlanStep(), *_steps_of_sources(loaded), *last]
 
 
 def export_steps(loaded: LoadedPipeline) -> list[ExportStep]:

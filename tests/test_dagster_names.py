@@ -20,7 +20,7 @@ from sources.hybrid import Boundedness
 from tests.extensions import whole
 from tests.names_page import ROOT, Row, require_same, rows
 from tests.orchestration.generations.generation_case import GenerationCase
-from tests.sources.config.test_table_template import template
+from tests.sources.config.test_table_template import SHOP, template
 
 HEADINGS = ["Assets", "Checks", "Jobs", "Sensors", "Schedules", "Forms of jobs"]
 NIGHT = {"cron": "0 3 * * *"}
@@ -50,6 +50,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     )
     tables = template(
         captured,
+        database={**SHOP["database"], "follow": "while_reading"},
         compare=NIGHT,
         cuts={"path": "cuts", "every": "60 s"},
         changes={"bootstrap_servers": "broker:9092", "on_bad_record": "quarantine"},
@@ -184,6 +185,9 @@ def of_pipeline(loaded: LoadedPipeline) -> dict[str, list[Words]]:
         "a replication slot": each_of("source", live if watched_slot(loaded) else []),
         "changes that may be left out": each_of("source", live if pipeline.mirrored_topics else []),
         "a snapshot": [{}] if any(each.snapshot for each in pipeline.sources) else [],
+        "follow: while_reading": [{}]
+        if any(each.follows_while_reading for each in pipeline.file_sources)
+        else [],
         "compare": [{}] if pipeline.compare is not None else [],
         "approve": [{}] if pipeline.approve else [],
         "ranges": [{}] if ranges is not None else [],

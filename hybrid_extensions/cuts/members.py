@@ -18,6 +18,7 @@ from sources.errors import InputError, StateError
 from sources.generations import acting_on
 from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.context import PipelineContext
+from sources.planning.files.open_snapshot import open_source
 from sources.serving import target_of
 from sources.storage.folder import Folder
 from sources.storage.stores import Stores
@@ -49,7 +50,8 @@ class CutTable:
     @property
     def follows(self) -> bool:
         """Whether the whole snapshot is read and the hand-over to the changes is done."""
-        return self.context.switch_state.start_of(self._source.name) is not None
+        has_start = self.context.switch_state.start_of(self._source.name) is not None
+        return has_start and open_source(self.context) is None
 
     def log_end(self) -> Offsets:
         """Return the end offset of each partition of the topic, by asking the broker.

@@ -24,7 +24,7 @@ from sources.planning.context import PipelineContext
 from sources.serving import target_of
 
 _PRODUCER = f"https://pypi.org/project/hybrid-backfill/{version('hybrid-backfill')}"
-_WRITES_NOTHING = ("plan", "take_snapshot")
+_WRITES_NOTHING = ("plan", "take_snapshot", "rest_of_snapshot")
 
 
 class EventSender:

@@ -20,7 +20,14 @@ from orchestration.audit.compared_tables import create_target_rows, open_target
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import MEMORY_LIMIT, audit
 from orchestration.audit.sql import count_rows, open_database
-from orchestration.chain import ChainRun, Observer, SnapshotStep, run_step, steps_of
+from orchestration.chain import (
+    ChainRun,
+    Observer,
+    RestOfSnapshotStep,
+    SnapshotStep,
+    run_step,
+    steps_of,
+)
 from sources.common.schema import names_and_types, normalize_schema
 from sources.common.sql.sql_names import column_list
 from sources.config.loader import LoadedPipeline
@@ -157,7 +164,7 @@ def _run(side: LoadedPipeline, observer: Observer) -> list[str]:
     try:
         for step in steps_of(side):
             # What is copied from a database, and into which files, is the pipeline's own affair.
-            if not isinstance(step, SnapshotStep):
+            if not isinstance(step, SnapshotStep | RestOfSnapshotStep):
                 outcome = run_step(run, step.name)
                 warnings += outcome.document.get("warnings", [])
     finally:

@@ -91,6 +91,7 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     from orchestration.audit.recount.recounted_ledger import recount_ledgers  # noqa: PLC0415
     from orchestration.audit.sql import open_database  # noqa: PLC0415
     from sources.planning.context import PipelineContext  # noqa: PLC0415
+    from sources.planning.files.open_snapshot import open_in_words  # noqa: PLC0415
     from sources.state.adopted_table import read_adopted  # noqa: PLC0415
     from spark_jobs.run_state.repairs import read_repairs  # noqa: PLC0415
 
@@ -103,6 +104,8 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
             version = f"version {adopted.table_version} of the table"
             message = f"{version} was adopted, and no input of this pipeline says what is in it"
             raise NotProvenError(message)
+        if (reading := open_in_words(context)) is not None:
+            raise NotProvenError(reading)
     query = expected_query(loaded)
     pipeline = loaded.pipeline
     with (

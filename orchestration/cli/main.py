@@ -245,7 +245,7 @@ def snapshot(pipeline: PipelineFile, as_json: AsJson = False) -> None:
         from orchestration.chain import ChainRun, SnapshotStep
         from orchestration.cli.console import Lines
 
-        outcome = SnapshotStep().run(ChainRun(load(pipeline), Lines()))
+        outcome = SnapshotStep(is_whole=True).run(ChainRun(load(pipeline), Lines()))
         show({"ok": True, **outcome.document}, outcome.text)
 
 

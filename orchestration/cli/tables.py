@@ -165,6 +165,9 @@ def _lines_below(found: Status) -> list[str]:
     narrowed = [f"{each}." for each in found.narrowed]
     notes = [found.transform_changed, unwatched, *narrowed, *of_sources, *found.absent]
     lines += [f"[yellow]Warning:[/] {escape(note)}" for note in notes if note]
+    for reading in (source.open_snapshot for source in found.sources):
+        if reading is not None:
+            lines.append(f"[yellow]{escape(reading[0].upper() + reading[1:])}.[/]")
     if (compared := found.compared) is not None:
         colour = "red" if compared.is_wrong else "green" if compared.is_answered else "yellow"
         lines.append(f"[{colour}]Compared:[/] {escape(compared.text)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,14 @@ from sources.common.positions import iso
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.snapshot import SnapshotManifest
-from sources.errors import HybridError, InputError
+from sources.errors import HybridError, InputError, RunError, StateError
+from sources.planning.context import PipelineContext
+from sources.planning.files.open_snapshot import WholeTable, find_whole, open_source
+from spark_jobs.launch import process
+from spark_jobs.run_state.lock import take_lock
+
+_REST = "rest-of-snapshot"
+_POLL_S = 0.3
 
 
 @dataclass(frozen=True)
@@ -39,7 +47,9 @@ def declared(loaded: LoadedPipeline) -> list[FileSource]:
     ]
 
 
-def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[TakenSnapshot]:
+def take(
+    loaded: LoadedPipeline, report: Callable[[str], None], *, first_only: bool = False
+) -> list[TakenSnapshot]:
     """Copy all declared database tables into files; chunks that were copied before are kept.
 
     Only chunks that are missing are read; a complete snapshot is returned as it is.
@@ -47,6 +57,8 @@ def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[TakenSna
     Args:
         loaded: The pipeline.
         report: Called with a line for each chunk that is copied.
+        first_only: Copy one chunk of a table whose changes are followed while the others are read
+            (``follow: while_reading``).
 
     Returns:
         The snapshot of each table, in the order of the sources.
@@ -75,9 +87,62 @@ def take(loaded: LoadedPipeline, report: Callable[[str], None]) -> list[TakenSna
         for each in copies:
             each.require_table()
     return [
-        _taken(source.name, each.take(), each.warnings)
+        _taken(
+            source.name,
+            each.take(first_only=first_only and source.follows_while_reading),
+            each.warnings,
+        )
         for source, each in zip(sources, copies, strict=True)
     ]
+
+
+def take_rest(
+    context: PipelineContext, report: Callable[[str], None], tell: Callable[[str], None]
+) -> WholeTable | None:
+    """Copy the chunks of an open snapshot that are missing, and wait until the table is whole.
+
+    The live run merges each chunk beside the changes. Safe to repeat: chunks that are written are
+    kept, and a table that is whole is left as it is.
+
+    Args:
+        context: The pipeline and its state.
+        report: Called with a line for each chunk that is copied.
+        tell: Called with a sentence when all are copied, and the live run has to merge the rest.
+
+    Returns:
+        The mark that the table is whole; None if the snapshot was complete when it was planned.
+
+    Raises:
+        StateError: Another process reads the same chunks (transient).
+        InputError: The database does not meet the requirements of capturing changes.
+        RunError: The copy was interrupted, or the live run has ended; chunks that are complete are
+            kept.
+        UnavailableError: The database or a store does not answer.
+    """
+    generation, live = context.generation, context.pipeline.sources[-1].name
+    if (source := open_source(context)) is None:
+        beside = [each.name for each in declared(context.loaded) if each.follows_while_reading]
+        marks = [find_whole(generation, name) for name in beside]
+        return next((each for each in marks if each is not None), None)
+    if (lock := take_lock(generation, _REST)) is None:
+        message = f"Another process reads the other chunks of snapshot `{source.name}`."
+        hint = "Wait for it: `hybrid status P` shows how far it is."
+        raise StateError(message, hint, transient=True, source=source.name)
+    try:
+        take(context.loaded, report)
+        tell("All chunks are read; the live run merges the last ones.")
+        while (mark := find_whole(generation, source.name)) is None:
+            if process.find_running(generation, live) is None:
+                message = (
+                    f"All chunks of snapshot `{source.name}` are read, but the live run of "
+                    f"`{live}`, which merges them, has ended: the table is not whole yet."
+                )
+                hint = "Read why with `hybrid logs P`, then start it again: `hybrid run P`."
+                raise RunError(message, hint, source=live)
+            time.sleep(max(_POLL_S, generation.poll_s))
+        return mark
+    finally:
+        lock.release()
 
 
 def take_together(
@@ -107,14 +172,18 @@ def take_together(
         for loaded in pipelines
         for source in declared(loaded)
     ]
-    due = [each for each in every if not each[2].is_complete()]
+    due = [
+        each
+        for each in every
+        if not (each[2].is_begun() if each[1].follows_while_reading else each[2].is_complete())
+    ]
     if not due:
         return {}
     found: dict[str, TakenSnapshot | HybridError] = {}
     with snapshot_of([snapshot for *_, snapshot in due]) as exported:
         for name, source, snapshot in due:
             try:
-                manifest = snapshot.take(exported)
+                manifest = snapshot.take(exported, first_only=source.follows_while_reading)
                 found[name] = _taken(source.name, manifest, snapshot.warnings)
             except HybridError as error:
                 found[name] = error
@@ -124,6 +193,9 @@ def take_together(
 def _taken(source: str, manifest: SnapshotManifest, warnings: list[str]) -> TakenSnapshot:
     """Describe a complete snapshot."""
     rows, seen = sum(chunk.rows for chunk in manifest.done.values()), manifest.seen
+    chunks = counted(len(manifest.done), "chunk")
+    if manifest.missing:
+        chunks = f"{len(manifest.done):,} of {counted(manifest.total, 'chunk')}"
     document = {
         "source": source,
         "table": manifest.table,
@@ -135,7 +207,7 @@ def _taken(source: str, manifest: SnapshotManifest, warnings: list[str]) -> Take
     }
     lines = [
         f"{source}: {counted(rows, 'row')} of {manifest.table} as of {iso(seen.taken_ms)}, in "
-        f"{counted(len(manifest.done), 'chunk')} ({_listed(seen.summary())}).",
+        f"{chunks} ({_listed(seen.summary())}).",
         *warnings,
     ]
     return TakenSnapshot(document, "\n".join(lines), seen.summary())

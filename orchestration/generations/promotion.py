@@ -26,6 +26,7 @@ from sources.errors import HybridError, StateError
 from sources.hybrid import Boundedness
 from sources.planning.approval import require_approver
 from sources.planning.context import PipelineContext
+from sources.planning.files.open_snapshot import require_whole
 from sources.serving import Serving, Switch, pending_switch, read_serving, require_candidate
 from sources.state.action_log import begin_action, end_action
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
@@ -290,6 +291,7 @@ def _require_ready(context: PipelineContext) -> None:
     """Refuse to promote a generation with history unread or a stream that is not healthy."""
     generation = context.generation
     require_belonging(context.loaded, generation)
+    require_whole(context, "promoted")
     for source in context.pipeline.sources:
         is_bounded = source.boundedness is Boundedness.BOUNDED
         if is_bounded and context.switch_state.end_of(source.name) is None:

@@ -29,6 +29,7 @@ _REASON = 420  # what to do is at its end
 _WELL = ("Healthy", "Complete")
 STARTING = "Starting"
 """Headline of a live run that was requested, and has not committed a micro-batch yet."""
+_PARTIAL = "Reading the snapshot"
 _RESTARTED = "It is restarted automatically."
 _NOT_UP = ("paused", "stopped", "dead", "failed", "crash-looping")
 _AT_WORK = ("starting", "running", "silent", "failed", "dead", "stopped")
@@ -123,7 +124,7 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
         is_under_way=found.healthy
         and not is_well
         and not found.waits_for_approval
-        and (live is None or live.health == "starting"),
+        and (live is None or live.health == "starting" or headline == _PARTIAL),
     )
 
 
@@ -142,6 +143,9 @@ def _state(loaded: LoadedPipeline, found: Status) -> tuple[str, list[str]]:
         headline = found.live.health.replace("-", " ").capitalize()
         if found.live.health == "starting":
             return STARTING, [SPARK_STARTS, *waits]
+        if (chunks := found.sources[-1].open_snapshot) is not None:
+            headline = _PARTIAL if headline == "Healthy" else headline
+            return headline, [chunks, *waits, *since]
         return headline, [*waits, *since]
     if not found.planned:
         return "Not started", [f"materialize the job `{name}` to start"]

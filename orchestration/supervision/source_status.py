@@ -17,6 +17,7 @@ from sources.errors import ErrorReport, InputError, UnavailableError
 from sources.hybrid import Boundedness, SwitchState
 from sources.kafka.client.look_ups import missing_in_words
 from sources.planning.context import PipelineContext
+from sources.planning.files.open_snapshot import open_in_words
 from sources.state.generation import Generation
 from spark_jobs.inside.readers.files.kept_batch import waiting_change
 from spark_jobs.launch import process
@@ -44,6 +45,8 @@ class SourceStatus(BaseModel):
             found out otherwise; None if nothing failed.
         eta_s: Seconds until nothing is left to read, at the rate of the last minutes; None if the
             source does not run, or that is unknown.
+        open_snapshot: How many chunks of a snapshot are read, as long as the table is not whole
+            because changes are followed while it is read; else None.
         note: A sentence about a changed declaration that has no effect yet, about input that an
             open transaction keeps back, or about a topic that does not exist yet; None if there is
             none.
@@ -55,6 +58,7 @@ class SourceStatus(BaseModel):
     lag: int | None = None
     lag_error: ErrorReport | None = None
     eta_s: float | None = None
+    open_snapshot: str | None = None
     note: str | None = None
 
 
@@ -106,6 +110,7 @@ def source_status(loaded: LoadedPipeline, generation: Generation | None, name: s
         lag=lag,
         lag_error=lag_error,
         eta_s=left,
+        open_snapshot=open_in_words(PipelineContext(loaded, generation)) if is_live else None,
         note=note,
     )
 

@@ -74,6 +74,12 @@ def _check_snapshots(pipeline: Pipeline, snapshots: list[FileSource], topics: li
             f"`snapshot: {{dsn: …, topic: {unknown[0]}}}` for it, or remove the topic."
         )
         raise ValueError(message)
+    if beside := [each.name for each in snapshots if each.follows_while_reading]:
+        message = (
+            f"`follow: while_reading` of snapshot `{beside[0]}` does not fit shards: the table is "
+            "whole only once the snapshots of all are read. Remove it."
+        )
+        raise ValueError(message)
     others = [each.name for each in pipeline.sources[:-1] if each.snapshot is None]
     if others:
         message = (

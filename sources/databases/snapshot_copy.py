@@ -97,6 +97,15 @@ class SnapshotCopy:
         manifest = self._read()
         return manifest is not None and not manifest.missing
 
+    def is_begun(self) -> bool:
+        """Return whether a chunk of the table is written, by the manifest next to it.
+
+        Raises:
+            StateError: The manifest is damaged.
+        """
+        manifest = self._read()
+        return manifest is not None and bool(manifest.done)
+
     def note_log_end(self) -> None:
         """Ask Kafka for the log end of the topic of changes, and keep it for :meth:`take`.
 
@@ -129,7 +138,9 @@ class SnapshotCopy:
             message = f"The snapshot of `{self._table.name}` can't be taken: {text}."
             raise self._refusal(error, message) from None
 
-    def take(self, exported: Exported | None = None) -> SnapshotManifest:
+    def take(
+        self, exported: Exported | None = None, *, first_only: bool = False
+    ) -> SnapshotManifest:
         """Copy the chunks of the table that are not written yet, under a new database snapshot.
 
         A chunk is a key range of the table and becomes one file; a complete copy is left as it is.
@@ -137,9 +148,10 @@ class SnapshotCopy:
         Args:
             exported: A snapshot that several tables share (:func:`snapshot_of`), before which
                 :meth:`note_log_end` was called; by default one of its own.
+            first_only: Copy one chunk, and leave a copy that has one as it is.
 
         Returns:
-            The manifest of the copy, which is complete.
+            The manifest of the copy, which is complete unless ``first_only``.
 
         Raises:
             InputError: The database refuses the login or a permission; the table, its log or its
@@ -150,7 +162,7 @@ class SnapshotCopy:
                 the others.
         """
         manifest = self._read()
-        if manifest is not None and not manifest.missing:
+        if manifest is not None and (not manifest.missing or (first_only and manifest.done)):
             return manifest
         require_settings(self._table.options, self._topic)
         if exported is None or self._log_end is None:
@@ -159,7 +171,7 @@ class SnapshotCopy:
             shared = replace(self._table, exported=exported)
             with access_to(shared.options.dsn).open_table(shared) as table:
                 self.warnings += table.warnings
-                readers = table.readers(self._table.options.workers)
+                readers = table.readers(1 if first_only else self._table.options.workers)
                 if manifest is None:
                     key, bounds = table.divide()
                     manifest = SnapshotManifest(
@@ -176,17 +188,17 @@ class SnapshotCopy:
                 numbers = [_number(each.snapshot, snapshots) for each in readers]
                 manifest = manifest.model_copy(update={"snapshots": snapshots})
                 self._keep(manifest)
-                return self._copy_all(manifest, list(zip(readers, numbers, strict=True)))
+                chunks = manifest.missing[:1] if first_only else manifest.missing
+                return self._copy_all(manifest, chunks, list(zip(readers, numbers, strict=True)))
         except QueryError as error:
             kept = self._read()
             text = " ".join(str(error).split()).rstrip(".")
             message = f"The snapshot of `{self._table.name}` failed: {text}."
             if kept is None:
                 raise self._refusal(error, message) from None
-            total = len(kept.bounds) + 1
             hint = (
-                f"{len(kept.done)} of {total} chunks are kept. Run it again with `hybrid snapshot "
-                "P`: the others are read under a new snapshot."
+                f"{len(kept.done)} of {kept.total} chunks are kept. Run it again with `hybrid "
+                "snapshot P`: the others are read under a new snapshot."
             )
             raise RunError(
                 message,
@@ -215,7 +227,10 @@ class SnapshotCopy:
         return InputError(message, hint, source=table.source, table=table.name)
 
     def _copy_all(
-        self, manifest: SnapshotManifest, readers: Sequence[tuple[SnapshotReader, int]]
+        self,
+        manifest: SnapshotManifest,
+        chunks: Sequence[int],
+        readers: Sequence[tuple[SnapshotReader, int]],
     ) -> SnapshotManifest:
         current = manifest
         idle: SimpleQueue[tuple[SnapshotReader, int]] = SimpleQueue()
@@ -233,13 +248,13 @@ class SnapshotCopy:
                 done = {**current.done, chunk: Chunk(rows=rows, snapshot=snapshot)}
                 current = current.model_copy(update={"done": done})
                 self._keep(current)
-                total = len(current.bounds) + 1
                 self._report(
-                    f"{manifest.table}: chunk {len(done)} of {total}, {counted(rows, 'row')}"
+                    f"{manifest.table}: chunk {len(done)} of {current.total}, "
+                    f"{counted(rows, 'row')}"
                 )
 
         with ThreadPoolExecutor(len(readers)) as pool:
-            futures = [pool.submit(copy, chunk) for chunk in manifest.missing]
+            futures = [pool.submit(copy, chunk) for chunk in chunks]
             try:
                 for future in futures:
                     future.result()

@@ -33,6 +33,7 @@ from sources.errors import ErrorReport
 from sources.planning.approval import Approval
 from sources.planning.exports import ExportRecord
 from sources.planning.files.discovery import Discovery
+from sources.planning.files.open_snapshot import WholeTable
 from sources.planning.files.rounds import Round
 from sources.planning.plan import Plan
 from sources.planning.topics.followed_columns import FollowedChange, FollowedColumns
@@ -242,6 +243,7 @@ def samples(plan: Plan, end: EndPosition) -> Sequence[Record]:
         *_of_snapshots(),
         StagedListing(batch=3),
         Discovery(number=1, files=files),
+        WholeTable(source="snapshot", chunks=12, at_ms=_AT),
         Truncated(position="0" * 32),
         Repairs(
             repairs=[

@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import yaml
 
 from orchestration.chain import ChainRun, run_step, steps_of
 from orchestration.databases import snapshots
@@ -65,6 +66,13 @@ def test_the_snapshot_is_the_first_step_and_others_have_none(tmp_path: Path) -> 
     first, second, *_ = pipeline_assets(loaded)
     assert first.key == dg.AssetKey(["orders", "take_snapshot"])
     assert second.asset_deps[second.key] == {first.key}
+    document = yaml.safe_load(loaded.path.read_text())
+    document["sources"][0]["snapshot"]["follow"] = "while_reading"
+    beside = declare(loaded.path, document)
+    *_, last = steps_of(beside)
+    assert last.name == "rest_of_snapshot"
+    *_, live, rest = pipeline_assets(beside)
+    assert rest.asset_deps[rest.key] == {live.key}
     other = GenerationCase(tmp_path).loaded
     assert [step.name for step in steps_of(other)] == ["plan", "history"]
     with pytest.raises(InputError, match="declares a `snapshot`"):

@@ -20,6 +20,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.snapshot import SnapshotOptions
 from sources.errors import InputError
 from sources.planning.context import PipelineContext
+from sources.planning.files.open_snapshot import require_whole
 from sources.serving import target_of
 
 
@@ -112,12 +113,14 @@ def compared_tables(loaded: LoadedPipeline) -> list[ComparedTable]:
 
     Raises:
         InputError: The pipeline captures no table.
-        StateError: The declaration changed in a way that the checkpoint can't follow.
+        StateError: The declaration changed in a way that the checkpoint can't follow; or chunks of
+            the snapshot are still being read.
         UnavailableError: The state's store does not answer.
     """
     if (context := PipelineContext.find(loaded)) is not None:
         # It knows the columns that were followed.
         loaded = context.loaded
+        require_whole(context, "compared with the database")
     asked: list[ComparedTable] = []
     for options, topic in _captured_tables(loaded):
         table = topic.changes

@@ -16,6 +16,7 @@ from orchestration.chain import (
     HandoverStep,
     LiveStep,
     PlanStep,
+    RestOfSnapshotStep,
     SnapshotStep,
     Step,
     export_steps,
@@ -109,6 +110,8 @@ def _asset(
     match step:
         case SnapshotStep():
             return _snapshot(loaded, step, before)
+        case RestOfSnapshotStep():
+            return _rest_of_snapshot(loaded, step, before)
         case ExportStep():
             return _export(loaded, step, before)
         case PlanStep():
@@ -148,6 +151,30 @@ def _snapshot(
         return dg.MaterializeResult(metadata=metadata.snapshots(taken))
 
     return take_snapshot
+
+
+def _rest_of_snapshot(
+    loaded: LoadedPipeline, step: RestOfSnapshotStep, before: Sequence[dg.AssetKey]
+) -> dg.AssetsDefinition:
+    @dg.asset(
+        key=step_key(loaded, step.name),
+        deps=before,
+        group_name=steps_group(loaded),
+        kinds={each.snapshot.kind.name for each in declared(loaded) if each.snapshot is not None},
+        description=(
+            "Copies the other chunks of the database table into files, while the live run merges "
+            "them and the changes; ends once the table is whole. Safe to run again: chunks that "
+            "are complete are kept."
+        ),
+    )
+    def rest_of_snapshot(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+        with failures(loaded):
+            fresh = load_pipeline(loaded.path)
+            say_candidate(context, fresh)
+            outcome = step.run(ChainRun(fresh, AssetLog(context, fresh)))
+        return dg.MaterializeResult(metadata={"whole": outcome.text})
+
+    return rest_of_snapshot
 
 
 def _export(

@@ -8,6 +8,7 @@ from datetime import timedelta
 from sources.config.source.declared_source import Chain, DeclaredSource
 from sources.config.source.file_options import ArrivalOrder, OffsetColumns, SchemaDrift
 from sources.config.source.snapshot import SnapshotOptions
+from sources.hybrid import Boundedness
 
 _ALLOWED_WITH_SNAPSHOT = {"batch", "name", "path", "rate", "snapshot", "type"}
 _BY_EVENT_TIME = {
@@ -237,6 +238,41 @@ def check_snapshot_changes(
             f"`event_time: {after.envelope_column('committed_at')}`."
         )
         raise ValueError(message)
+    if options.follows_while_reading:
+        check_following(name, after, chain)
+
+
+def check_following(name: str, after: DeclaredSource, chain: Chain) -> None:
+    """Refuse to follow changes while a snapshot is read where order or history would be wrong.
+
+    Args:
+        name: Name of the source with the snapshot.
+        after: Source right after it in the chain, a topic of changes.
+        chain: The pipeline.
+
+    Raises:
+        ValueError: The topic has an end, the sink does not merge by the position of changes, or it
+            keeps every version of a row.
+    """
+    sink, position = chain.sink, after.envelope_column("position")
+    if after.boundedness is Boundedness.BOUNDED:
+        why = f"source `{after.name}` has an end, and is not followed"
+        way = f"Remove `until` from `{after.name}`"
+    elif sink.mode != "merge" or position is None or sink.order != [position]:
+        why = "rows of late chunks can only be told from newer ones by the position of changes"
+        column = position or "<column>"
+        way = f"Declare `mode: merge` and `sequence: {column}` under `sink`"
+        way += "" if position else f", and `include: {{<column>: position}}` for `{after.name}`"
+    elif sink.history is not None:
+        why = "a row that a late chunk holds may be newer than changes that are merged after it"
+        way = "Remove `sink.history`"
+    else:
+        return
+    message = (
+        f"`follow: while_reading` of snapshot `{name}` does not fit: {why}. {way}, or remove "
+        "`follow`."
+    )
+    raise ValueError(message)
 
 
 def check_sequence(name: str, after: DeclaredSource | None, chain: Chain) -> None:

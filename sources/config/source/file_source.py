@@ -343,6 +343,11 @@ class FileSource(BadRecords):
             )
             raise ValueError(message)
 
+    @property
+    def follows_while_reading(self) -> bool:
+        """Whether it is a database snapshot that is still read while its changes are followed."""
+        return self.snapshot is not None and self.snapshot.follows_while_reading
+
     def check_before(self, after: DeclaredSource | None, chain: Chain) -> None:
         """Refuse ``snapshot``, ``converge`` or ``sequence`` if the next source does not fit.
 

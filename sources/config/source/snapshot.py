@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
@@ -59,6 +59,9 @@ class SnapshotOptions(Declared):
             has the column that ``include`` fills with ``topic``, which names the shard.
         chunk_rows: Approximate number of rows of a chunk, which becomes one file.
         workers: Number of chunks that are read in parallel.
+        follow: When changes are merged into the target: ``after_reading`` once the whole table is
+            read; ``while_reading`` once its first chunk is, beside the other ones. The table is
+            whole once the last chunk is merged. For ``sink.mode: merge``.
 
     """
 
@@ -69,6 +72,12 @@ class SnapshotOptions(Declared):
     topic: str | None = None
     chunk_rows: PositiveInt = 500_000
     workers: int = Field(default=4, ge=1, le=64)
+    follow: Literal["after_reading", "while_reading"] = "after_reading"
+
+    @property
+    def follows_while_reading(self) -> bool:
+        """Whether changes are merged while chunks of the table are still being read."""
+        return self.follow == "while_reading"
 
     @property
     def kind(self) -> DatabaseKind:
@@ -152,9 +161,19 @@ class SnapshotManifest(Record):
     definition: TableDefinition | None = None
 
     @property
+    def total(self) -> int:
+        """Number of chunks of the whole table, written or not."""
+        return len(self.bounds) + 1
+
+    @property
     def missing(self) -> list[int]:
         """Numbers, from 0, of the chunks that are not written yet; empty once it is complete."""
-        return [number for number in range(len(self.bounds) + 1) if number not in self.done]
+        return [number for number in range(self.total) if number not in self.done]
+
+    @property
+    def files(self) -> set[str]:
+        """Names of the files of the chunks that are written."""
+        return {chunk_name(number) for number in self.done}
 
     @property
     def seen(self) -> DatabaseSnapshot:
@@ -166,12 +185,13 @@ class SnapshotManifest(Record):
         return self.snapshots[0]
 
 
-def require_snapshot(where: Folder, pipeline: str) -> SnapshotManifest:
+def require_snapshot(where: Folder, pipeline: str, *, is_open: bool = False) -> SnapshotManifest:
     """Return the manifest of a database snapshot, after checking that it is complete.
 
     Args:
         where: Folder of its files.
         pipeline: Name of the pipeline, for messages.
+        is_open: Chunks may still be missing, but not all; the file of a missing one may be there.
 
     Raises:
         StateError: The snapshot was not taken, or not completely; a file of it is missing, or
@@ -187,11 +207,10 @@ def require_snapshot(where: Folder, pipeline: str) -> SnapshotManifest:
     if manifest is None:
         message = f"There is no snapshot of the database table in {where}: {MANIFEST} is missing."
         raise StateError(message, hint, pipeline=pipeline, file=where.url)
-    if manifest.missing:
-        total = len(manifest.bounds) + 1
+    if manifest.missing and not (is_open and manifest.done):
         message = (
-            f"The snapshot in {where} is not complete: {len(manifest.done)} of {total} chunks are "
-            "written."
+            f"The snapshot in {where} is not complete: {len(manifest.done)} of {manifest.total} "
+            "chunks are written."
         )
         raise StateError(message, hint, pipeline=pipeline, file=where.url)
     present = {
@@ -199,7 +218,8 @@ def require_snapshot(where: Folder, pipeline: str) -> SnapshotManifest:
         for name in where.names("*.parquet")
         if "/" not in name and not name.startswith(("_", "."))
     }
-    if other := present ^ {chunk_name(number) for number in manifest.done}:
+    unfinished = {chunk_name(number) for number in manifest.missing}
+    if other := (present - unfinished) ^ manifest.files:
         is_missing = min(other) not in present
         path = where.location(min(other))
         message = (

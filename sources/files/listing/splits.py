@@ -112,8 +112,7 @@ def list_source(
     limits = time_limits(
         pipeline.event_time, source.time_range, now_ms() if clock_ms is None else clock_ms
     )
-    if source.snapshot is not None:
-        require_snapshot(loaded.place(folder_of(source.patterns)), pipeline.name)
+    written = written_chunks(loaded, source, is_later=known is not None)
     if source.is_table:
         # A version of a table never grows.
         return None if known is not None else _list_table(loaded, source, limits)
@@ -121,10 +120,37 @@ def list_source(
         files = find_files(source.name, source.patterns, loaded.folder, stores)
     else:
         files = new_files(loaded, source, known)
+    if written is not None:
+        names = pa.array([path.rpartition("/")[2] for path in files["path"].to_pylist()])
+        files = files.filter(pc.is_in(names, pa.array(sorted(written))))
+    if known is not None:
         if not files.num_rows:
             return None
         require_no_table_above(source.name, files, source.patterns, loaded.folder, stores)
     return list_splits(source, pipeline.event_time.column, files, stores, limits, planned)
+
+
+def written_chunks(
+    loaded: LoadedPipeline, source: FileSource, *, is_later: bool
+) -> set[str] | None:
+    """Return the names of the only files of a source that may be read; None for all files.
+
+    Files of a database snapshot that is still being taken count once its manifest names them.
+
+    Args:
+        loaded: The pipeline.
+        source: One of its file sources.
+        is_later: Whether the folder is listed again, after the plan was made.
+
+    Raises:
+        StateError: The files are a database snapshot that is not complete, and has to be.
+        UnavailableError: The folder's store does not answer.
+    """
+    if source.snapshot is None:
+        return None
+    where = loaded.place(folder_of(source.patterns))
+    is_open = is_later or source.follows_while_reading
+    return require_snapshot(where, loaded.pipeline.name, is_open=is_open).files
 
 
 def new_files(loaded: LoadedPipeline, source: FileSource, known: pa.ChunkedArray) -> pa.Table:

@@ -93,6 +93,8 @@ class FilePlan(FoundFiles):
         table: Folder of a table that is declared by its name; None if a path is declared.
         order: Declared order of arrival; None if the files are read in order of event time.
         copied: Which files become files of the target as they are; None unless declared.
+        is_open: Whether chunks of the database snapshot were still missing, which the run of the
+            topic after it adds.
     """
 
     event_min_ms: int
@@ -101,6 +103,7 @@ class FilePlan(FoundFiles):
     table: str | None = None
     order: ArrivalOrder | None = None
     copied: CopiedFiles | None = None
+    is_open: bool = False
 
     @property
     def out_of_orderness(self) -> str:
@@ -215,8 +218,15 @@ def plan_files(
         ),
         table=None if source.table is None else source.patterns[0],
         order=source.arrival,
+        is_open=manifest is not None and pc.count_distinct(splits["path"]).as_py() < manifest.total,
     )
     warnings += [*outside, *listing.warnings, *names, *listing_warnings(found, splits)]
+    if part.is_open and manifest is not None:
+        warnings.append(
+            f"Source `{name}`: {found.splits:,} of {counted(manifest.total, 'chunk')} of the "
+            "snapshot can be read by now; the others are added while changes are followed, and the "
+            "table is whole after the last one."
+        )
     if part.disorder_ms and source.arrival is None:
         warnings.append(
             f"Source `{name}`: event times of micro-batches are out of order by "
@@ -227,8 +237,12 @@ def plan_files(
 
 
 def _manifest_of(loaded: LoadedPipeline, source: FileSource) -> SnapshotManifest:
-    """Return the manifest of a source's database snapshot, which has to be complete."""
-    return require_snapshot(loaded.place(folder_of(source.patterns)), loaded.pipeline.name)
+    """Return the manifest of a source's database snapshot.
+
+    The source's listing has refused one that has to be complete.
+    """
+    where = loaded.place(folder_of(source.patterns))
+    return require_snapshot(where, loaded.pipeline.name, is_open=True)
 
 
 def listing_warnings(part: FoundFiles, splits: pa.Table) -> list[str]:

@@ -6,8 +6,11 @@ The source ends when no further round is due.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.common.durations import duration
@@ -16,6 +19,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.files.listing.new_files import list_arrived, paths_of
+from sources.files.listing.split_table import FileListing
 from sources.hybrid import SourceSwitchContext
 from sources.kafka.client.look_ups import KafkaLog
 from sources.kafka.start.declared_start import GapError
@@ -168,17 +172,58 @@ def next_round(context: PipelineContext, source: FileSource) -> Round | None:
             # The source stays unfinished: the next run tries again.
             raise gap
         return None
+    # Created after the listing: files may hold a partition that was added in the meantime.
+    seam_end = KafkaLog(live).high_watermark()
     others = plans_alike(loaded.pipeline, source, plan.files[:-1])
     alike = [*(read_splits(part, generation) for part in others), *earlier]
-    part, _ = plan_files(loaded, source, listing, alike, history.end.event_time_ms)
+    return make_round(context, source, history, listing, Due(why, seam_end, alike))
+
+
+class Due(NamedTuple):
+    """What is known of a round besides its files.
+
+    Attributes:
+        why: Why it is due, in words.
+        seam_end: High watermark of each partition of the next topic, as :class:`Round` has it.
+        alike: Split tables whose offsets the end position has to include.
+    """
+
+    why: str
+    seam_end: Offsets
+    alike: Sequence[pa.Table] = ()
+
+
+def make_round(
+    context: PipelineContext,
+    source: FileSource,
+    history: History,
+    listing: FileListing,
+    due: Due,
+) -> Round:
+    """Plan the files of a further listing, and write them as a round before anything reads them.
+
+    Args:
+        context: The pipeline and its state.
+        source: The file source.
+        history: What was planned of it before.
+        listing: Files that arrived since.
+        due: What else is known of it.
+
+    Returns:
+        The round; if another process wrote one of its number first, that one.
+
+    Raises:
+        InputError, UnavailableError, StateError: As :func:`next_round`.
+    """
+    loaded, generation = context.loaded, context.generation
+    part, _ = plan_files(loaded, source, listing, due.alike, history.end.event_time_ms)
     keep_splits(part, listing, generation)
     number = len(history.parts)
     made = Round(
         number=number,
         files=part,
-        # Created after the listing: files may hold a partition that was added in the meantime.
-        seam_end=KafkaLog(live).high_watermark(),
-        why=why,
+        seam_end=due.seam_end,
+        why=due.why,
         behind_ms=max(history.end.event_time_ms - part.event_min_ms, 0),
     )
     return generation.put_if_absent(_name(source.name, number), made)

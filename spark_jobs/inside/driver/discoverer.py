@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from queue import Empty, SimpleQueue
 
-from sources.planning.files.discovery import GrowingFolder
 from sources.planning.files.file_plan import FoundFiles
+from spark_jobs.inside.query.places.place import Filling
 
 
 class Discoverer:
@@ -20,7 +20,7 @@ class Discoverer:
             handed out.
     """
 
-    def __init__(self, folder: GrowingFolder) -> None:
+    def __init__(self, folder: Filling) -> None:
         self._folder = folder
         self._stop = threading.Event()
         self._found: SimpleQueue[FoundFiles | Exception] = SimpleQueue()

@@ -22,7 +22,7 @@ from spark_jobs.inside.driver.watch import (
 )
 from spark_jobs.inside.query.places.followed_topic import Prepared
 from spark_jobs.inside.query.places.place import Growing
-from spark_jobs.inside.query.query_sources import declare_query
+from spark_jobs.inside.query.query_sources import QueryDeclaration, declare_query
 from spark_jobs.inside.query.streaming_query import RunningQuery
 
 STOPPED = 0
@@ -75,17 +75,20 @@ def run_unbounded(
         # The target may get new columns, which can take long.
         with reporter.at_work():
             running = start(spark, query, reporter, report)
-        growing = query.place.growing
+        growing = query.growing
         try:
             with _discovery(growing) as discoverer:
 
                 def is_over(
                     running: RunningQuery = running,
+                    query: QueryDeclaration = query,
                     growing: Growing | None = growing,
                     discoverer: Discoverer | None = discoverer,
                 ) -> bool:
                     if growing is not None and discoverer is not None:
                         _take_in(growing, discoverer, reporter)
+                        if (told := query.settle()) is not None:
+                            reporter.listeners.log(told)
                     return running.is_outdated()
 
                 watch(running, report, reporter, bad_records, stop, is_over)

@@ -113,6 +113,7 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     require_stream(pipeline.transform.name, rows)
     require_replayable(pipeline, _replayed(query), rows)
     require_extensible(pipeline, rows)
+    require_row_by_row(pipeline, rows)
     if pipeline.event_time.outside == "keep":
         require_no_watermark_on(pipeline.event_time.column, on_no_rows(spark, context))
     if needs_rows_passed_on(pipeline):
@@ -280,6 +281,34 @@ def require_extensible(pipeline: Pipeline, rows: DataFrame) -> None:
         "transform pass on rows, and compute the rest from the target. Nothing was read or written."
     )
     raise InputError(message, hint, field="transform", value=pipeline.transform.name)
+
+
+def require_row_by_row(pipeline: Pipeline, rows: DataFrame) -> None:
+    """Refuse a stateful transform if changes are followed while a snapshot is still being read.
+
+    Its operators would see rows of the snapshot after changes that came later.
+
+    Args:
+        pipeline: The pipeline.
+        rows: DataFrame that the transform returns.
+
+    Raises:
+        InputError: The transform is stateful, and a snapshot has ``follow: while_reading``.
+    """
+    beside = [each for each in pipeline.file_sources if each.follows_while_reading]
+    kept = Shape(rows).stateful if beside else []
+    if not kept:
+        return
+    message = (
+        f"`transform: {pipeline.transform.name}` is stateful: it keeps {kept[0]}. With `follow: "
+        f"while_reading`, rows of the snapshot `{beside[0].name}` come after changes that are "
+        "newer, and would be counted in the wrong order."
+    )
+    hint = (
+        f"Remove `follow` from the `snapshot` of `{beside[0].name}`; or let the transform pass on "
+        "rows, and compute the rest from the target. Nothing was read or written."
+    )
+    raise InputError(message, hint, source=beside[0].name, field="snapshot.follow")
 
 
 def _replayed(query: QueryDeclaration) -> list[str]:

@@ -18,15 +18,20 @@ from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
 from sources.planning.files.file_plan import FoundFiles
+from sources.planning.files.open_snapshot import OpenSnapshot, open_source
 from sources.planning.files.rounds import history_of
 from sources.planning.plan import Plan
 from sources.planning.topics.topic_range import find_range, require_range, seam_end_after
 from sources.state.generation import Generation
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.inside.query.places.file_places import GrowingFolderPlace, PlannedFilesPlace
+from spark_jobs.inside.query.places.file_places import (
+    GrowingFolderPlace,
+    OpenSnapshotPlace,
+    PlannedFilesPlace,
+)
 from spark_jobs.inside.query.places.followed_topic import Prepared
 from spark_jobs.inside.query.places.history import EarlierSources, Planned
-from spark_jobs.inside.query.places.place import PlaceholderPlace, SourcePlace
+from spark_jobs.inside.query.places.place import Growing, PlaceholderPlace, SourcePlace
 from spark_jobs.inside.query.places.topic_places import (
     FollowedTopicPlace,
     ReadRangePlace,
@@ -75,6 +80,23 @@ class QueryDeclaration:
     def place(self) -> SourcePlace:
         """The place of the source that this run reads."""
         return self.places[self.index]
+
+    @property
+    def growing(self) -> Growing | None:
+        """The place whose files keep arriving; None without one. A run has one at most."""
+        return next((place.growing for place in self.places if place.growing is not None), None)
+
+    def settle(self) -> str | None:
+        """Record that all files of the growing place are read, by the checkpoint as it is now.
+
+        Returns:
+            A sentence about it, the first time; else None.
+        """
+        for index, place in enumerate(self.places):
+            if place.growing is not None:
+                checkpoint = self.generation.checkpoint
+                return place.growing.settle(offset_log.committed_offset(checkpoint, index))
+        return None
 
     @property
     def is_bounded(self) -> bool:
@@ -198,6 +220,13 @@ def place_of(
         files = _planned_files(context, source, growing.parts)
         place = GrowingFolderPlace(context, growing, files, index=turn.index, rate=turn.rate)
         return place, files
+    if turn.is_over and open_source(context) is source:
+        snapshot = OpenSnapshot(context, source)
+        # So that changes wait for no more than one chunk.
+        batch = source.batch.model_copy(update={"files": 1})
+        chunk_by_chunk = source.model_copy(update={"batch": batch})
+        files = _planned_files(context, chunk_by_chunk, snapshot.parts)
+        return OpenSnapshotPlace(context, snapshot, files, index=turn.index), files
     history = history_of(context.generation, plan, source.name)
     files = _planned_files(context, source, history.parts)
     bounded = PlannedFilesPlace(context, source, history, files, index=turn.index, rate=turn.rate)

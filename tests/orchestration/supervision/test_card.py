@@ -88,6 +88,18 @@ def test_a_healthy_run_is_told_with_what_waits_its_newest_row_and_who_serves(
     assert len(found.markdown) < 1000, "more is not shown in full"
 
 
+def test_a_healthy_run_is_under_way_as_long_as_its_snapshot_is_read(case: LiveCase) -> None:
+    case.ask_for_it()
+    case.launch("a", batch_id=7)
+    text = "snapshot: 3 of 12 chunks; the table is not whole yet"
+    with case.alive():
+        found = status(case.loaded)
+        found.sources[-1].open_snapshot = text
+        made = card(case.loaded, found, None)
+    assert made.text.startswith(f"Reading the snapshot · {text} · 0 waiting")
+    assert (made.is_well, made.is_under_way, made.is_failing) == (False, True, False)
+
+
 def test_a_paused_run_is_neither_well_nor_failing_and_says_who_and_how_to_resume(
     case: LiveCase,
 ) -> None:

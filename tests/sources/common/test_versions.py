@@ -29,6 +29,7 @@ from sources.planning.approval import Approval
 from sources.planning.declaration_digests import PlannedBy
 from sources.planning.exports import ExportRecord
 from sources.planning.files.discovery import Discovery
+from sources.planning.files.open_snapshot import WholeTable
 from sources.planning.files.rounds import Round
 from sources.planning.plan import Plan
 from sources.planning.topics.followed_columns import FollowedColumns
@@ -112,6 +113,7 @@ KINDS: list[type[Record]] = [
     TransformAnalysis,
     Watch,
     Repairs,
+    WholeTable,
     WrongRows,
 ]
 # Of extensions that are there.

@@ -229,6 +229,36 @@ def test_a_kind_without_slots_needs_no_log_position_and_no_transaction_of_a_chan
         Pipeline.model_validate({**document, "sink": {**document["sink"], "sequence": "_at"}})
 
 
+@pytest.mark.parametrize(
+    ("path", "to", "said"),
+    [
+        (("sink", "mode"), "append", "Declare `mode: merge` and `sequence: _position` under"),
+        (("sink", "sequence"), "_lsn", "Declare `mode: merge` and `sequence: _position` under"),
+        (("sources", 1, "until"), "latest", "source `changes` has an end"),
+    ],
+)
+def test_changes_are_followed_while_reading_only_where_their_position_orders_them(
+    path: tuple[Any, ...], to: str, said: str
+) -> None:
+    document = changed("sources", 0, "snapshot", "follow", to="while_reading")
+    assert Pipeline.model_validate(document).file_sources[0].follows_while_reading
+    at: Any = document
+    for step in path[:-1]:
+        at = at[step]
+    at[path[-1]] = to
+    if to == "append":
+        del document["sink"]["sequence"], document["sink"]["deleted"]
+    with pytest.raises(ValueError, match=f"`follow: while_reading` of snapshot .*{said}"):
+        Pipeline.model_validate(document)
+
+
+def test_versions_of_rows_are_not_followed_while_reading() -> None:
+    document = changed("sources", 0, "snapshot", "follow", to="while_reading")
+    document["sink"] |= {"history": "_at", "deletes": "soft"}
+    with pytest.raises(ValueError, match=r"follow: while_reading.*Remove `sink\.history`"):
+        Pipeline.model_validate(document)
+
+
 def ends(**told: Any) -> list[EndPosition]:
     times: dict[str, Any] = {"event_time_ms": 9, "complete_through_ms": 9, "event_times": "exact"}
     return [EndPosition(source="snapshot", splits=1, rows=1, **times, **told)]

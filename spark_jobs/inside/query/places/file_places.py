@@ -12,6 +12,7 @@ from sources.config.source.rate_limit import RateLimit, interval_ms
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
 from sources.planning.files.file_plan import FoundFiles
+from sources.planning.files.open_snapshot import OpenSnapshot, whole_in_words
 from sources.planning.files.rounds import History, Round, next_round
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.query.places.history import Planned
@@ -141,6 +142,69 @@ class PlannedFilesPlace(SourcePlace):
         return next_round(self._context, self._source)
 
 
+class OpenSnapshotPlace(SourcePlace):
+    """Place of a database snapshot whose chunks are still being read, beside the followed topic.
+
+    Args:
+        context: The pipeline and its state.
+        snapshot: The chunks so far.
+        planned: Reader of these chunks.
+        index: Number of its place in the union, from 0.
+    """
+
+    def __init__(
+        self,
+        context: PipelineContext,
+        snapshot: OpenSnapshot,
+        planned: PlannedSource,
+        *,
+        index: int,
+    ) -> None:
+        super().__init__(context)
+        self.folder = snapshot
+        self.growing = self
+        self._planned = planned
+        self._index = index
+        self._taken_in = len(snapshot.parts)
+        self._is_whole = False
+
+    def stream(self, spark: SparkSession) -> PlaceStream:
+        """Return the rows of the chunks that are not committed yet, and of those that follow.
+
+        Raises:
+            InputError: A chunk that is still to be read is missing or was rewritten.
+            UnavailableError: The storage does not answer.
+        """
+        committed = offset_log.committed_offset(self._context.generation.checkpoint, self._index)
+        entries = offset_log.position_in_plan(committed, self._planned.entries)
+        self._planned.require_unchanged(entries)
+        self._planned.prepare()
+        return PlaceStream(self._planned.stream(spark))
+
+    def take_in(self, arrived: FoundFiles) -> None:
+        """Add chunks to the source's Delta log; the running stream reads them next.
+
+        Args:
+            arrived: The chunks, whose round is in the state folder already.
+        """
+        self._planned.extend(arrived)
+        self._taken_in += 1
+
+    def settle(self, committed: Any) -> str | None:
+        """Record that the table is whole, once the last chunk is written and committed.
+
+        Args:
+            committed: Spark's offset of the source, decoded from JSON; None if never read.
+        """
+        is_planned = self.folder.is_complete and self._taken_in == len(self.folder.parts)
+        if self._is_whole or not is_planned:
+            return None
+        if not offset_log.is_drained(committed, len(self._planned.entries)):
+            return None
+        self._is_whole = True
+        return whole_in_words(self.folder.keep_whole())
+
+
 class GrowingFolderPlace(SourcePlace):
     """Place of a folder that keeps growing; its source is the last of the chain.
 
@@ -202,6 +266,14 @@ class GrowingFolderPlace(SourcePlace):
             arrived: The files, whose discovery is in the state folder already.
         """
         self._planned.extend(arrived)
+
+    def settle(self, _committed: Any) -> str | None:
+        """Return None: files may always arrive.
+
+        Args:
+            _committed: Not looked at.
+        """
+        return None
 
     def is_outdated(self, stream: PlaceStream, _committed: Any) -> bool:
         """Return whether larger files have arrived, so that the rate limit needs another interval.

@@ -20,7 +20,6 @@ from sources.common.positions import EndPosition, Offsets
 from sources.common.schema import ddl, parse_schema
 from sources.common.sql.select import Selection
 from sources.planning.context import PipelineContext
-from sources.planning.files.discovery import GrowingFolder
 from sources.planning.files.file_plan import FoundFiles
 from sources.planning.files.rounds import Round
 from sources.planning.topics.topic_plan import TopicPlan
@@ -91,6 +90,33 @@ class Reached:
     offsets: Offsets | None = None
 
 
+class Filling(Protocol):
+    """Interface of a folder that keeps filling while it is read."""
+
+    @property
+    def interval_ms(self) -> int:
+        """Time between two listings, in milliseconds."""
+
+    @property
+    def splits(self) -> int:
+        """Number of splits found so far; nothing is read."""
+
+    @property
+    def due_ms(self) -> int:
+        """When the next listing is due (Unix ms)."""
+
+    def discover(self) -> FoundFiles | None:
+        """List the folder, and write new files to the state before anything reads them.
+
+        Returns:
+            The new files; None if there are none.
+
+        Raises:
+            InputError: A file can't be read, or does not fit; or the storage refuses.
+            UnavailableError: The storage does not answer.
+        """
+
+
 class Growing(Protocol):
     """Interface of a place whose folder gets files while the stream reads it.
 
@@ -99,7 +125,7 @@ class Growing(Protocol):
     """
 
     @property
-    def folder(self) -> GrowingFolder:
+    def folder(self) -> Filling:
         """Folder with all files found in it so far."""
 
     def take_in(self, arrived: FoundFiles) -> None:
@@ -107,6 +133,16 @@ class Growing(Protocol):
 
         Args:
             arrived: The files, whose discovery is in the state folder already.
+        """
+
+    def settle(self, committed: Any) -> str | None:
+        """Record in the state that all files are read, once they are and no other one can arrive.
+
+        Args:
+            committed: Spark's offset of the source, decoded from JSON; None if never read.
+
+        Returns:
+            A sentence about it, the first time; else None.
         """
 
 

@@ -34,7 +34,12 @@ from sources.storage.folder import Folder
 from spark_jobs.inside.checkpoint.kept_event_times import require_no_watermark_on
 from spark_jobs.inside.checkpoint.transform_shape import Shape
 from spark_jobs.inside.checkpoint.watermark import watermark_of
-from spark_jobs.inside.query.builder import require_extensible, require_replayable, require_stream
+from spark_jobs.inside.query.builder import (
+    require_extensible,
+    require_replayable,
+    require_row_by_row,
+    require_stream,
+)
 from spark_jobs.inside.query.transform.column_lineage import column_lineage
 from spark_jobs.inside.query.transform.passed_columns import columns_passed_on, require_passed_on
 from spark_jobs.inside.query.transform.user_transform import load_transform
@@ -124,6 +129,7 @@ def _require_sound(
     require_columns(pipeline.sink, rows)
     require_replayable(pipeline, request.replayed, rows)
     require_extensible(pipeline, rows)
+    require_row_by_row(pipeline, rows)
     if pipeline.event_time.outside == "keep":
         require_no_watermark_on(pipeline.event_time.column, rows)
     _require_table_types(loaded, rows)

@@ -43,6 +43,10 @@ LIVE: dict[str, Metric] = {
     "processed_rows_per_s": Metric("live_processed_rows_per_second", "Rows processed per second"),
     "event_time_lag_s": Metric("live_event_time_lag_seconds", "Age of the highest event time"),
     "watermark_lag_s": Metric("live_watermark_lag_seconds", "Age of the watermark"),
+    "partition_drift_s": Metric(
+        "live_partition_drift_seconds", "How far aligned partitions are apart"
+    ),
+    "held_offsets": Metric("live_held_offsets", "Records that wait for a slower partition"),
     "state_rows": Metric("live_state_rows", "Rows in the state of the stateful operators"),
     "state_bytes": Metric("live_state_bytes", "Memory of these rows"),
     "commit_age_s": Metric("live_commit_age_seconds", "Since the last commit"),

@@ -8,6 +8,7 @@ from orchestration.supervision.rules.verdict import Finding
 from sources.common.counting import counted
 from sources.common.positions import span_ms
 from sources.config.loader import LoadedPipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.config.supervision import LateRowLimits
 from sources.state.generation import Generation
 from spark_jobs.run_state.late_row_count import read_late_rows
@@ -23,6 +24,7 @@ class LateSeen:
         read, dropped: Rows of the last source that were read, and dropped, within the declared
             period ``supervision.late_rows.within``.
         unknown_batches: Micro-batches whose driver ended before it reported how many it dropped.
+        unaligned: Name of the last source if it is a topic whose partitions are not aligned.
     """
 
     history: int = 0
@@ -30,6 +32,7 @@ class LateSeen:
     read: int = 0
     dropped: int = 0
     unknown_batches: int = 0
+    unaligned: str | None = None
 
     @property
     def share(self) -> float:
@@ -65,6 +68,8 @@ def look_at_late_rows(
         return None
     since_ms = now_ms - span_ms(loaded.pipeline.supervision.late_rows.within)
     live = counts[-1]
+    last = loaded.pipeline.sources[-1]
+    is_unaligned = isinstance(last, KafkaSource) and last.align is None
     read, dropped = (0, 0) if live is None else live.share(since_ms)
     return LateSeen(
         history=sum(each.dropped for each in counts[:-1] if each is not None),
@@ -72,6 +77,7 @@ def look_at_late_rows(
         read=read,
         dropped=dropped,
         unknown_batches=sum(each.unknown_batches for each in known),
+        unaligned=last.name if is_unaligned else None,
     )
 
 
@@ -103,6 +109,11 @@ def late_rows(seen: LateSeen | None, limits: LateRowLimits) -> Finding:
     if limits.live is not None and seen.share > limits.live:
         is_too_many = True
         parts.append(f" `late_rows.live` allows {limits.live:.2%}.")
+        if seen.unaligned is not None:
+            parts.append(
+                " If some partitions are behind others in time, declare `align: {drift: …}` for "
+                f"source `{seen.unaligned}`, with at most the watermark's delay."
+            )
     if seen.unknown_batches:
         parts.append(
             f" Of {seen.unknown_batches:,} more micro-batches it is unknown, because their driver "

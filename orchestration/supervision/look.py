@@ -98,7 +98,9 @@ def look_at_live(
     watch = read_watch(generation, requested.at_ms)
     is_where_it_was = (watch.launch_id, watch.batch_id) == (launch_id, batch_id)
     before_ms = watch.behind_since_ms if is_where_it_was else None
-    behind_ms = behind_since(beat, lag, before_ms, looked_ms)
+    held = 0 if beat is None else beat.held_offsets or 0
+    due = None if lag is None else max(lag - held, 0)
+    behind_ms = behind_since(beat, due, before_ms, looked_ms)
     unknown_ms = None
     if lag is None and beat is not None:
         unknown_ms = watch.lag_unknown_since_ms or looked_ms
@@ -124,7 +126,7 @@ def look_at_live(
         gave_up=watch.gave_up,
         obstacle=generation.obstacle(),
         slot=None if slot is None else slot.seen,
-        behind=find_behind(log, beat, lag, behind_ms, looked_ms, late_ms),
+        behind=find_behind(log, beat, due, behind_ms, looked_ms, late_ms),
         late=look_at_late_rows(loaded, generation, looked_ms),
         wrong_rows=_wrong_rows(loaded, generation),
     )

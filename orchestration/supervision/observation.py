@@ -110,7 +110,7 @@ def behind_since(
     """Return since when input has waited without a commit, to detect a stuck run. A pure function.
 
     A driver that reports to have nothing to read is not trusted: input that is seen to wait counts
-    from the first look on.
+    from the first look on; but not what it holds back until a slower partition is as far.
 
     Args:
         beat: The run's last heartbeat; None if there is none.
@@ -122,7 +122,7 @@ def behind_since(
         A time in ms since 1970; None if no input waits, or if that is unknown and the driver
         reports none.
     """
-    if beat is None or lag == 0:
+    if beat is None or lag == 0 or (beat.idle and beat.held_offsets):
         return None
     busy_since = beat.advanced_at_ms if beat.state == "running" and not beat.idle else None
     if lag is None and busy_since is None:

@@ -174,6 +174,9 @@ def _request(
         "spark": version("pyspark"),
         "found": sorted(TransformAnalysis.model_fields),
     }
+    live = pipeline.sources[-1]
+    if isinstance(live, KafkaSource) and live.align is not None:
+        depends_on["align"] = live.align.model_dump(mode="json")
     # Properties of Spark may hold secrets, of which a digest shows nothing.
     text = json.dumps(depends_on, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]

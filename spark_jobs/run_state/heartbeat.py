@@ -50,6 +50,9 @@ class Heartbeat(Record):
         state_rows: Rows in the state of the stateful operators.
         state_bytes: Bytes of memory that these rows take.
         offsets: Unbounded run: first offset not yet read, by partition.
+        drift_ms: How far partitions that are aligned are apart, in ms; None where none are.
+        held_offsets: Offsets that wait until the slowest of these partitions is as far; None where
+            none are aligned, or the driver has not looked for long.
         filtering: Unbounded run: whether the seam filter is in the query.
         bad_records: Number of the source's records that can't be read and were dropped or
             quarantined so far.
@@ -91,6 +94,8 @@ class Heartbeat(Record):
     state_rows: int | None = None
     state_bytes: int | None = None
     offsets: Offsets | None = None
+    drift_ms: int | None = None
+    held_offsets: int | None = None
     filtering: bool = False
     bad_records: int = 0
     outside_records: int = 0
@@ -142,6 +147,8 @@ def describe(beat: Heartbeat) -> str:
         parts.append(
             f"{counted(count, 'record')} that {'breaks' if count == 1 else 'break'} `{rule}`"
         )
+    if beat.held_offsets:
+        parts.append(f"{counted(beat.held_offsets, 'record')} held back")
     if beat.late_rows:
         parts.append(f"{counted(beat.late_rows, 'late row')} dropped")
     return ", ".join(parts)

@@ -38,6 +38,8 @@ _PLOTS = {
     "event_time_lag_s": "newest row's age (s)",
     "late_rows": "late rows",
     "bad_records": "bad records",
+    "partition_drift_s": "partitions apart (s)",
+    "held_offsets": "records held back",
 }
 """The figures of a verdict that Dagster plots over time, and their titles there."""
 _FOR_PROGRAMS = {"input_rows_per_s"}

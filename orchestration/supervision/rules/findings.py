@@ -51,6 +51,12 @@ def lag(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
     if seen.lag is None:
         return _unknown_lag(seen, expected, now_ms)
     text = waiting_in_words(seen.lag)
+    if seen.beat is not None and seen.beat.held_offsets:
+        apart = duration((seen.beat.drift_ms or 0) / 1000)
+        text += (
+            f", {count(seen.beat.held_offsets)} of them until the slowest partition is as far; the "
+            f"fastest is {apart} ahead of it"
+        )
     if expected.lag is not None:
         text += f"; up to {count(expected.lag)} may"
     return Finding(

@@ -285,6 +285,8 @@ def _numbers(seen: Seen, now_ms: int) -> dict[str, int | float]:
             "event_time_lag_s": _since(beat.event_time_ms, now_ms),
             "watermark_ms": beat.watermark_ms,
             "watermark_lag_s": _since(beat.watermark_ms, now_ms),
+            "partition_drift_s": None if beat.drift_ms is None else beat.drift_ms / 1000,
+            "held_offsets": beat.held_offsets,
             "state_rows": beat.state_rows,
             "state_bytes": beat.state_bytes,
             "bad_records": beat.bad_records,

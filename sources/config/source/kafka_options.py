@@ -168,12 +168,15 @@ class KafkaProperties(Declared):
 
 
 class Align(Declared):
-    """Partitions of a bounded source advance together in record time (FLIP-182).
+    """Partitions of a source advance together in record time (FLIP-182).
 
     Attributes:
         drift: Highest difference between two partitions at the end of a micro-batch. A watermark
-            delay that is shorter can drop rows.
+            delay that is shorter can drop rows, and is refused for a source without ``until``.
+        idle: A partition of which all is read holds the others for so long after its last record;
+            then it is left out until the next one. Only without ``until``.
 
     """
 
     drift: Duration = Field(ge=timedelta(milliseconds=1))
+    idle: Duration = timedelta(minutes=1)

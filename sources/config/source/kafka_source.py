@@ -55,7 +55,8 @@ class KafkaSource(RecordRows, BadRecords):
             ``latest``, or a fixed position or function.
         until: Where reading ends: ``latest`` (the log end at the time of the hand-over to this
             source), or a fixed position. Without it the source is unbounded.
-        align: Read partitions in step, by record timestamp; needs ``until``.
+        align: Read partitions in step, by record timestamp. Without ``until`` only if the transform
+            sets a watermark.
         on_gap: What happens if the log no longer reaches back to where history ends: ``fail``;
             ``extend`` reads files that arrived in the meantime and tries again; ``accept``
             continues without the missing records and records the gap in the ledger.
@@ -179,9 +180,13 @@ class KafkaSource(RecordRows, BadRecords):
         """
         place = f"sources.{self.name}"
         where = [self.topics, self.topic_pattern, self.isolation]
+        # Of a plan it is a part; a topic that is followed may be aligned from any time on.
+        cut = self if self.until is not None else self.model_copy(update={"align": None})
         contract: dict[str, object] = {
             place: [self.type, self.format, where, self.columns],
-            f"{place}.end": self.model_dump(mode="json", include={"until", "align"}),
+            f"{place}.end": cut.model_dump(
+                mode="json", include={"until": True, "align": {"drift"}}
+            ),
         }
         meaning = self.checkpoint_contract()
         return {**contract, f"{place}.value": meaning} if meaning else contract
@@ -340,12 +345,12 @@ class KafkaSource(RecordRows, BadRecords):
         return self
 
     @model_validator(mode="after")
-    def _aligns_what_ends(self) -> KafkaSource:
-        if self.align is not None and self.until is None:
+    def _leaves_out_what_may_come(self) -> KafkaSource:
+        given = set() if self.align is None else self.align.model_fields_set
+        if self.until is not None and "idle" in given:
             message = (
-                "`align` needs `until`: only ranges of offsets can be cut by time. Put a source of "
-                "the same topic before this one, with `align` and `until: latest`; or remove "
-                "`align`."
+                "`align.idle` has no meaning with `until`, as no record comes to a range of "
+                "offsets. Remove `idle`."
             )
             raise ValueError(message)
         return self

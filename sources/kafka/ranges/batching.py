@@ -50,21 +50,30 @@ def cut_range(
     drift_ms = span_ms(source.align.drift)
     begin_ms = min((record.timestamp_ms for record in log.read(starts, 1, ends)), default=0)
     if begin_ms < 0:
-        message = (
-            f"Records of source `{source.name}` carry no timestamp: they can't be aligned, as "
-            "`align` cuts micro-batches by record time."
-        )
-        hint = (
-            "Remove `align` from the source, and use a longer watermark delay: partitions then "
-            "advance by offsets only."
-        )
-        raise SeamError(message, hint, source=source.name, field="align")
+        raise no_timestamps(source.name)
     newest = newest_read(log, starts, ends, now_ms)
     _check_markers(source, log, starts, ends, drift_ms, newest)
     times = RecordTimes(log, ends, now_ms)
     if begin_ms > latest_ms(now_ms):
         begin_ms = 0
     return cut_by_time(ranges, limit, drift_ms, begin_ms, times.offsets_for_time)
+
+
+def no_timestamps(source: str) -> SeamError:
+    """Return the refusal to align a source whose records carry no timestamp.
+
+    Args:
+        source: Name of the source.
+    """
+    message = (
+        f"Records of source `{source}` carry no timestamp: they can't be aligned, as `align` cuts "
+        "micro-batches by record time."
+    )
+    hint = (
+        "Remove `align` from the source, and use a longer watermark delay: partitions then "
+        "advance by offsets only."
+    )
+    return SeamError(message, hint, source=source, field="align")
 
 
 def _check_markers(

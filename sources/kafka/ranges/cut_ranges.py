@@ -89,7 +89,7 @@ def cut_by_time(
         The batches in reading order; an empty list for empty ranges.
     """
     slices = 1
-    while size_of(_before(ranges, look_up(begin_ms + slices * drift_ms))) < size_of(ranges):
+    while size_of(ranges_before(ranges, look_up(begin_ms + slices * drift_ms))) < size_of(ranges):
         slices *= 2
 
     def cut(part: Ranges, low: int, high: int) -> list[Ranges]:
@@ -98,7 +98,7 @@ def cut_by_time(
         if high - low == 1:
             return cut_evenly(part, limit)
         middle = (low + high) // 2
-        early = _before(part, look_up(begin_ms + middle * drift_ms))
+        early = ranges_before(part, look_up(begin_ms + middle * drift_ms))
         late = {
             partition: (early.get(partition, (0, first))[1], end)
             for partition, (first, end) in part.items()
@@ -123,8 +123,13 @@ def splits_of(batch: Ranges, limit: int = SPLIT_OFFSETS) -> list[Split]:
     ]
 
 
-def _before(ranges: Ranges, answers: Mapping[TopicPartition, int | None]) -> Ranges:
-    """Return the parts before looked-up offsets; a partition without an answer completely."""
+def ranges_before(ranges: Ranges, answers: Mapping[TopicPartition, int | None]) -> Ranges:
+    """Return the parts of ranges before looked-up offsets; all of a partition without an answer.
+
+    Args:
+        ranges: The ranges; empty parts are left out of the result.
+        answers: First offset that does not belong to the part, by partition; None for no such one.
+    """
     reached = {
         partition: end if (to := answers.get(partition)) is None else to
         for partition, (_, end) in ranges.items()

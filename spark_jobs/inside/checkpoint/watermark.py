@@ -8,7 +8,9 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame
 
 from sources.common.durations import exactly
-from sources.common.positions import EndPosition, iso
+from sources.common.positions import EndPosition, iso, span_ms
+from sources.config.pipeline import Pipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError
 from spark_jobs.inside.checkpoint.plan_nodes import analyzed_plan, each_of, kind_of, number_of
 
@@ -200,6 +202,46 @@ def judge_seam(
         f"of {exactly(needed_ms)} or more drops none of them. Dropped rows are counted, and more "
         "than `supervision.late_rows.live` allows make the live run red."
     )
+
+
+def judge_alignment(pipeline: Pipeline, watermark: QueryWatermark | None) -> list[str]:
+    """Refuse a live topic whose partitions may be further apart than the watermark allows for.
+
+    Called while planning, and before each query is started.
+
+    Args:
+        pipeline: The pipeline.
+        watermark: Watermark of its transform; None if it sets none.
+
+    Returns:
+        A warning if partitions are not aligned, as no watermark needs it; empty if nothing is to be
+        said.
+
+    Raises:
+        InputError: ``align.drift`` of the last source is longer than the watermark's delay.
+    """
+    live = pipeline.sources[-1]
+    align = live.align if isinstance(live, KafkaSource) and live.until is None else None
+    if align is None:
+        return []
+    if watermark is None:
+        return [
+            f"Source `{live.name}`: `align` does nothing, as the transform sets no watermark: no "
+            "row is ever late, and each partition is read as fast as it can be."
+        ]
+    drift_ms, delay_ms = span_ms(align.drift), watermark.delay_ms
+    if drift_ms <= delay_ms:
+        return []
+    message = (
+        f"Source `{live.name}`: `align.drift: {exactly(drift_ms)}` is longer than the delay of the "
+        f"transform's watermark, {exactly(delay_ms)}: rows of a partition that is behind would be "
+        "late all the same. The query was not started."
+    )
+    hint = (
+        f"Declare an `align.drift` of {exactly(delay_ms)} or less; or raise the delay of "
+        "`withWatermark` in the transform."
+    )
+    raise InputError(message, hint, source=live.name, field="align.drift")
 
 
 def _reads(watermark: Any, source: Any, event_time: str) -> Reads:

@@ -22,6 +22,7 @@ from spark_jobs.inside.checkpoint.kept_event_times import require_no_watermark_o
 from spark_jobs.inside.checkpoint.transform_shape import Shape
 from spark_jobs.inside.checkpoint.watermark import (
     QueryWatermark,
+    judge_alignment,
     judge_arrival,
     judge_order,
     judge_seam,
@@ -120,7 +121,9 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
         empty = no_rows(spark, context)
         require_passed_on(pipeline, load_transform(context.loaded)(empty), empty)
     watermark = watermark_of(rows, given, pipeline.event_time.column)
-    warnings = _judge_watermark(query, watermark)
+    warnings = [*_judge_watermark(query, watermark), *judge_alignment(pipeline, watermark)]
+    if stream.alignment is not None:
+        stream.alignment.is_needed = watermark is not None
     path = target_of(context.loaded, generation.name)
     emptied = {*pipeline.emptied_columns} & same_columns(rows, given)
     later = sink.LaterColumns(

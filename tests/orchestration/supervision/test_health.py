@@ -528,12 +528,31 @@ def test_a_run_that_no_longer_moves_is_red_in_the_end(seen: Seen, more: int) -> 
         (beat(idle=False), None, None, NOW - S),
         (beat(idle=False), 5, NOW - 2 * S, NOW - 2 * S),
         (beat(state="failed"), 5, None, NOW),
+        # What it holds back until a slower partition is as far.
+        (beat(held_offsets=5), 5, NOW - 9, None),
+        (beat(held_offsets=5, idle=False), 5, None, NOW - S),
     ],
 )
 def test_since_when_input_waits(
     said: Heartbeat | None, lag: int | None, before: int | None, since: int | None
 ) -> None:
     assert behind_since(said, lag, before, NOW) == since
+
+
+def test_records_that_are_held_back_are_told_with_the_lag() -> None:
+    seen = replace(HEALTHY, lag=9, beat=beat(held_offsets=7, drift_ms=2_400_000))
+    verdict = judge(seen, EXPECTED, NOW)
+    [lag] = [each for each in verdict.findings if each.name == "lag"]
+    assert "9 records or splits wait, 7 of them until the slowest partition is as far" in lag.text
+    assert "the fastest is 40 min ahead of it" in lag.text
+    assert verdict.numbers["partition_drift_s"] == 2400.0
+
+
+@pytest.mark.parametrize("unaligned", ["live", None])
+def test_late_rows_of_a_topic_say_what_may_be_declared(unaligned: str | None) -> None:
+    verdict = judge(late(live=9, read=10, dropped=9, unaligned=unaligned), EXPECTED, NOW)
+    assert verdict.health == "dropping-rows"
+    assert ("declare `align: {drift: …}` for source `live`" in verdict.reason) is bool(unaligned)
 
 
 def late(**seen: Any) -> Seen:

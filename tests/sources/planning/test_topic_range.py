@@ -214,11 +214,18 @@ class TestDeclarations:
             case.pipeline(edit)
         return str(caught.value)
 
-    def test_only_a_range_can_be_aligned(self, tmp_path: Path) -> None:
+    def test_no_partition_of_a_range_is_idle(self, tmp_path: Path) -> None:
         def edit(document: dict[str, Any]) -> None:
-            document["sources"][1]["align"] = {"drift": "10 min"}
+            align = {"drift": "10 min", "idle": "1 min"}
+            document["sources"][1] |= {"until": "latest", "align": align}
 
-        assert "`align` needs `until`" in self.refusal(tmp_path, edit)
+        assert "`align.idle` has no meaning with `until`" in self.refusal(tmp_path, edit)
+
+    def test_a_live_topic_may_be_aligned_at_any_time(self) -> None:
+        document = {"type": "kafka", "name": "live", "topic": "t"}
+        plain = KafkaSource.model_validate(document)
+        aligned = KafkaSource.model_validate({**document, "align": {"drift": "10 min"}})
+        assert aligned.contract() == plain.contract()
 
     def test_files_can_not_follow_a_topic(self, tmp_path: Path) -> None:
         def edit(document: dict[str, Any]) -> None:

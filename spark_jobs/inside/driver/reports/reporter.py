@@ -51,6 +51,8 @@ class Beats:
 
 
 USUAL_BEATS = Beats()
+# A query that waits for data and does not look for longer may hang.
+_CURRENT_MS = 10_000
 
 
 def open_pipes(environment: Mapping[str, str]) -> PipesContext | None:
@@ -371,16 +373,31 @@ class QueryReporter:
         self._reporter.look_at_tasks()
         measured, beat = self._measurement, self._beat.latest
         idle = measured.is_idle(running.spark_query)
+        aligned = _aligned(running.stream, idle=idle)
         latest, committed = running.spark_query.lastProgress, measured.committed()
         if committed is not None and measured.is_news(latest, committed):
             fields = measured.take(latest, committed, beat, idle=idle)
             if "splits_done" in fields:
                 self._pace.add(fields["splits_done"])
             elif "offsets" in fields:
-                self._beat.lag = measured.lag(latest)
-            self._reporter.update(**fields)
+                lag, held = measured.lag(latest), aligned.get("held_offsets") or 0
+                # What is held back does not wait for this driver.
+                self._beat.lag = None if lag is None else max(lag - held, 0)
+            self._reporter.update(**fields, **aligned)
             self._reporter.listeners.log(self._reporter.position())
         elif idle != beat.idle or self._beat.age_s() >= self._reporter.pace_s:
             advanced = measured.advanced_at_ms(committed, beat, idle=idle)
-            self._reporter.update(idle=idle, advanced_at_ms=advanced)
+            self._reporter.update(idle=idle, advanced_at_ms=advanced, **aligned)
         return committed
+
+
+def _aligned(stream: PlaceStream, *, idle: bool) -> dict[str, int | None]:
+    """Return the heartbeat's fields about partitions that are aligned; empty if none are."""
+    if stream.alignment is None or not stream.alignment.is_needed:
+        return {}
+    found = stream.alignment.drift
+    is_current = not idle or now_ms() - found.at_ms < _CURRENT_MS + stream.interval_ms
+    return {
+        "drift_ms": found.drift_ms,
+        "held_offsets": found.held_offsets if is_current else None,
+    }

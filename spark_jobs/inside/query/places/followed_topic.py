@@ -15,6 +15,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.rate_limit import RateLimit, live_pace, rate_of
 from sources.config.table.row_rules import RowRules
 from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.ranges.alignment import PartitionAlignment
 from sources.kafka.ranges.cut_ranges import SPLIT_OFFSETS, size_of, splits_of
 from sources.planning.context import PipelineContext
 from sources.planning.topics.key_of_changes import ExpectedKey, keep_key, known_key
@@ -22,6 +23,7 @@ from sources.planning.topics.topic_range import seam_end_after
 from sources.state.generation import Generation
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.checkpoint.batch_ranges import BatchRanges
+from spark_jobs.inside.query.places.alignments import alignment_of
 from spark_jobs.inside.query.places.history import EarlierSources
 from spark_jobs.inside.query.places.place import DirectStream
 from spark_jobs.inside.query.seam.topic_seam import Seam
@@ -30,6 +32,7 @@ from spark_jobs.inside.readers.staged_bad_records import staging_folder
 from spark_jobs.inside.readers.topics.direct_records import DirectRecords, batch_parser
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import stream_topics, with_new_partitions
+from spark_jobs.inside.readers.topics.limited_kafka import limited_format
 from spark_jobs.inside.readers.topics.parse_records import (
     parse_values,
     record_columns,
@@ -74,6 +77,7 @@ class FollowedTopic:
         max_offsets: Highest number of offsets in one micro-batch, all partitions together.
         seam: The seam whose rows are filtered (the offsets in which live rows may repeat history);
             None if it is passed.
+        alignment: Says where micro-batches end; None for a source without ``align``.
     """
 
     generation: Generation
@@ -84,6 +88,7 @@ class FollowedTopic:
     partitions: Offsets
     max_offsets: int
     seam: Seam | None
+    alignment: PartitionAlignment | None = None
 
     def rows(self, spark: SparkSession, prepared: Prepared | None = None) -> DataFrame:
         """Return the topic's rows as a stream: parsed, without those that the seam filter removes.
@@ -103,7 +108,7 @@ class FollowedTopic:
         """
         if prepared is not None and prepared.made_of == self._made_of:
             return prepared.rows
-        raw = stream_topics(spark, self.source, self.partitions, self.max_offsets)
+        raw = self._raw(spark)
         rows = parse_values(
             raw, self.source, self.columns, self.generation, self.event_time, self.rules
         )
@@ -129,7 +134,7 @@ class FollowedTopic:
         records = partial(DirectRecords, *made_of, is_new=is_new)
 
         def written(writers: RowWriters) -> DataFrame:
-            raw = stream_topics(spark, self.source, self.partitions, self.max_offsets)
+            raw = self._raw(spark)
             return records(writers).of_stream(records_of(raw, self.source, self.columns))
 
         checkpoint = self.generation.checkpoint
@@ -180,6 +185,14 @@ class FollowedTopic:
         """
         return Prepared(self._made_of, self.rows(spark))
 
+    def _raw(self, spark: SparkSession) -> DataFrame:
+        made_of = (spark, self.source, self.partitions, self.max_offsets)
+        if (alignment := self.alignment) is None:
+            return stream_topics(*made_of)
+        ends = partial(alignment.ends, limit=self.max_offsets)
+        name = f"{self.generation.info.transaction_id} {self.source.name}"
+        return stream_topics(*made_of, limited_format(spark, name, ends))
+
     @property
     def _filter(self) -> Seam | None:
         return None if self.seam is None or self.seam.is_passed({}) else self.seam
@@ -188,7 +201,8 @@ class FollowedTopic:
     def _made_of(self) -> tuple[Any, ...]:
         seam = self._filter
         key = known_key(self.generation, self.source) if self.source.changes else None
-        return (self.source, self.partitions, self.max_offsets, seam and seam.made_of, key)
+        made_of = (self.source, self.partitions, self.max_offsets, seam and seam.made_of, key)
+        return (*made_of, self.alignment)
 
 
 def is_small_at_first(source: KafkaSource, rate: RateLimit, log: KafkaLog, start: Offsets) -> bool:
@@ -337,5 +351,6 @@ class ExpectedTopic:
             partitions,
             offsets,
             self._seam,
+            alignment_of(generation, live),
         )
         return topic.prepare(spark)

@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sources.common.positions import EndPosition, Offsets
 from sources.common.schema import ddl, parse_schema
 from sources.common.sql.select import Selection
+from sources.kafka.ranges.alignment import PartitionAlignment
 from sources.planning.context import PipelineContext
 from sources.planning.files.file_plan import FoundFiles
 from sources.planning.files.rounds import Round
@@ -64,6 +65,8 @@ class PlaceStream:
             although very much waits.
         direct: The rows as a stream whose tasks write them themselves; None if Spark has to see
             each of them.
+        alignment: Says where micro-batches end, so that no partition is read far ahead of another;
+            None where nothing is aligned.
     """
 
     rows: DataFrame
@@ -71,6 +74,7 @@ class PlaceStream:
     filtering: bool = False
     is_first: bool = False
     direct: DirectStream | None = None
+    alignment: PartitionAlignment | None = None
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from sources.planning.topics.key_of_changes import ExpectedKey, keep_key
 from sources.planning.topics.seen_topics import require_seen_topics
 from sources.planning.topics.topic_plan import require_same_topics
 from spark_jobs.checkpoint import offset_log
+from spark_jobs.inside.query.places.alignments import alignment_of
 from spark_jobs.inside.query.places.file_places import planned_interval_ms, reached_in_plan
 from spark_jobs.inside.query.places.followed_topic import (
     FollowedTopic,
@@ -198,6 +199,7 @@ class FollowedTopicPlace(SourcePlace):
         is_first = not reached and is_small_at_first(self._source, self._rate, log, partitions)
         offsets, interval = pace_of(self._source, self._rate, partitions, is_first=is_first)
         filtering = not self._seam.is_passed(reached)
+        alignment = alignment_of(self._context.generation, self._source)
         topic = FollowedTopic(
             self._context.generation,
             self._source,
@@ -207,9 +209,11 @@ class FollowedTopicPlace(SourcePlace):
             partitions,
             offsets,
             self._seam if filtering else None,
+            alignment,
         )
         rows = topic.rows(spark, self._prepared)
-        return PlaceStream(rows, interval, filtering, is_first, topic.direct(spark, self._index))
+        direct = topic.direct(spark, self._index)
+        return PlaceStream(rows, interval, filtering, is_first, direct, alignment)
 
     def reached(self, committed: Any) -> Reached:
         """Return the first offset not yet read, by partition; its other fields are None.

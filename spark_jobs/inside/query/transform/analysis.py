@@ -33,7 +33,7 @@ from sources.planning.transform_analysis import AnalysisRequest, OutputColumn, T
 from sources.storage.folder import Folder
 from spark_jobs.inside.checkpoint.kept_event_times import require_no_watermark_on
 from spark_jobs.inside.checkpoint.transform_shape import Shape
-from spark_jobs.inside.checkpoint.watermark import watermark_of
+from spark_jobs.inside.checkpoint.watermark import judge_alignment, watermark_of
 from spark_jobs.inside.query.builder import (
     require_extensible,
     require_replayable,
@@ -98,7 +98,7 @@ def analyze(
     require_evaluable(given, loaded.pipeline.row_rules)
     try:
         rows = transform(given)
-        _require_sound(spark, loaded, request, rows)
+        _require_sound(spark, loaded, request, rows, given)
         require_passed_on(loaded.pipeline, rows, given)
         return _described(loaded, request, rows, given)
     except HybridError as error:
@@ -121,7 +121,11 @@ def analyze(
 
 
 def _require_sound(
-    spark: SparkSession, loaded: LoadedPipeline, request: AnalysisRequest, rows: DataFrame
+    spark: SparkSession,
+    loaded: LoadedPipeline,
+    request: AnalysisRequest,
+    rows: DataFrame,
+    given: DataFrame,
 ) -> None:
     """Refuse what the start of a query would refuse."""
     pipeline = loaded.pipeline
@@ -132,6 +136,7 @@ def _require_sound(
     require_row_by_row(pipeline, rows)
     if pipeline.event_time.outside == "keep":
         require_no_watermark_on(pipeline.event_time.column, rows)
+    judge_alignment(pipeline, watermark_of(rows, given, pipeline.event_time.column))
     _require_table_types(loaded, rows)
     jvm: Any = spark._jvm
     modes = jvm.org.apache.spark.sql.streaming.OutputMode

@@ -20,7 +20,11 @@ _POLL_RECORDS = 20_000
 
 
 def stream_topics(
-    spark: SparkSession, source: KafkaSource, starts: Offsets, max_offsets: int
+    spark: SparkSession,
+    source: KafkaSource,
+    starts: Offsets,
+    max_offsets: int,
+    through: tuple[str, Mapping[str, str]] = ("kafka", {}),
 ) -> DataFrame:
     """Return a source's topics as a stream of raw records, read by Spark's Kafka source.
 
@@ -32,10 +36,12 @@ def stream_topics(
         starts: Start offset of each existing partition; -2 for its log start. Spark uses them
             only if the checkpoint has never read these topics.
         max_offsets: Highest number of offsets in one micro-batch, all partitions together.
+        through: Spark's name of the source, and options of its own.
     """
+    name, options = through
     return (
-        spark.readStream.format("kafka")
-        .options(**client_options(source))
+        spark.readStream.format(name)
+        .options(**client_options(source), **options)
         .option(*_subscription(source))
         # Of no partition, so that one which appears before Spark's first look is none too many.
         .option("startingOffsets", _offsets_json(starts) if starts else "earliest")

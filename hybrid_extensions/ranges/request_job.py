@@ -13,7 +13,7 @@ from orchestration.attribution import acting_user
 from orchestration.defs.checks.table import report_table
 from orchestration.defs.keys import RESULT_TAG, note_on_run
 from orchestration.defs.show.dagster_failures import failures
-from orchestration.defs.show.ways import say_in
+from orchestration.defs.show.dagster_remedies import say_in
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
 

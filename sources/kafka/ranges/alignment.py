@@ -16,7 +16,7 @@ from sources.config.source.kafka_options import Align
 from sources.config.source.kafka_source import KafkaSource
 from sources.kafka.client.record_times import latest_ms
 from sources.kafka.ranges.batching import no_timestamps
-from sources.kafka.ranges.cut import Ranges, cut_evenly, ranges_before, size_of
+from sources.kafka.ranges.cut_ranges import Ranges, cut_evenly, ranges_before, size_of
 
 # Where a look-up by time answers with a record that was read already, so many are read at most.
 _SCANNED = 100_000

@@ -14,7 +14,7 @@ import pytest
 from examples.shop import Customers
 from orchestration import operations
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from sources.config.loader import LoadedPipeline
 from sources.config.source.snapshot import MANIFEST, SnapshotManifest
 from sources.planning.context import PipelineContext

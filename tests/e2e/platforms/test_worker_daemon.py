@@ -20,7 +20,8 @@ def test_a_worker_has_loaded_all_modules_before_its_first_task(spark: SparkSessi
             names = [name for name in _TASKS_IMPORT if name not in sys.modules]
             # A worker that has run a task of another test may have loaded them itself.
             daemon = "spark_jobs.inside.worker_daemon"
-            is_ours = sys.modules["__main__"].__spec__.name == daemon
+            begun = sys.modules["__main__"].__spec__
+            is_ours = begun is not None and begun.name == daemon
             yield pa.RecordBatch.from_pydict({"missing": [*names, *([] if is_ours else [daemon])]})
 
     missing.__module__ = "__main__"

@@ -12,12 +12,18 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from orchestration import operations
 from orchestration.audit.run import audit
-from sources.common.positions import TopicPartition
+from orchestration.backlog import wait_until_caught_up
+from orchestration.supervision.late_row_findings import late_rows, look_at_late_rows
+from orchestration.supervision.look import look_at_live
+from sources.common.positions import TopicPartition, now_ms
 from sources.config.loader import LoadedPipeline
+from sources.hand_over import hand_over
+from sources.planning.context import PipelineContext
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
-from tests.e2e.case import Case, as_json, moment, wrong
-from tests.e2e.in_session import run_chain, run_live
+from tests.e2e.case import Case, as_json, kill_driver, live_of, moment, start_live, wrong
+from tests.e2e.in_session import fails_with, run_chain, run_history, run_live
 from tests.services.processes import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -62,6 +68,13 @@ class Apart(Case):
             document["sources"][1] |= {**live, **({} if align is None else {"align": align})}
 
         return self.pipeline(edit)
+
+
+def read_of(loaded: LoadedPipeline, case: Apart, partition: int) -> int | None:
+    """The first offset of a partition that the live run has not committed."""
+    beat = read_heartbeat(loaded.require_generation(), "live")
+    offsets = {} if beat is None else beat.offsets or {}
+    return offsets.get(TopicPartition(case.topic, partition))
 
 
 def holding(loaded: LoadedPipeline, case: Apart, *ends: int) -> Heartbeat | None:
@@ -117,3 +130,82 @@ def test_a_partition_forty_minutes_behind_loses_no_row(
     assert report.input_rows.distinct == 300
     assert (last.late_rows, last.held_offsets, last.drift_ms) == (0, 0, 60_000)
     assert [(beat.drift_ms, beat.held_offsets) for beat in seen] == [(39 * 60_000, 15)]
+
+
+def test_without_a_declaration_rows_are_late_and_the_status_says_what_to_declare(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Apart(tmp_path, servers)
+    case.send(FAST, range(100, 300, 2))
+    case.send(SLOW, range(101, 260, 2))
+    loaded = case.windows(None)
+    run_history(spark, loaded)
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
+
+    def send_what_is_behind() -> None:
+        # Spark drops by the watermark of the micro-batch before.
+        for n in (300, 302):
+            case.send(FAST, [n])
+            wait_for(lambda: read_of(loaded, case, FAST) == n // 2 - 49, "the newest record", 300)  # noqa: B023
+        case.send(SLOW, range(261, 300, 2))
+
+    run_live(spark, loaded, meanwhile=send_what_is_behind)
+    assert wrong(audit(loaded)).get("different", 0) >= 2
+    late = look_at_late_rows(loaded, loaded.require_generation(), now_ms())
+    found = late_rows(late, loaded.pipeline.supervision.late_rows)
+    assert not found.passed
+    assert "declare `align: {drift: …}` for source `live`" in found.text
+
+
+def test_an_idle_partition_holds_the_others_no_longer_than_declared(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Apart(tmp_path, servers)
+    case.send(FAST, range(100, 300, 2))
+    case.send(SLOW, range(101, 260, 2))
+    loaded = case.windows({"drift": "10 min", "idle": "3 s"})
+    # It returns once all is read.
+    run_chain(spark, loaded)
+    assert wrong(audit(loaded)) == {}
+
+
+def test_a_drift_beyond_the_delay_of_the_watermark_is_refused(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Apart(tmp_path, servers)
+    case.send(FAST, range(100, 300, 2))
+    told = "`align.drift: 20 min` is longer than the delay of the transform's watermark, 10 min"
+    with fails_with(told):
+        run_history(spark, case.windows({"drift": "20 min"}))
+
+
+@pytest.mark.crash
+def test_a_driver_that_is_killed_while_it_holds_records_goes_on_exactly(
+    tmp_path: Path, servers: str
+) -> None:
+    case = Apart(tmp_path, servers)
+    case.send(FAST, range(100, 300, 2))
+    case.send(SLOW, range(101, 260, 2))
+    loaded = case.windows({"drift": "10 min", "idle": "10 min"}, max_offsets_per_batch=60)
+    try:
+        start_live(loaded)
+        wait_for(lambda: holding(loaded, case, 85, 80) is not None, "what is held", 300)
+        look = look_at_live(loaded, loaded.require_generation())
+        kill_driver(loaded)
+        case.send(SLOW, range(261, 300, 2))
+        operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+        wait_until_caught_up(PipelineContext.require(loaded))
+        beat = read_heartbeat(loaded.require_generation(), "live")
+    finally:
+        operations.stop(loaded)
+    report = audit(loaded)
+    assert (report.outcome, wrong(report)) == ("passed", {})
+    assert beat is not None
+    assert beat.late_rows == 0
+    assert look is not None
+    verdict = look.verdict
+    assert verdict.health == "healthy"
+    assert verdict.numbers["partition_drift_s"] == 39 * 60
+    assert (verdict.numbers["held_offsets"], verdict.numbers["lag"]) == (15, 15)
+    text = "15 of them until the slowest partition is as far; the fastest is 39 min ahead of it"
+    assert text in next(each.text for each in verdict.findings if each.name == "lag")

@@ -124,7 +124,7 @@ def _require_append(loaded: LoadedPipeline) -> None:
     )
     hint = (
         "Declare a pipeline with `sink.mode: append` and a `known_at` for it; or make training "
-        "sets with `hybrid training`."
+        "sets with `hybrid training P`."
     )
     raise InputError(message, hint, pipeline=loaded.pipeline.name, field="sink.mode")
 

@@ -155,7 +155,7 @@ def _opened(
     if (opened := open_target(folder)) is None:
         message = f"There is no Delta table {folder}, the {where}."
         if owner is not None:
-            hint = f"Run its pipeline first: `hybrid run {_file(loaded, owner)}`."
+            hint = f"Run pipeline `{owner.pipeline.name}` of {_file(loaded, owner)} first."
             raise StateError(message, hint, table=folder.url, pipeline=owner.pipeline.name)
         hint = f"Correct the `path` of `{features.name}` in `training_sets`."
         raise InputError(message, hint, table=folder.url, field="training_sets")

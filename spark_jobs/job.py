@@ -33,8 +33,8 @@ def main(arguments: list[str]) -> int:
 
     Args:
         arguments: Command line: ``--pipeline FILE``, ``--source NAME`` once for each source to be
-            read in turn, ``--launch-id ID``; and ``--spark VERSION`` if the launch knows for which
-            Spark it chose the JVM parts.
+            read in turn, ``--launch-id ID``; ``--generation NAME``, which the launch is for; and
+            ``--spark VERSION`` if the launch knows for which Spark it chose the JVM parts.
 
     Returns:
         Exit status: 0 finished or stopped, 2 an error of this project, such as invalid input or
@@ -44,12 +44,13 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--pipeline", type=Path, required=True)
     parser.add_argument("--source", action="append", required=True)
     parser.add_argument("--launch-id", required=True)
+    parser.add_argument("--generation")
     parser.add_argument("--spark")
     options = parser.parse_args(arguments)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    run = PipelineRun(options.source, options.launch_id, stop)
+    run = PipelineRun(options.source, options.launch_id, stop, generation=options.generation)
     try:
         require_launched(pyspark.__version__, options.spark)
         return run.run(load_pipeline(options.pipeline))

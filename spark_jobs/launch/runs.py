@@ -207,7 +207,7 @@ def _way_of(
         drivers = drivers_at(place)
         prepare, command = drivers.hand_over(loaded, place, scratch, sources, launch_id)
     else:
-        command = submit.command(loaded, sources, launch_id)
+        command = submit.command(loaded, sources, launch_id, generation.name)
         prepare = partial(submit.prepare_scratch, loaded, scratch)
     environment = {**submit.environment(loaded, scratch), **extra}
 

@@ -136,7 +136,7 @@ class WaitingDriver(SparkProcess):
         run_log.begin(log)
         log.unlink()
         output.name(log)
-        arguments = submit.job_arguments(self._loaded, sources, self.launch_id)
+        arguments = submit.job_arguments(self._loaded, sources, self.launch_id, generation.name)
         # One that has ended is noticed by who watches the run.
         if (channel := self._channel(process)) is not None:
             with suppress(ConnectionError):

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
-from sources.errors import ErrorReport, UnavailableError
+from sources.errors import ErrorReport, StateError, UnavailableError
 from sources.hybrid import Boundedness
 from sources.kept_definitions import which_file
 from sources.planning.approval import require_approved
@@ -51,6 +51,7 @@ class PipelineRun:
         session: Returns the Spark session for the run's queries.
         environment: Environment variables of the launch, by which a Dagster step is found.
         beats: How often it looks at a query, and writes a heartbeat.
+        generation: Name of the generation that the launch is for; None for the newest one.
     """
 
     sources: Sequence[str]
@@ -59,6 +60,7 @@ class PipelineRun:
     session: Callable[[], SparkSession] = only_session
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     beats: Beats = USUAL_BEATS
+    generation: str | None = None
 
     def run(self, loaded: LoadedPipeline) -> int:
         """Take the query lock and read the sources in order, until all are read or it must end.
@@ -74,16 +76,29 @@ class PipelineRun:
             end.
 
         Raises:
-            HybridError: Invalid input or state, the plan is not approved, or another driver of the
-                generation runs.
+            HybridError: Invalid input or state, the generation was discarded meanwhile, the plan is
+                not approved, or another driver of the generation runs.
             Exception: Any other failure of a query, such as Spark's.
         """
         context = PipelineContext.require(loaded)
+        self._require_generation(context)
         # A job may be started by hand, too.
         require_approved(context)
         with QueryLock(context.generation, self.launch_id) as lock:
             require_belonging(context.loaded, context.generation)
             return self.read(context, lock)
+
+    def _require_generation(self, context: PipelineContext) -> None:
+        """Refuse to run another generation than the launch is for: that one may be gone by now."""
+        newest = context.generation.name
+        if self.generation in (None, newest):
+            return
+        message = (
+            f"This driver was launched for generation {self.generation}, and the newest one is "
+            f"{newest} by now. Nothing was read."
+        )
+        hint = "`hybrid status P` shows what runs; `hybrid run P` runs the newest generation."
+        raise StateError(message, hint, pipeline=context.pipeline.name, generation=newest)
 
     def read(self, context: PipelineContext, lock: QueryLock) -> int:
         """Read the sources in order, as ``run``, under a query lock that the caller holds.

@@ -74,7 +74,12 @@ def scratch_folders(generation: Generation) -> list[Path]:
     return [mark.parent for mark in Path(tempfile.gettempdir()).glob(marks)]
 
 
-def command(loaded: LoadedPipeline, sources: Sequence[str], launch_id: str) -> list[str]:
+def command(
+    loaded: LoadedPipeline,
+    sources: Sequence[str],
+    launch_id: str,
+    generation: str | None = None,
+) -> list[str]:
     """Return the ``spark-submit`` command that runs sources of a pipeline, one after the other.
 
     Jars that are not in the cache are downloaded first, except for Kubernetes, where the driver
@@ -84,13 +89,14 @@ def command(loaded: LoadedPipeline, sources: Sequence[str], launch_id: str) -> l
         loaded: The pipeline.
         sources: Names of the sources, in order.
         launch_id: Identifier of the launch.
+        generation: Name of the generation that it is for; None for the newest one by then.
 
     Raises:
         InputError: A driver on a cluster would lack an environment variable that the pipeline's
             file refers to; Java or Spark is missing; or a jar can't be downloaded.
     """
     place = place_of(loaded.pipeline.spark)
-    job = job_arguments(loaded, sources, launch_id)
+    job = job_arguments(loaded, sources, launch_id, generation)
     application = application_name(launch_id)
     return _command(loaded, place, scratch_folder(launch_id), "job.py", job, application)
 
@@ -111,18 +117,25 @@ def waiting_command(loaded: LoadedPipeline, launch_id: str) -> list[str]:
     return _command(loaded, Place(), scratch, "waiting_job.py", ["--folder", str(scratch)], "")
 
 
-def job_arguments(loaded: LoadedPipeline, sources: Sequence[str], launch_id: str) -> list[str]:
+def job_arguments(
+    loaded: LoadedPipeline,
+    sources: Sequence[str],
+    launch_id: str,
+    generation: str | None = None,
+) -> list[str]:
     """Return the command line arguments of ``job.py``, which reads sources one after the other.
 
     Args:
         loaded: The pipeline.
         sources: Names of the sources, in order.
         launch_id: Identifier of the launch.
+        generation: Name of the generation that it is for; None for the newest one by then.
     """
     version = version_at(spark_home())
     return [
         "--pipeline",
         str(loaded.path),
+        *(() if generation is None else ("--generation", generation)),
         *(part for name in sources for part in ("--source", name)),
         *("--launch-id", launch_id),
         *(("--spark", version) if version is not None else ()),

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from orchestration import operations
 from orchestration.audit.run import audit
-from orchestration.backlog import wait_until_caught_up
+from orchestration.catch_up import wait_until_caught_up
 from orchestration.supervision.late_row_findings import late_rows, look_at_late_rows
 from orchestration.supervision.look import look_at_live
 from sources.common.positions import TopicPartition, now_ms

@@ -700,7 +700,8 @@ def test_a_run_is_launched_followed_and_its_failure_told(
     printed: list[str] = []
     with pytest.raises(RunError, match=told):
         run_to_end(loaded, generation, ["history"], on_output=printed.append)
-    assert tools.asked[0][-6:-2] == ["--pipeline", str(loaded.path), "--source", "history"]
+    told_job = ["--pipeline", str(loaded.path), "--generation", "g1", "--source", "history"]
+    assert tools.asked[0][-8:-2] == told_job
     assert [line for line in printed if "Submitted application" in line]
     # What the cluster may forget is kept beside the state.
     assert "No module named 'features'" in generation.path("run/history.log").read_text()

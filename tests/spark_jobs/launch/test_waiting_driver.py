@@ -90,7 +90,9 @@ def test_a_waiting_driver_answers_questions_and_then_gets_the_run(loaded: Loaded
     assert process.wait(30) == 0
     arguments, environment = json.loads((loaded.folder / "given").read_text())
     assert environment == {"MORE": "1"}
-    assert arguments == submit.job_arguments(loaded, ["history", "live"], driver.launch_id)
+    assert arguments == submit.job_arguments(
+        loaded, ["history", "live"], driver.launch_id, generation.name
+    )
     assert "got ready?" in log.read_text()
     assert not is_launched(generation)
     assert submit.scratch_folders(generation) == [scratch]

@@ -113,7 +113,7 @@ def test_a_pipeline_without_a_table_yet_is_named_with_the_way_out(case: Case) ->
     (case.folder / "out").rename(case.folder / "elsewhere")
     with pytest.raises(StateError, match="There is no Delta table") as caught:
         case.look()
-    assert "`hybrid run P`" in caught.value.hint
+    assert "Run pipeline `" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,9 @@ from sources.state.generation import (
     Generation,
     changed_parts,
     digests,
+    is_there,
     make_generation,
+    mark_removed,
     read_generation,
     remove_generation,
 )
@@ -103,12 +105,12 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
         raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
     if name == serving.generation:
         _require_definition(loaded, read_generation(loaded.state, name))
-    for number in _numbers(loaded):
-        if number > _number(name):
+    for left in (f"g{number}" for number in _numbers(loaded)):
+        if not is_there(loaded.state, left):
             # Left by a process that was killed while it removed it.
-            remove(loaded, f"g{number}")
+            remove(loaded, left)
     # Never reuse a name: a folder that could not be removed keeps its own.
-    new = f"g{max(_numbers(loaded)) + 1}"
+    new = f"g{max(*_numbers(loaded), _last_number(loaded)) + 1}"
     with recorded(loaded.state, "new generation", by, new, {"newest": name}) as after:
         made = make_generation(loaded.state, new, loaded.contract())
         loaded.state.replace(CURRENT, CurrentGeneration(generation=made.name))
@@ -119,6 +121,23 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
 def _numbers(loaded: LoadedPipeline) -> list[int]:
     """Return the numbers of all generations that have a state folder, sorted."""
     return sorted(map(_number, filter(_NAME.fullmatch, loaded.state.folders())))
+
+
+def newest_before(loaded: LoadedPipeline, generation: str) -> str:
+    """Return the name of the newest generation before another one; it need not be the serving one.
+
+    Args:
+        loaded: The pipeline.
+        generation: Name of a generation that is not the only one.
+    """
+    older = [f"g{number}" for number in _numbers(loaded) if number < _number(generation)]
+    return [name for name in older if is_there(loaded.state, name)][-1]
+
+
+def _last_number(loaded: LoadedPipeline) -> int:
+    """Return the number of the generation that was begun last, whether or not it is still there."""
+    current = loaded.state.read(CURRENT, CurrentGeneration)
+    return 0 if current is None else _number(current.last or current.generation)
 
 
 def _number(generation: str) -> int:
@@ -184,8 +203,10 @@ def discard(loaded: LoadedPipeline) -> str:
     )
     name = require_candidate(loaded, hint)
     # First of all, so that no process continues what is about to be removed.
-    last = CurrentGeneration(generation=read_serving(loaded).generation)
-    loaded.state.replace(CURRENT, last)
+    newest = newest_before(loaded, name)
+    # What is left of it, if this process is killed, is told by that from what others have begun.
+    mark_removed(loaded.state, name)
+    loaded.state.replace(CURRENT, CurrentGeneration(generation=newest, last=name))
     remove(loaded, name)
     return name
 

@@ -34,9 +34,16 @@ class GenerationInfo(Record):
 
 
 class CurrentGeneration(Record):
-    """Record of the name of a pipeline's newest generation; it may differ from the serving one."""
+    """Record of the name of a pipeline's newest generation; it may differ from the serving one.
+
+    Attributes:
+        generation: Its name.
+        last: Name of the one that was begun last, if it was discarded since. Its name is not used
+            again: a process that slept while it removed it may wake up at any time.
+    """
 
     generation: str
+    last: str | None = None
 
 
 CURRENT = "current.json"
@@ -200,6 +207,20 @@ def make_generation(home: Folder, name: str, contract: dict[str, object]) -> Gen
     return Generation(folder, folder.put_if_absent(IDENTITY, info))
 
 
+def mark_removed(home: Folder, name: str) -> None:
+    """Mark a generation as one that is being removed: what is left of it counts as gone.
+
+    Args:
+        home: The pipeline's folder in the state folder.
+        name: Name of the generation.
+
+    Raises:
+        StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
+    """
+    home.replace_bytes(f"{name}/{_REMOVED}", b"{}")
+
+
 def remove_generation(home: Folder, name: str, keep: Sequence[str] = ()) -> None:
     """Remove the state folder of a generation; one that a crash left half removed counts as gone.
 
@@ -216,12 +237,25 @@ def remove_generation(home: Folder, name: str, keep: Sequence[str] = ()) -> None
     if folder.documents.deletes_at_once:
         folder.delete_all()
         return
-    folder.replace_bytes(_REMOVED, b"{}")
+    mark_removed(home, name)
     for each in folder.names("*"):
         if each not in (_REMOVED, IDENTITY, *keep):
             folder.delete(each)
     folder.delete(IDENTITY)
     folder.delete(_REMOVED)
+
+
+def is_there(home: Folder, name: str) -> bool:
+    """Return whether a generation exists; one that a crash left half removed does not.
+
+    Args:
+        home: The pipeline's folder in the state folder.
+        name: Name of the generation, such as ``g2``.
+
+    Raises:
+        UnavailableError: The state's store does not answer.
+    """
+    return home.exists(f"{name}/{IDENTITY}") and not home.exists(f"{name}/{_REMOVED}")
 
 
 def read_generation(home: Folder, name: str) -> Generation:

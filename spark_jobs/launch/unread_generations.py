@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
-from sources.generations import is_unread
+from sources.generations import is_unread, newest_before
 from sources.kept_definitions import declaration_of, is_kept
 from sources.planning.declaration_digests import is_planned_by
 from sources.planning.plan import Plan
@@ -76,7 +76,8 @@ def drop_unread(loaded: LoadedPipeline, generation: Generation) -> None:
         # Before anything is removed, so that no process continues with what is left.
         current, serving = loaded.state, read_serving(loaded).generation
         if generation.name != serving:
-            current.replace(CURRENT, CurrentGeneration(generation=serving))
+            newest = newest_before(loaded, generation.name)
+            current.replace(CURRENT, CurrentGeneration(generation=newest, last=generation.name))
         else:
             current.delete(CURRENT)
         remove_generation(loaded.state, generation.name, keep=[LEASE])

@@ -94,7 +94,9 @@ class Fleet:
 def patch_launches(patch: pytest.MonkeyPatch, fleet: Fleet) -> None:
     """Let launches start drivers of this process, and stops end them."""
 
-    def command(loaded: LoadedPipeline, sources: Sequence[str], launch_id: str) -> list[str]:
+    def command(
+        loaded: LoadedPipeline, sources: Sequence[str], launch_id: str, _generation: str
+    ) -> list[str]:
         return [str(loaded.path), launch_id, *sources]
 
     def stop(_launcher: local.LocalLauncher, launch: Launch) -> None:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import DeltaError
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
@@ -44,25 +44,35 @@ class _Rows:
     schema = COLUMNS
 
 
-def main(
-    files: list[list[int]],
-    loaded: LoadedPipeline,
-    sources: Sequence[str],
-    launch_id: str,
-    process: Process,
-) -> int:
+class Launch(NamedTuple):
+    """What a driver is told when it is launched."""
+
+    loaded: LoadedPipeline
+    sources: Sequence[str]
+    launch_id: str
+    generation: str
+
+
+def main(files: list[list[int]], launch: Launch, process: Process) -> int:
     """Do what the job's main function does; return the exit status."""
     stop = SimulatedEvent()
     process.on_term = stop.set
     kernel = active()
     kernel.sleep(kernel.random.randrange(100 * MS, 4 * S))
-    run = PipelineRun(sources, launch_id, cast("Any", stop), cast("Any", lambda: files), {})
+    run = PipelineRun(
+        launch.sources,
+        launch.launch_id,
+        cast("Any", stop),
+        cast("Any", lambda: files),
+        {},
+        generation=launch.generation,
+    )
     try:
-        return run.run(loaded)
+        return run.run(launch.loaded)
     except HybridError as error:
         kernel.tell(f"ends: {type(error).__name__}: {error.message}")
         return 2
-    except (SparkError, CommitFailedError, OSError) as error:
+    except (SparkError, DeltaError, OSError) as error:
         kernel.tell(f"ends: {type(error).__name__}: {error}")
         return 1
 

@@ -306,7 +306,7 @@ def _patch_plan(patch: pytest.MonkeyPatch, product: Product) -> None:
         generation.replace_bytes(part.splits_file, b"splits")
 
     patch.setattr(operations, "TransformCheck", NoCheck)
-    patch.setattr(operations, "_require_runnable", lambda _: None)
+    patch.setattr(operations, "require_runnable", lambda _: None)
     patch.setattr(operations, "find_places", lambda loaded, _: loaded)
     patch.setattr(operations, "make_plan", partial(planning.make_plan, draft=draft))
     patch.setattr(planning, "keep_splits", keep_splits)
@@ -331,15 +331,19 @@ class Started:
 
 
 def _patch_processes(patch: pytest.MonkeyPatch, product: Product) -> None:
-    def command(loaded: LoadedPipeline, sources: list[str], launch_id: str) -> list[str]:
-        return ["" if loaded.kept is None else str(loaded.kept.generation), launch_id, *sources]
+    def command(
+        loaded: LoadedPipeline, sources: list[str], launch_id: str, generation: str
+    ) -> list[str]:
+        kept = "" if loaded.kept is None else str(loaded.kept.generation)
+        return [kept, launch_id, generation, *sources]
 
     def start(order: Order) -> Started:
-        kept, launch_id, *sources = order.command
+        kept, launch_id, generation, *sources = order.command
         loaded = product.kept(kept) if kept else product.loaded
         kernel = active()
         kernel.crash_maybe()
-        work = partial(driver.main, product.files, loaded, sources, launch_id)
+        launch = driver.Launch(loaded, sources, launch_id, generation)
+        work = partial(driver.main, product.files, launch)
         name = f"driver {launch_id[:4]} of {kept or 'the newest'}"
         made = Started(kernel.start(name, kernel.me.host, work))
         kernel.tell(f"starts {name}")

@@ -23,6 +23,7 @@ from typing import NamedTuple
 from tests.simulation.kernel import BEGIN_US, MS
 from tests.simulation.product import Product, simulated
 from tests.simulation.schedule import Schedule
+from tests.simulation.store import TEMPORARY
 
 _TOLD_S = 10.0
 _DAY_MS = 86_400_000
@@ -50,7 +51,10 @@ class Result(NamedTuple):
 def product() -> Iterator[Product]:
     """Put the simulation in place in the body of ``with``."""
     begin_ms = BEGIN_US // MS - _DAY_MS
-    with tempfile.TemporaryDirectory() as folder, simulated(Path(folder), begin_ms) as made:
+    with (
+        tempfile.TemporaryDirectory(prefix=TEMPORARY) as folder,
+        simulated(Path(folder), begin_ms) as made,
+    ):
         yield made
 
 

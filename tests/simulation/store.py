@@ -8,6 +8,7 @@ knows its own document by the content.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,10 @@ from tests.simulation.world import Weather, World, current_world
 
 T = TypeVar("T")
 SCHEME = "sim://"
+TEMPORARY = "hybrid-simulation-"
+"""Beginning of the name of the temporary folder with the input."""
+# Its path, and names of files that are made of it, are others each time.
+_CHANGING = re.compile(rf"""[^" ]*{TEMPORARY}\w+|\bhistory-[0-9a-f]{{12}}\b""")
 
 
 @dataclass(frozen=True)
@@ -213,7 +218,7 @@ class SimulatedDocuments:
 
 def short(path: str) -> str:
     """Return a path without what all paths have."""
-    return path.removeprefix(SCHEME)
+    return _CHANGING.sub("…", path.removeprefix(SCHEME))
 
 
 def outcome(what: str, made: str | None) -> str:
@@ -231,6 +236,7 @@ def _digest(path: str, data: bytes | None) -> str:
         return ""
     # Actions of a commit have no order.
     lines = sorted(data.splitlines()) if "/_delta_log/" in path else [data]
+    lines = [_CHANGING.sub("…", line.decode("latin-1")).encode() for line in lines]
     return f" ({hashlib.sha256(b''.join(lines)).hexdigest()[:8]})"
 
 

@@ -101,13 +101,13 @@ def test_the_supervision_goes_on_with_a_rerun_by_its_own_form_once_it_is_approve
         assert after.tags["hybrid/action"] == "RERUN"
 
 
-def test_a_rerun_whose_generation_was_discarded_does_not_go_on_with_another_one_of_that_name(
+def test_a_rerun_whose_generation_was_discarded_does_not_go_on_with_another_one(
     case: GenerationCase,
 ) -> None:
     with dg.DagsterInstance.ephemeral() as instance:
         launch(case, instance)
         assert discard(case.loaded) == "g2"
-        assert begin(case.loaded).name == "g2"
+        assert begin(case.loaded).name == "g3"
         plan = pipeline_definitions(case.loaded).resolve_job_def("events")
         assert plan.execute_in_process(
             instance=instance, asset_selection=[dg.AssetKey(["events", "plan"])]

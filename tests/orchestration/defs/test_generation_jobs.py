@@ -116,12 +116,12 @@ def test_a_comparison_stays_on_the_page_as_long_as_its_candidate_waits(tmp_path:
         none = "Nothing was compared: there is no candidate."
         assert check_of(instance, "same_rows") == none
         assert run(case, instance, "NEW").success
-        assert case.loaded.require_generation().name == "g2"
+        assert case.loaded.require_generation().name == "g3"
         another = comparison_again(instance, case.loaded)
         assert another is not None
         assert (another.passed, another.description) == (
             False,
-            "Nothing was compared: g2 was not compared yet.",
+            "Nothing was compared: g3 was not compared yet.",
         )
 
 

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from orchestration import operations
 from orchestration.generations import promotion
 from orchestration.supervision.status import status
+from sources import generations
 from sources.config.code.user_functions import load_function
 from sources.config.loader import KEPT, load_pipeline
 from sources.errors import StateError
@@ -181,6 +182,54 @@ def test_only_as_many_are_kept_as_declared(tmp_path: Path) -> None:
     assert not (tmp_path / "state/events/g1").exists()
 
 
+def test_whatever_is_discarded_after_a_rollback_both_generations_that_served_stay(
+    tmp_path: Path,
+) -> None:
+    case = two(tmp_path)
+    promotion.promote(case.loaded)
+    promotion.roll_back(case.loaded)
+    assert call(case, "new")["generation"] == "g3"
+    assert call(case, "discard")["discarded"] == "g3"
+    assert call(case, "rollback")["serving"] == "g2"
+    before = read_generation(case.loaded.state, "g2").names("*")
+    # Before, the next one was begun as if the one that serves were the rest of a discarded one.
+    assert call(case, "new")["generation"] == "g4"
+    assert read_generation(case.loaded.state, "g2").names("*") == before
+    assert [line["name"] for line in call(case, "list")["generations"]] == ["g1", "g2", "g4"]
+    assert case.seen() == NEW
+
+
+def test_the_name_of_a_discarded_generation_is_not_used_again(tmp_path: Path) -> None:
+    case = two(tmp_path)
+    assert call(case, "discard")["discarded"] == "g2"
+    # A process that slept while it discarded g2 would remove that one, too.
+    assert call(case, "new")["generation"] == "g3"
+    assert call(case, "discard")["discarded"] == "g3"
+    assert call(case, "new")["generation"] == "g4"
+
+
+def test_a_discard_that_broke_off_is_completed_by_the_next_generation_and_nothing_else_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = two(tmp_path)
+    with monkeypatch.context() as killed:
+        killed.setattr(generations, "remove", lambda *_: None)
+        assert call(case, "discard")["discarded"] == "g2"
+    assert (tmp_path / "state/events/g2/generation.json").exists()
+    assert [line["name"] for line in call(case, "list")["generations"]] == ["g1"]
+    assert call(case, "new")["generation"] == "g3"
+    assert not (tmp_path / "state/events/g2").exists()
+    assert not (tmp_path / "out.g2").exists()
+    case.run(NEW)
+    # One that slept since before g3 was begun looks for what was left of g2.
+    with monkeypatch.context() as slept:
+        slept.setattr(generations, "candidate_name", lambda _: None)
+        slept.setattr(generations, "newest_generation", lambda _: "g1")
+        begin(case.loaded)
+    assert (tmp_path / "out.g3").exists()
+    assert read_generation(case.loaded.state, "g3").names("checkpoint/*")
+
+
 def test_what_can_not_be_done_is_refused_by_name(tmp_path: Path) -> None:
     case = GenerationCase(tmp_path)
     assert "has not run yet" in call(case, "new", status=2)["message"]
@@ -212,7 +261,7 @@ def test_a_candidate_whose_plan_is_missing_is_not_begun_again(tmp_path: Path) ->
     assert "has a candidate already, generation g2" in refused["message"]
     assert "hybrid generation discard" in refused["hint"]
     assert call(case, "discard")["discarded"] == "g2"
-    assert call(case, "new")["generation"] == "g2"
+    assert call(case, "new")["generation"] == "g3"
 
 
 def test_a_kept_declaration_that_was_deleted_is_named_and_nothing_hides_the_one_that_serves(

@@ -108,7 +108,7 @@ def test_a_plan_that_something_was_read_by_stays(case: GenerationCase, second: b
     if second:
         assert "has a candidate already" in call(case, "generation", "new", status=2)["message"]
         assert call(case, "generation", "discard")["discarded"] == "g2"
-        assert call(case, "generation", "new")["generation"] == "g2"
+        assert call(case, "generation", "new")["generation"] == "g3"
         assert files(case) == 1
 
 

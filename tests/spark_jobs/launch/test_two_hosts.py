@@ -65,8 +65,8 @@ def launch(host: str, ahead_s: int, pipeline: str) -> None:
     loaded = load_pipeline(Path(pipeline))
     generation = loaded.require_generation()
 
-    def command(*_: object) -> list[str]:
-        return on_host("drive", host, ahead_s, pipeline, str(_[-1]))
+    def command(_loaded: object, _sources: object, launch_id: str, _: object) -> list[str]:
+        return on_host("drive", host, ahead_s, pipeline, launch_id)
 
     submit.command = command  # type: ignore[assignment]
     say("ready")

@@ -85,6 +85,8 @@ class Watch(Record):
         restarts: Restarts since the request that still count, oldest first.
         gave_up: Whether the limit of restarts was reached: nothing is done until people act.
         alerted: The health that the webhook last received; None if none was posted.
+        ahead_ms: How far the driver's clock is ahead of the supervision's; negative if behind.
+        doubted_ms: Time in a heartbeat that was too old to be true; None if none is doubted.
     """
 
     VERSION = 3
@@ -98,6 +100,8 @@ class Watch(Record):
     restarts: list[Restart] = Field(default_factory=list)
     gave_up: bool = False
     alerted: str | None = None
+    ahead_ms: int = 0
+    doubted_ms: int | None = None
 
 
 def read_requested(generation: Folder) -> RequestedState | None:
@@ -233,7 +237,8 @@ def read_watch(generation: Folder, requested_ms: int) -> Watch:
 
     Returns:
         An empty memory if nothing was written since the request; of an earlier request only the
-        health that the webhook last received is kept, so that no alert is posted twice.
+        health that the webhook last received is kept, so that no alert is posted twice, and what
+        is known of the driver's clock.
 
     Raises:
         StateError: The file can't be read, or another version of this package wrote it.
@@ -241,7 +246,7 @@ def read_watch(generation: Folder, requested_ms: int) -> Watch:
     found = generation.read(_WATCH, Watch)
     if found is None or found.requested_ms == requested_ms:
         return found or Watch(requested_ms=requested_ms)
-    return Watch(requested_ms=requested_ms, alerted=found.alerted)
+    return Watch(requested_ms=requested_ms, alerted=found.alerted, ahead_ms=found.ahead_ms)
 
 
 def write_watch(generation: Folder, watch: Watch) -> None:

@@ -9,6 +9,7 @@ from orchestration.supervision.belonging_finding import find_refusal, with_refus
 from orchestration.supervision.late_row_findings import look_at_late_rows
 from orchestration.supervision.observation import Seen, behind_since
 from orchestration.supervision.rules.catching_up import find_behind
+from orchestration.supervision.rules.driver_clock import DriverClock
 from orchestration.supervision.rules.health import judge
 from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.slot_watch import SlotLook, observe_slot
@@ -96,6 +97,10 @@ def look_at_live(
     batch_id = beat.batch_id if beat is not None else None
 
     watch = read_watch(generation, requested.at_ms)
+    clock = DriverClock(watch.ahead_ms, watch.doubted_ms)
+    if beat is not None:
+        clock = clock.at(beat, looked_ms, span_ms(expected.stuck_after))
+        beat = clock.translated(beat)
     is_where_it_was = (watch.launch_id, watch.batch_id) == (launch_id, batch_id)
     before_ms = watch.behind_since_ms if is_where_it_was else None
     held = 0 if beat is None else beat.held_offsets or 0
@@ -154,6 +159,7 @@ def look_at_live(
         "lag_unknown_since_ms": unknown_ms,
         "down_since_ms": down_ms,
         "restarts": restarts,
+        **clock._asdict(),
     }
     return Look(verdict, watch.model_copy(update=changes), looked_ms, slot, table, refused)
 

@@ -1,0 +1,51 @@
+"""How far the clock of a driver is from the clock that judges it, told from its heartbeats alone.
+
+A heartbeat can't come from the future; and one that is long past, but follows another one that was
+seen a moment ago, was written by a clock that is behind. Without such evidence clocks are believed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from spark_jobs.run_state.heartbeat import Heartbeat
+
+_AGREE_MS = 5_000
+
+
+class DriverClock(NamedTuple):
+    """What is known of a driver's clock.
+
+    Attributes:
+        ahead_ms: How far it is ahead of the clock of the look; negative if it is behind.
+        doubted_ms: Time in a heartbeat that was too old to be true; None if none is doubted. If
+            another one follows it, the clock is behind; else the driver is silent.
+    """
+
+    ahead_ms: int = 0
+    doubted_ms: int | None = None
+
+    def at(self, beat: Heartbeat, now_ms: int, silent_after_ms: int) -> DriverClock:
+        """Return what is known of the clock once a heartbeat was seen. A pure function.
+
+        Args:
+            beat: The last heartbeat, with times by the driver's clock.
+            now_ms: Time of the look.
+            silent_after_ms: Age from which on a heartbeat means that the driver is silent.
+        """
+        age_ms = now_ms - beat.at_ms + self.ahead_ms
+        if age_ms < -_AGREE_MS:
+            return DriverClock(self.ahead_ms - age_ms)
+        if age_ms < silent_after_ms:
+            return DriverClock(self.ahead_ms)
+        if self.doubted_ms in (None, beat.at_ms):
+            return DriverClock(self.ahead_ms, beat.at_ms)
+        return DriverClock(self.ahead_ms - age_ms)
+
+    def translated(self, beat: Heartbeat) -> Heartbeat:
+        """Return a heartbeat with its times by the clock of the look."""
+        names = ("at_ms", "committed_at_ms", "advanced_at_ms", "worked_at_ms")
+        times = {name: getattr(beat, name) for name in names}
+        return beat.model_copy(
+            update={name: time - self.ahead_ms for name, time in times.items() if time is not None}
+        )

@@ -202,10 +202,10 @@ def discard(loaded: LoadedPipeline) -> str:
         "generation list P` shows all generations."
     )
     name = require_candidate(loaded, hint)
-    # First of all, so that no process continues what is about to be removed.
     newest = newest_before(loaded, name)
-    # What is left of it, if this process is killed, is told by that from what others have begun.
+    # If this process is killed, the next one finds by the mark what is left to be removed.
     mark_removed(loaded.state, name)
+    # Before anything is removed, so that no process continues with what is left.
     loaded.state.replace(CURRENT, CurrentGeneration(generation=newest, last=name))
     remove(loaded, name)
     return name

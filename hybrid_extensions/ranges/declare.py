@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import date
-from typing import Literal
+from pydantic import Field, PositiveInt
 
-from pydantic import Field, PositiveInt, model_validator
-
-from sources.common.fields import Declared
 from sources.config.section import Section
 from sources.config.table.reruns import Schedule
+from sources.config.table.time_ranges import TimeRanges
 
 
 class RangeRerun(Schedule):
@@ -22,7 +19,7 @@ class RangeRerun(Schedule):
     last: PositiveInt = 1
 
 
-class Ranges(Declared):
+class Ranges(TimeRanges):
     """Ranges of event time that can be recomputed one by one, as partitions in Dagster.
 
     Attributes:
@@ -36,21 +33,8 @@ class Ranges(Declared):
 
     """
 
-    by: Literal["hour", "day", "month"] = "day"
-    start: date
-    end: date | None = None
     automatic: bool = False
     reruns: list[RangeRerun] = Field(default_factory=list)
-
-    @model_validator(mode="after")
-    def _holds_something(self) -> Ranges:
-        if self.end is not None and self.start >= self.end:
-            message = (
-                f"`end: {self.end}` is not after `start: {self.start}`, so there is no range. "
-                "Correct one of them, or remove `end` to add ranges as time passes."
-            )
-            raise ValueError(message)
-        return self
 
 
 class RangesSection(Section):

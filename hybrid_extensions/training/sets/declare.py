@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import date
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
 from sources.common.fields import Declared, Name
 from sources.config.pipeline import Pipeline
 from sources.config.section import Section
+from sources.config.table.time_ranges import TimeRanges
 
 LABEL_RANGE = "label_range"
 """Column by which a training set is partitioned: the begin of the range that a label is in."""
 
 
-class Labels(Declared):
+class Labels(TimeRanges):
     """Labels of a training set, and the ranges of their times that are computed one by one.
 
     Attributes:
@@ -33,19 +33,6 @@ class Labels(Declared):
     path: str
     key: list[str] = Field(min_length=1)
     time: str
-    by: Literal["hour", "day", "month"] = "day"
-    start: date
-    end: date | None = None
-
-    @model_validator(mode="after")
-    def _has_a_range(self) -> Self:
-        if self.end is not None and self.start >= self.end:
-            message = (
-                f"`end: {self.end}` is not after `start: {self.start}`, so there is no range. "
-                "Correct one of them, or remove `end` to add ranges as time passes."
-            )
-            raise ValueError(message)
-        return self
 
 
 class Features(Declared):

@@ -1,6 +1,6 @@
 """Assets of a pipeline's chain, one for each step."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from orchestration.chain import (
     ExportStep,
     HandoverStep,
     LiveStep,
+    Outcome,
     PlanStep,
     RestOfSnapshotStep,
     SnapshotStep,
@@ -130,51 +131,61 @@ def _asset(
 def _snapshot(
     loaded: LoadedPipeline, step: SnapshotStep, before: Sequence[dg.AssetKey]
 ) -> dg.AssetsDefinition:
-    @dg.asset(
-        key=step_key(loaded, step.name),
-        deps=before,
-        group_name=steps_group(loaded),
-        kinds={each.snapshot.kind.name for each in declared(loaded) if each.snapshot is not None},
-        description=(
-            "Copies the database tables into files, chunk by chunk, all as of one snapshot of the "
-            "database. Safe to run again: chunks that are complete are kept."
-        ),
-    )
-    def take_snapshot(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        with failures(loaded):
-            fresh = load_pipeline(loaded.path)
-            say_candidate(context, fresh)
-            taken = step.run(ChainRun(fresh, AssetLog(context, fresh))).value
-        for each in taken:
+    def told(context: dg.AssetExecutionContext, outcome: Outcome[Any]) -> dict[str, Any]:
+        for each in outcome.value:
             for warning in each.document["warnings"]:
                 context.log.warning(warning)
-        return dg.MaterializeResult(metadata=metadata.snapshots(taken))
+        return metadata.snapshots(outcome.value)
 
-    return take_snapshot
+    what = (
+        "Copies the database tables into files, chunk by chunk, all as of one snapshot of the "
+        "database."
+    )
+    return _of_snapshot(loaded, step, before, what, told)
 
 
 def _rest_of_snapshot(
     loaded: LoadedPipeline, step: RestOfSnapshotStep, before: Sequence[dg.AssetKey]
 ) -> dg.AssetsDefinition:
+    what = (
+        "Copies the other chunks of the database table into files, while the live run merges them "
+        "and the changes; ends once the table is whole."
+    )
+    return _of_snapshot(loaded, step, before, what, lambda _, outcome: {"whole": outcome.text})
+
+
+def _of_snapshot(
+    loaded: LoadedPipeline,
+    step: SnapshotStep | RestOfSnapshotStep,
+    before: Sequence[dg.AssetKey],
+    what: str,
+    told: Callable[[dg.AssetExecutionContext, Outcome[Any]], dict[str, Any]],
+) -> dg.AssetsDefinition:
+    """Return the asset of a step that copies chunks of database tables into files.
+
+    Args:
+        loaded: The pipeline.
+        step: The step.
+        before: Assets of the steps before it.
+        what: What it does, for its description.
+        told: Returns the metadata of its outcome, and may write to the log.
+    """
+
     @dg.asset(
         key=step_key(loaded, step.name),
         deps=before,
         group_name=steps_group(loaded),
         kinds={each.snapshot.kind.name for each in declared(loaded) if each.snapshot is not None},
-        description=(
-            "Copies the other chunks of the database table into files, while the live run merges "
-            "them and the changes; ends once the table is whole. Safe to run again: chunks that "
-            "are complete are kept."
-        ),
+        description=f"{what} Safe to run again: chunks that are complete are kept.",
     )
-    def rest_of_snapshot(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
+    def copied(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         with failures(loaded):
             fresh = load_pipeline(loaded.path)
             say_candidate(context, fresh)
             outcome = step.run(ChainRun(fresh, AssetLog(context, fresh)))
-        return dg.MaterializeResult(metadata={"whole": outcome.text})
+        return dg.MaterializeResult(metadata=told(context, outcome))
 
-    return rest_of_snapshot
+    return copied
 
 
 def _export(

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from sources.common.positions import Offsets, TopicPartition, now_ms, span_ms
 from sources.common.topic_log import Log
-from sources.config.source.kafka_options import Align
 from sources.config.source.kafka_source import KafkaSource
 from sources.kafka.client.record_times import latest_ms
 from sources.kafka.ranges.batching import no_timestamps
@@ -65,7 +64,8 @@ class PartitionAlignment:
     def __init__(
         self, source: KafkaSource, open_log: Callable[[], Log], clock: Callable[[], int] = now_ms
     ) -> None:
-        align = source.align or Align.model_validate({"drift": "1 min"})
+        align = source.align
+        assert align is not None  # others are not aligned
         self.source = source
         self.is_needed = True
         self.drift = Drift()

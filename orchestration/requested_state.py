@@ -87,6 +87,7 @@ class Watch(Record):
         alerted: The health that the webhook last received; None if none was posted.
         ahead_ms: How far the driver's clock is ahead of the supervision's; negative if behind.
         doubted_ms: Time in a heartbeat that was too old to be true; None if none is doubted.
+        doubted_at_ms: When a look doubted it first.
     """
 
     VERSION = 3
@@ -102,6 +103,7 @@ class Watch(Record):
     alerted: str | None = None
     ahead_ms: int = 0
     doubted_ms: int | None = None
+    doubted_at_ms: int | None = None
 
 
 def read_requested(generation: Folder) -> RequestedState | None:

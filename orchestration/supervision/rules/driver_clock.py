@@ -1,7 +1,7 @@
 """How far the clock of a driver is from the clock that judges it, told from its heartbeats alone.
 
-A heartbeat can't come from the future; and one that is long past, but follows another one that was
-seen a moment ago, was written by a clock that is behind. Without such evidence clocks are believed.
+A heartbeat can't come from the future; and one that was not there at an earlier look, but is dated
+before it, was written by a clock that is behind. Without such evidence clocks are believed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,12 @@ class DriverClock(NamedTuple):
         ahead_ms: How far it is ahead of the clock of the look; negative if it is behind.
         doubted_ms: Time in a heartbeat that was too old to be true; None if none is doubted. If
             another one follows it, the clock is behind; else the driver is silent.
+        doubted_at_ms: When a look doubted it first.
     """
 
     ahead_ms: int = 0
     doubted_ms: int | None = None
+    doubted_at_ms: int | None = None
 
     def at(self, beat: Heartbeat, now_ms: int, silent_after_ms: int) -> DriverClock:
         """Return what is known of the clock once a heartbeat was seen. A pure function.
@@ -33,14 +35,16 @@ class DriverClock(NamedTuple):
             now_ms: Time of the look.
             silent_after_ms: Age from which on a heartbeat means that the driver is silent.
         """
-        age_ms = now_ms - beat.at_ms + self.ahead_ms
-        if age_ms < -_AGREE_MS:
-            return DriverClock(self.ahead_ms - age_ms)
-        if age_ms < silent_after_ms:
-            return DriverClock(self.ahead_ms)
-        if self.doubted_ms in (None, beat.at_ms):
-            return DriverClock(self.ahead_ms, beat.at_ms)
-        return DriverClock(self.ahead_ms - age_ms)
+        time_ms, known = beat.at_ms - self.ahead_ms, self
+        if time_ms > now_ms + _AGREE_MS:
+            return DriverClock(beat.at_ms - now_ms)
+        if self.doubted_at_ms is not None and beat.at_ms != self.doubted_ms:
+            # It was written after that look, which else had seen it.
+            time_ms = max(time_ms, self.doubted_at_ms)
+            known = DriverClock(beat.at_ms - time_ms)
+        if now_ms - time_ms < silent_after_ms or known.doubted_ms is not None:
+            return known
+        return DriverClock(known.ahead_ms, beat.at_ms, now_ms)
 
     def translated(self, beat: Heartbeat) -> Heartbeat:
         """Return a heartbeat with its times by the clock of the look."""

@@ -35,16 +35,18 @@ class DriverClock(NamedTuple):
             now_ms: Time of the look.
             silent_after_ms: Age from which on a heartbeat means that the driver is silent.
         """
-        time_ms, known = beat.at_ms - self.ahead_ms, self
+        time_ms = beat.at_ms - self.ahead_ms
+        just_written = DriverClock(beat.at_ms - now_ms)
         if time_ms > now_ms + _AGREE_MS:
-            return DriverClock(beat.at_ms - now_ms)
-        if self.doubted_at_ms is not None and beat.at_ms != self.doubted_ms:
-            # It was written after that look, which else had seen it.
-            time_ms = max(time_ms, self.doubted_at_ms)
-            known = DriverClock(beat.at_ms - time_ms)
-        if now_ms - time_ms < silent_after_ms or known.doubted_ms is not None:
-            return known
-        return DriverClock(known.ahead_ms, beat.at_ms, now_ms)
+            return just_written
+        is_old = now_ms - time_ms >= silent_after_ms
+        if self.doubted_at_ms is None:
+            return DriverClock(self.ahead_ms, beat.at_ms, now_ms) if is_old else self
+        if beat.at_ms == self.doubted_ms:
+            return self
+        # It was written after that look, which else had seen it.
+        is_behind = is_old or time_ms < self.doubted_at_ms
+        return just_written if is_behind else DriverClock(self.ahead_ms)
 
     def translated(self, beat: Heartbeat) -> Heartbeat:
         """Return a heartbeat with its times by the clock of the look."""

@@ -22,6 +22,7 @@ from benchmarks.databases_page import databases_section
 from benchmarks.fleet_page import fleet_section
 from benchmarks.flink.page import flink_section
 from benchmarks.lake_page import lake_section
+from benchmarks.latency_page import latency_section
 from benchmarks.record import FOLDER
 from benchmarks.skew_page import skew_section
 
@@ -135,6 +136,7 @@ def page_of(found: Mapping[str, Document]) -> str:
     parts += [*_curves(found), *_switch(found)]
     parts += [*skew_section(found, _table), *lake_section(found, _table)]
     parts += [*_fixed(found), *_soak(found), *_kills(found)]
+    parts += [*latency_section(found, _table)]
     parts += [*fleet_section(found, _table), *databases_section(found, _table)]
     parts += _machines(found)
     return "\n".join(parts)

@@ -34,7 +34,7 @@ from orchestration import operations
 from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
-from orchestration.cli import tables
+from orchestration.cli import terminal_tables
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError, InputError, RunError
@@ -180,7 +180,7 @@ def conclude(run: Callable[[ExitStack], list[AuditReport] | int], stages: Stages
     if isinstance(reports, int):
         return reports
     for report in reports:
-        console.print(tables.audit(report))
+        console.print(terminal_tables.audit(report))
     console.print(stages.table())
     return 0 if all(report.ok for report in reports) else 1
 

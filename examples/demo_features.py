@@ -39,7 +39,7 @@ from orchestration.audit.report import AuditReport
 from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, run_chain
-from orchestration.cli import tables
+from orchestration.cli import terminal_tables
 from sources.config.code.transform import SqlTransform
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import RunError
@@ -227,7 +227,7 @@ def _show_errors(errors: list[delay_model.ModelError]) -> None:
 
 def conclusion(proof: Proof) -> int:
     """Print the comparisons, and return the exit status: 0 if everything agrees, else 1."""
-    console.print(tables.audit(proof.report))
+    console.print(terminal_tables.audit(proof.report))
     console.print(proof.sink_text, markup=False)
     shares = Table("flights whose features are", "flights", "served as trained", title="Features")
     for each in proof.agreements:

@@ -1,20 +1,14 @@
-"""Requested state of the live run, and the supervision's own records, in the state folder."""
+"""Requested state of the live run, in the state folder: whether people want it to run."""
 
 from __future__ import annotations
 
-from pydantic import Field
-
 from orchestration.display import moment
-from sources.common.positions import Part, Record, now_ms
-from sources.errors import ErrorFields, ErrorReport, StateError
-from sources.state.generation import Generation
+from sources.common.positions import Record, now_ms
+from sources.errors import ErrorFields, StateError
 from sources.storage.folder import Folder
-from spark_jobs.launch.launch_record import last_launch_id
 
 _REQUESTED = "run/requested.json"
 _ASIDE = "run/requested-before-switch.json"
-_WATCH = "run/watch.json"
-_REFUSED = "run/restart-refused.json"
 
 
 class RequestedState(Record):
@@ -39,71 +33,6 @@ class RequestedState(Record):
     is_paused: bool = False
     why: str = ""
     by: str = ""
-
-
-class Restart(Part):
-    """A restart that the supervision asked for.
-
-    Attributes:
-        at_ms: When it asked, in ms since 1970.
-        replaces: Id of the launch that had failed; None if nothing was launched yet.
-        why: The reason of the verdict that led to it.
-    """
-
-    at_ms: int
-    replaces: str | None
-    why: str
-
-
-class RefusedRestart(Record):
-    """Restart by the supervision that was refused before Spark was launched.
-
-    Kept so that the reason is shown, until a later request or launch makes it irrelevant.
-
-    Attributes:
-        requested_ms: Time of the request that it belongs to, in ms since 1970.
-        launch_id: Id of the last launch at that time; None if nothing was launched yet.
-        report: The error that refused it.
-    """
-
-    requested_ms: int
-    launch_id: str | None
-    report: ErrorReport
-
-
-class Watch(Record):
-    """Memory of the supervision between two looks (evaluations) at the live run.
-
-    Attributes:
-        requested_ms: Time of the request that this belongs to; a later request starts with an empty
-            memory. Times are in ms since 1970.
-        launch_id, batch_id: Last launch and last committed micro-batch that were seen; None before
-            the first one.
-        behind_since_ms: Since when input waits while nothing is committed; None if that is not so.
-        lag_unknown_since_ms: Since when it is unknown how much input waits; None if it is known.
-        down_since_ms: Since when this launch is seen dead or stuck; None if it is not.
-        restarts: Restarts since the request that still count, oldest first.
-        gave_up: Whether the limit of restarts was reached: nothing is done until people act.
-        alerted: The health that the webhook last received; None if none was posted.
-        ahead_ms: How far the driver's clock is ahead of the supervision's; negative if behind.
-        doubted_ms: Time in a heartbeat that was too old to be true; None if none is doubted.
-        doubted_at_ms: When a look doubted it first.
-    """
-
-    VERSION = 3
-
-    requested_ms: int
-    launch_id: str | None = None
-    batch_id: int | None = None
-    behind_since_ms: int | None = None
-    lag_unknown_since_ms: int | None = None
-    down_since_ms: int | None = None
-    restarts: list[Restart] = Field(default_factory=list)
-    gave_up: bool = False
-    alerted: str | None = None
-    ahead_ms: int = 0
-    doubted_ms: int | None = None
-    doubted_at_ms: int | None = None
 
 
 def read_requested(generation: Folder) -> RequestedState | None:
@@ -228,64 +157,3 @@ def require_requested(generation: Folder) -> RequestedState:
         fields: ErrorFields = {} if found is None else {"source": found.source}
         raise StateError(message, hint, **fields)
     return found
-
-
-def read_watch(generation: Folder, requested_ms: int) -> Watch:
-    """Return the supervision's memory since a request; empty if there is none.
-
-    Args:
-        generation: The state folder of the generation.
-        requested_ms: Time of the request, in ms since 1970.
-
-    Returns:
-        An empty memory if nothing was written since the request; of an earlier request only the
-        health that the webhook last received is kept, so that no alert is posted twice, and what
-        is known of the driver's clock.
-
-    Raises:
-        StateError: The file can't be read, or another version of this package wrote it.
-    """
-    found = generation.read(_WATCH, Watch)
-    if found is None or found.requested_ms == requested_ms:
-        return found or Watch(requested_ms=requested_ms)
-    return Watch(requested_ms=requested_ms, alerted=found.alerted, ahead_ms=found.ahead_ms)
-
-
-def write_watch(generation: Folder, watch: Watch) -> None:
-    """Write the supervision's memory, if it differs from the kept one.
-
-    Raises:
-        StateError: The state can't be read or written.
-        UnavailableError: The state's store does not answer.
-    """
-    if generation.read(_WATCH, Watch) != watch:
-        generation.replace(_WATCH, watch)
-
-
-def read_refused(generation: Generation, requested_ms: int) -> ErrorReport | None:
-    """Return the error that refused the last restart, as long as it tells why nothing runs.
-
-    Args:
-        generation: The generation.
-        requested_ms: Time of the present request, in ms since 1970.
-
-    Returns:
-        None if no restart was refused, or if a later request or launch makes it irrelevant.
-
-    Raises:
-        StateError: The file can't be read, or another version of this package wrote it.
-        UnavailableError: The state's store does not answer.
-    """
-    found = generation.read(_REFUSED, RefusedRestart)
-    now = (requested_ms, last_launch_id(generation))
-    return found.report if found and (found.requested_ms, found.launch_id) == now else None
-
-
-def write_refused(generation: Folder, refused: RefusedRestart) -> None:
-    """Record the error that refused a restart by the supervision; called by that restart alone.
-
-    Raises:
-        StateError: The state can't be written.
-        UnavailableError: The state's store does not answer.
-    """
-    generation.replace(_REFUSED, refused)

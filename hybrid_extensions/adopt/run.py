@@ -43,8 +43,8 @@ from spark_jobs.run_state.target_record import TargetRecord
 from spark_jobs.table.commit_position import CommitPosition, find_position, topic_position
 from spark_jobs.table.delta_table import NO_MORE, open_table
 from spark_jobs.table.ownership.belonging import TargetSide
-from spark_jobs.table.ownership.starts import verified_record
 from spark_jobs.table.ownership.take_over import TakeOver, prepare
+from spark_jobs.table.ownership.target_records import verified_record
 from spark_jobs.table.table_snapshot import read_snapshot
 
 

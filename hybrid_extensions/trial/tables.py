@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from orchestration.audit.report import example_text
-from orchestration.cli import tables
+from orchestration.cli import terminal_tables
 from orchestration.cli.fitting_table import Fitting
 from sources.common.counting import counted
 from sources.common.durations import duration
@@ -27,7 +27,7 @@ def sample(found: SampleRun) -> Group:
     if found.examples:
         parts.append(_rows(found))
     if found.audit is not None:
-        parts.append(tables.audit(found.audit))
+        parts.append(terminal_tables.audit(found.audit))
     else:
         parts.append(f"[yellow]Not audited:[/] {escape(found.not_audited or '')}")
     if found.serving is None:

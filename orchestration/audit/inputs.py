@@ -72,8 +72,9 @@ def create_inputs(
     """Create a view for each source, named like it, and the table ``input`` over all of them.
 
     ``input`` has the columns that all sources have in common, and each row once by ``key``:
-    :mod:`orchestration.audit.computed.versions` says which one. The table ``audit.rows`` has every
-    row of every source, with the number of its source as ``_place``.
+    :mod:`orchestration.audit.computed.versions` says which one. The table ``audit.rows`` has the
+    rows of every source, with the number of its source as ``_place``, after values that changes
+    left out were filled in and each TRUNCATE has removed the rows before it.
 
     Args:
         connection: The audit's database.
@@ -81,11 +82,12 @@ def create_inputs(
         files: Finds and reads the files.
 
     Returns:
-        How many rows and bad records there are.
+        How many rows and bad records there are, keys with several last rows, and what could not be
+        proved.
 
     Raises:
-        InputError: A source can't be read, the sources lack a column of ``key``, or their columns
-            can't be combined.
+        InputError: A source can't be read or is named ``input``, the sources lack a column of
+            ``key``, or their columns can't be combined.
         NotProvenError: An expression that only Spark evaluates decides about rows.
         StateError: The state is damaged.
         UnavailableError: A store, a broker or a schema registry does not answer.

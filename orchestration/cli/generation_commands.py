@@ -32,12 +32,12 @@ app = typer.Typer(
 def list_(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """List all generations: the serving one, one that waits, and those to roll back to."""
     with answer(as_json) as show:
-        from orchestration.cli import tables
+        from orchestration.cli import terminal_tables
         from orchestration.generations.lifecycle import overview
 
         found = overview(load(pipeline))
         document = {"ok": True, "generations": [each.model_dump(mode="json") for each in found]}
-        show(document, tables.generations(found))
+        show(document, terminal_tables.generations(found))
 
 
 @app.command()
@@ -62,10 +62,10 @@ def compare(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """
     with answer(as_json) as show:
         from orchestration.audit.compare_generations import compare_generations
-        from orchestration.cli import tables
+        from orchestration.cli import terminal_tables
 
         found = compare_generations(load(pipeline))
-        show({"ok": True, **found.to_dict()}, tables.comparison(found))
+        show({"ok": True, **found.to_dict()}, terminal_tables.comparison(found))
 
 
 @app.command()

@@ -257,7 +257,7 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """
     with answer(as_json) as show:
         from orchestration import operations
-        from orchestration.cli import console, tables
+        from orchestration.cli import console, terminal_tables
         from orchestration.cli.after_plan import after_plan
         from orchestration.progress.plan_preview import preview
 
@@ -266,7 +266,7 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False) -> None:
             made = operations.plan(loaded)
         seen = preview(loaded, made)
         document = {**made.model_dump(mode="json"), "preview": seen.model_dump(mode="json")}
-        show({"ok": True, **document}, tables.plan(made, seen, after_plan(loaded)))
+        show({"ok": True, **document}, terminal_tables.plan(made, seen, after_plan(loaded)))
 
 
 @app.command(rich_help_panel=panels.RUN)
@@ -298,7 +298,7 @@ def run(
     `--until caught-up` waits until it has committed everything that is there, then stops it.
     """
     with answer(as_json) as show:
-        from orchestration.cli import console, tables
+        from orchestration.cli import console, terminal_tables
         from orchestration.supervision.status import status as look
 
         loaded = load(pipeline)
@@ -306,7 +306,7 @@ def run(
         found = look(loaded)
         # A stream that was just started has yet to catch up; the serving one is not this run's.
         good = found.own_healthy or (found.live is not None and found.live.health == "late")
-        show({"ok": good, **found.model_dump(mode="json")}, tables.outcome(found))
+        show({"ok": good, **found.model_dump(mode="json")}, terminal_tables.outcome(found))
 
 
 @app.command(rich_help_panel=panels.RUN)
@@ -341,11 +341,11 @@ def status(
     Of the serving generation and of one that waits for its promotion, unless one is named.
     """
     with answer(as_json) as show:
-        from orchestration.cli import tables
+        from orchestration.cli import terminal_tables
         from orchestration.supervision.status import status_of
 
         found = status_of(load(pipeline), generation)
-        show({"ok": found.healthy, **found.model_dump(mode="json")}, tables.status(found))
+        show({"ok": found.healthy, **found.model_dump(mode="json")}, terminal_tables.status(found))
 
 
 @app.command(rich_help_panel=panels.LOOK)
@@ -361,12 +361,15 @@ def history(
     An action that is only begun goes on, or its process was killed.
     """
     with answer(as_json) as show:
-        from orchestration.cli import tables
+        from orchestration.cli import terminal_tables
         from sources.state.action_log import read_actions
 
         found = read_actions(load(pipeline).state, last)
         document = {"ok": True, "actions": [each.model_dump(mode="json") for each in found]}
-        show(document, tables.history(found) if found else "Nobody has changed anything yet.")
+        show(
+            document,
+            terminal_tables.history(found) if found else "Nobody has changed anything yet.",
+        )
 
 
 @app.command(rich_help_panel=panels.LOOK)

@@ -42,7 +42,7 @@ def audit(
     with answer(as_json) as show:
         from orchestration.audit.kept_audit import accept_audit, keep_audit
         from orchestration.audit.run import audit as compare_with_input
-        from orchestration.cli import tables
+        from orchestration.cli import terminal_tables
         from sources.serving import declared_generation, generation_with_role
 
         loaded = load_acting(pipeline, generation)
@@ -52,7 +52,10 @@ def audit(
             return
         report = compare_with_input(loaded)
         typer.echo(f"Audit of generation {generation_with_role(loaded)}.", err=True)
-        show({"generation": declared_generation(loaded), **report.to_dict()}, tables.audit(report))
+        show(
+            {"generation": declared_generation(loaded), **report.to_dict()},
+            terminal_tables.audit(report),
+        )
         for note in keep_audit(loaded, report).notes[len(report.notes) :]:
             tell(note)
 

@@ -43,8 +43,8 @@ from spark_jobs.launch import process
 from spark_jobs.table.commit_position import find_position
 from spark_jobs.table.delta_table import NO_MORE, open_table, transactions_of
 from spark_jobs.table.ownership.belonging import SWITCHES, epoch_id, is_committed, require_servable
-from spark_jobs.table.ownership.starts import record_moved_rows
 from spark_jobs.table.ownership.take_over import OutdatedError, TakeOver, prepare
+from spark_jobs.table.ownership.target_records import record_moved_rows
 from spark_jobs.table.table_snapshot import read_snapshot
 from spark_jobs.table.unlisted_files import delete_unlisted, forget_log
 

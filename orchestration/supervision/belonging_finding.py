@@ -14,7 +14,7 @@ from sources.state.action_log import recorded
 from sources.state.generation import Generation
 from spark_jobs.run_state.target_record import AcceptedChange
 from spark_jobs.table.ownership.belonging import TargetSide, require_belonging
-from spark_jobs.table.ownership.starts import accept_foreign_changes
+from spark_jobs.table.ownership.target_records import accept_foreign_changes
 
 
 def find_refusal(loaded: LoadedPipeline, generation: Generation) -> ErrorReport | None:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from orchestration.requested_state import Watch, read_refused, read_requested, read_watch
+from orchestration.requested_state import read_requested
 from orchestration.supervision.belonging_finding import find_refusal, with_refusal
 from orchestration.supervision.late_row_findings import look_at_late_rows
 from orchestration.supervision.observation import Seen, behind_since
+from orchestration.supervision.refused_restart import read_refused
 from orchestration.supervision.rules.catching_up import find_behind
 from orchestration.supervision.rules.driver_clock import DriverClock
 from orchestration.supervision.rules.health import judge
 from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.slot_watch import SlotLook, observe_slot
 from orchestration.supervision.source_status import SourceStatus, source_status
+from orchestration.supervision.watch_memory import Watch, read_watch
 from sources.common.positions import now_ms, span_ms
 from sources.config.loader import LoadedPipeline
 from sources.databases.altered_table import TableWatch, read_table_watch

@@ -7,18 +7,13 @@ from typing import NamedTuple
 
 from orchestration import operations
 from orchestration.remedies import as_commands
-from orchestration.requested_state import (
-    RefusedRestart,
-    Restart,
-    Watch,
-    require_requested,
-    write_refused,
-    write_watch,
-)
+from orchestration.requested_state import require_requested
 from orchestration.supervision.connector_restart import restart_if_due
 from orchestration.supervision.look import Look, look_at_live
+from orchestration.supervision.refused_restart import RefusedRestart, write_refused
 from orchestration.supervision.rules.verdict import RED, Verdict
 from orchestration.supervision.slot_watch import keep_slot, keep_table
+from orchestration.supervision.watch_memory import Restart, Watch, write_watch
 from orchestration.supervision.webhook import post
 from sources.common.positions import iso, span_ms
 from sources.config.loader import LoadedPipeline

@@ -67,14 +67,14 @@ def parse_type(name: str) -> pa.DataType:
     Nested types such as ``array<struct<id:bigint>>`` are parsed, too; case does not matter.
 
     Raises:
-        InputError: The name is not a type of Spark SQL that this project supports, or is one of a
-            struct with two fields of a name.
+        InputError: The name is not a type of Spark SQL that this project supports, is one of a
+            struct with two fields of a name, or is a decimal of digits that Spark does not have.
 
     """
     lowered = name.strip().lower()
     lowered = _ALIASES.get(lowered, lowered)
     if decimal := _DECIMAL.fullmatch(lowered):
-        return pa.decimal128(int(decimal[1]), int(decimal[2]))
+        return _decimal(int(decimal[1]), int(decimal[2]), name)
     if nested := _NESTED.fullmatch(name.strip()):
         return _parse_nested(nested[1].lower(), _split_top_level(nested[2]), name)
     try:
@@ -86,6 +86,17 @@ def parse_type(name: str) -> pa.DataType:
             "struct<name:type,…>."
         )
         raise InputError(message, hint, value=name) from None
+
+
+def _decimal(precision: int, scale: int, name: str) -> pa.DataType:
+    if not 1 <= precision <= MOST_DIGITS or scale > precision:
+        message = f"`{name}` is not a decimal type of Spark SQL."
+        hint = (
+            f"Declare decimal(p,s) with 1 to {MOST_DIGITS} digits, of which at most all are "
+            f"after the point, such as decimal({MOST_DIGITS},2)."
+        )
+        raise InputError(message, hint, value=name)
+    return pa.decimal128(precision, scale)
 
 
 def _parse_nested(kind: str, parts: list[str], name: str) -> pa.DataType:
@@ -121,7 +132,7 @@ def parse_schema(columns: Mapping[str, str]) -> pa.Schema:
         columns: Spark SQL type name by column name.
 
     Raises:
-        InputError: A type name is not known.
+        InputError: A type is not supported, as :func:`parse_type` says.
     """
     return pa.schema([pa.field(name, parse_type(kind)) for name, kind in columns.items()])
 

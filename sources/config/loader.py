@@ -14,12 +14,12 @@ from pydantic import BaseModel, ValidationError
 
 from sources.common.environment import FILE_SUFFIX, is_set, variable
 from sources.common.fields import Declared
-from sources.common.login.security import check_secrets_come_from_environment
 from sources.common.positions import Record
 from sources.config.code.own_modules import OwnModules
 from sources.config.declaration_errors import explained, invalid_file, with_source
 from sources.config.pipeline import Pipeline
 from sources.config.plain_paths import require_plain_path
+from sources.config.plain_secrets import check_secrets_come_from_environment
 from sources.config.section import Section
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError, StateError

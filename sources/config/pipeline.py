@@ -251,7 +251,7 @@ class Pipeline(SourceChain):
         Raises:
             InputError: An expression is not SQL.
         """
-        unlike = self.spark.unlike_default
+        unlike = self.spark.changes_expressions
         if unlike is not None and source.selection.is_computed(name):
             return Unproven(f"what `{unlike}` of `spark.conf` changes")
         return source.selection.translation(name, columns)
@@ -265,7 +265,7 @@ class Pipeline(SourceChain):
         Raises:
             InputError: Names the property, and the source whose ``select`` computes the event time.
         """
-        name, at = self.spark.unlike_default, self.event_time.column
+        name, at = self.spark.changes_expressions, self.event_time.column
         for source in self.sources if name is not None else []:
             if source.selection.is_computed(at):
                 text = source.select[at]
@@ -286,12 +286,12 @@ class Pipeline(SourceChain):
 
         Changes that delete a row pass all rules.
         """
-        unlike = self.spark.unlike_default
+        unlike = self.spark.changes_expressions
         if self.sample is None:
-            return RowRules(self.rules, self.sink.deleted, unlike_default=unlike)
+            return RowRules(self.rules, self.sink.deleted, changes_expressions=unlike)
         at = self.event_time.column
         conditions = self.sample.condition(at), self.sample.duckdb_condition(at)
-        return RowRules(self.rules, self.sink.deleted, *conditions, unlike_default=unlike)
+        return RowRules(self.rules, self.sink.deleted, *conditions, changes_expressions=unlike)
 
     @property
     def audit_sql(self) -> str | None:

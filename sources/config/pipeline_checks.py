@@ -51,7 +51,11 @@ def check_arrival(source: FileSource, pipeline: Pipeline) -> None:
 
 
 def check_follows_truncates(source: KafkaSource, sink: Sink) -> None:
-    """Refuse ``on_truncate: follow`` if the sink can't tell which rows are older than the TRUNCATE.
+    """Refuse a sink that can't carry out ``on_truncate: follow``.
+
+    Only for a source that declares that. Needed are ``mode: merge``, ``deletes: hard``, and the
+    columns that ``include`` fills with ``position`` and ``deleted`` as ``sequence`` and
+    ``deleted``.
 
     Raises:
         ValueError: Says what the sink has to declare.

@@ -76,8 +76,13 @@ class SparkSettings(Declared):
         return managed_services().get(self.master.partition("://")[0])
 
     @property
-    def unlike_default(self) -> str | None:
-        """Property of ``conf`` that may give expressions another meaning; None without one."""
+    def changes_expressions(self) -> str | None:
+        """First property of ``conf`` that may give expressions another meaning; None without one.
+
+        Each one of a group that concerns expressions (``spark.sql.ansi.``, ``spark.sql.legacy.``
+        and more) counts, even with Spark's default as its value, but for ANSI mode that is on and
+        UTC as the time zone, as runs have them.
+        """
         return next(
             (
                 name

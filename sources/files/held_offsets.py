@@ -17,7 +17,7 @@ import pyarrow as pa
 from sources.common.counting import counted
 from sources.common.positions import HeldOffsets, TopicPartition
 from sources.errors import InputError
-from sources.files.named_ranges import Ints, Merged, judge, merge
+from sources.files.offset_ranges_in_names import Ints, Merged, judge, merge
 from sources.formats.parquet.file import parquet_file
 from sources.formats.parquet.footer import unreadable
 
@@ -56,9 +56,9 @@ def held_by_names(
     """Return the Kafka offsets that files contain, by the names that Kafka Connect's sinks use.
 
     ``topic+partition+start+end.ext`` (HDFS sink, inclusive end) is exact, unless ranges overlap and
-    the numbers of rows don't fit (:mod:`sources.files.named_ranges`). ``topic+partition+start.ext``
-    (S3 sink) has no end: the file is assumed to hold as many consecutive offsets as rows, which is
-    never exact. A file without rows holds nothing.
+    the numbers of rows don't fit (:mod:`sources.files.offset_ranges_in_names`).
+    ``topic+partition+start.ext`` (S3 sink) has no end: the file is assumed to hold as many
+    consecutive offsets as rows, which is never exact. A file without rows holds nothing.
 
     Args:
         paths: Paths of the files.

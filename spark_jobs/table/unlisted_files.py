@@ -31,14 +31,15 @@ def delete_unlisted(target: Folder, folder: Folder, versions: Iterable[int]) -> 
     Args:
         target: Folder of the target's table.
         folder: Folder inside it with a folder for each generation.
-        versions: Versions of the target to which a rollback is possible; one that VACUUM has made
-            unreadable is passed over.
+        versions: Versions of the target to which a rollback is possible; one whose commit Delta has
+            removed from the log is passed over.
 
     Returns:
         Number of deleted files.
 
     Raises:
-        InputError: The target can't be read, or its store refuses.
+        InputError: The target, or a version that its log still has, can't be read, or the store
+            refuses.
         UnavailableError: The store does not answer.
     """
     done = [each for each in map(folder.folder, folder.folders()) if not has_log(each)]

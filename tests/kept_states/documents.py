@@ -8,7 +8,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from orchestration.generations.switch_lock import SwitchHolder
-from orchestration.requested_state import RefusedRestart, RequestedState, Watch
+from orchestration.requested_state import RequestedState
+from orchestration.supervision.refused_restart import RefusedRestart
+from orchestration.supervision.watch_memory import Watch
 from sources.common.positions import EndPosition, Record, StartPosition
 from sources.config.loader import KeptDefinition
 from sources.config.source.bad_record_policy import BadRecordCount

@@ -11,9 +11,10 @@ from orchestration.audit.kept_audit import Acceptance, KeptAudit
 from orchestration.audit.report import BadLine, LedgerLine
 from orchestration.databases.compared_ranges import ComparedRange, KeptCompare
 from orchestration.generations.range_history import RemovedFiles
-from orchestration.requested_state import RefusedRestart, Restart, Watch
 from orchestration.supervision.connector_restart import ConnectorRestarts
+from orchestration.supervision.refused_restart import RefusedRestart
 from orchestration.supervision.slot_watch import SlotWatch
+from orchestration.supervision.watch_memory import Restart, Watch
 from sources.common.database_snapshot import BinlogSnapshot, PostgresSnapshot
 from sources.common.positions import EndPosition, Record, TopicPartition
 from sources.common.table_definition import (

@@ -184,7 +184,7 @@ class Search:
             self._outcomes.update(f"{outcome}: {file.writer}" for file in written)
             self._wrong += [f"{name} {each}" for each in wrong]
 
-    def require_none(self) -> None:
+    def refuse_placeholders(self) -> None:
         """Fail with all that was found; its counts are printed, and RANDOM_LOG gets the rest.
 
         Raises:
@@ -203,7 +203,7 @@ def test_each_is_equal_to_sparks_reader(
 ) -> None:
     search = Search(hybrid_spark, tmp_path, form)
     search.run(TABLES // len(FORMS), lambda loaded: (by_product(hybrid_spark, loaded), []))
-    search.require_none()
+    search.refuse_placeholders()
 
 
 @pytest.mark.e2e
@@ -219,4 +219,4 @@ def test_through_the_whole_chain_the_audit_says_so_too(
 
     search = Search(hybrid_spark, tmp_path, form)
     search.run(TABLES // len(FORMS) // 20, read)
-    search.require_none()
+    search.refuse_placeholders()

@@ -176,7 +176,7 @@ class _RecordConverter:
             decoded = self._decoder.decode(value)
             if self._lacking is not None and value is not None:
                 named = dict(zip(self._of_value.names, decoded, strict=True))
-                self._lacking.require_none(value, named)
+                self._lacking.refuse_placeholders(value, named)
             return decoded
         if value is None:
             raise BadValue(NO_VALUE)

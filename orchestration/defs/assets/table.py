@@ -9,7 +9,7 @@ import dagster as dg
 
 from orchestration.defs.assets.upstream import upstream_keys
 from orchestration.defs.jobs.added_jobs import added_jobs
-from orchestration.defs.jobs.restarts import restarts_of_a_day
+from orchestration.defs.jobs.restarts_of_a_day import restarts_of_a_day
 from orchestration.defs.keys import (
     control_name,
     generation_name,

@@ -20,7 +20,7 @@ from orchestration.defs.assets.table import (
 )
 from orchestration.defs.checks.audit import audit_again, last_audit
 from orchestration.defs.checks.table import comparison_again, health_evaluation
-from orchestration.defs.jobs.restarts import restarts_of_a_day
+from orchestration.defs.jobs.restarts_of_a_day import restarts_of_a_day
 from orchestration.defs.keys import live_key, role_of, table_key
 from orchestration.defs.show import metadata
 from orchestration.defs.show.dagster_remedies import in_dagster, verdict_in_dagster

@@ -41,17 +41,6 @@ _KEY = re.compile(
 )
 _ANY_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
-_SECRETS = {
-    "client_secret": "KAFKA_CLIENT_SECRET",
-    "password": "KAFKA_PASSWORD",
-    "key_password": "KAFKA_KEY_PASSWORD",
-    "webhook": "SUPERVISION_WEBHOOK",
-}
-"""Fields that hold a secret, and the environment variable that messages propose for each."""
-_REFERENCE = re.compile(r"\$\{\w+(?::-([^}]*))?\}")
-# Inside of these fields, keys are names of columns.
-_COLUMNS = {"schema", "columns"}
-
 
 class Security(Declared):
     """Authentication of the broker and of this client.
@@ -287,46 +276,6 @@ def jaas_entry(module: str, options: Mapping[str, str]) -> str:
     """
     written = (f"{_quoted(name)}={_quoted(value)}" for name, value in options.items())
     return f"{' '.join([module, 'required', *written])};"
-
-
-def check_secrets_come_from_environment(raw_document: object) -> None:
-    """Refuse secrets that are written in plain text in a pipeline's file.
-
-    Args:
-        raw_document: The YAML document, before ``${NAME}`` is replaced.
-
-    Raises:
-        InputError: A ``password``, ``key_password``, ``client_secret`` or ``webhook`` has a value
-            without ``${NAME}``, or a ``${NAME:-default}`` whose default is not empty. Names the
-            field, never the value.
-    """
-    _check_secrets(raw_document, "")
-
-
-def _check_secrets(value: object, where: str) -> None:
-    if isinstance(value, Mapping):
-        for key, item in value.items():
-            if key in _COLUMNS:
-                continue
-            place = f"{where}.{key}" if where else str(key)
-            if key in _SECRETS and item is not None and _is_written_out(item):
-                message = f"`{place}` is written in plain text in the file."
-                hint = (
-                    f"Replace the value by `${{{_SECRETS[key]}}}`, and set that variable in the "
-                    "environment; change the secret if others can read the file."
-                )
-                raise InputError(message, hint, field=place)
-            _check_secrets(item, place)
-    elif isinstance(value, list):
-        for number, item in enumerate(value):
-            _check_secrets(item, f"{where}[{number}]")
-
-
-def _is_written_out(value: object) -> bool:
-    if not isinstance(value, str):
-        return True
-    references = list(_REFERENCE.finditer(value))
-    return not references or any(reference[1] for reference in references)
 
 
 def _read_files(security: Security) -> dict[str, str]:

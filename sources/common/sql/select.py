@@ -236,7 +236,8 @@ class Selection:
         tree = self._trees[name]
         where, fields = self._where(name), self._fields(name)
         hint = (
-            f"Remove `{name}` from `select`, and compute it in the function that `transform` names."
+            f"Remove `{name}` from `select`, and compute it in the function or query of "
+            "`transform`."
         )
         require_row_by_row(tree, read.names, where, hint, fields)
         if is_plain(tree):

@@ -170,11 +170,15 @@ class KafkaProperties(Declared):
 class Align(Declared):
     """Partitions of a source advance together in record time (FLIP-182).
 
+    It holds if the records of each partition are in order of time; those that are dated in the
+    future don't count. A live run whose transform has no watermark is not held together.
+
     Attributes:
         drift: Highest difference between two partitions at the end of a micro-batch. A watermark
             delay that is shorter can drop rows, and is refused for a source without ``until``.
-        idle: A partition of which all is read holds the others for so long after its last record;
-            then it is left out until the next one. Only without ``until``.
+        idle: A partition of which all is read holds the others until nothing was appended to it
+            for so long, by the clock; then it is left out until the next record. Only without
+            ``until``.
 
     """
 

@@ -65,7 +65,7 @@ class RowRules:
         sample: Condition in Spark SQL on the rows that are read at all (``sample``); None if all
             are. Rules apply only to these.
         sample_in_duckdb: The same condition in DuckDB's SQL.
-        unlike_default: Declared Spark property that changes the meaning of conditions, so that
+        changes_expressions: Declared Spark property that changes the meaning of conditions, so that
             DuckDB can't decide them; None without one.
         of: Columns of the rows, after ``select``, by which rules are translated for DuckDB; None
             until :meth:`over` binds them.
@@ -75,7 +75,7 @@ class RowRules:
     deleted: str | None = None
     sample: str | None = None
     sample_in_duckdb: str | None = None
-    unlike_default: str | None = None
+    changes_expressions: str | None = None
     of: pa.Schema | None = None
 
     @property
@@ -164,8 +164,8 @@ class RowRules:
         return replace(self, of=columns)
 
     def _translation(self, name: str, columns: pa.Schema) -> Proven | Unproven:
-        if self.unlike_default is not None:
-            return Unproven(f"what `{self.unlike_default}` of `spark.conf` changes")
+        if self.changes_expressions is not None:
+            return Unproven(f"what `{self.changes_expressions}` of `spark.conf` changes")
         return translate(self.rules[name].check, columns)
 
     @property

@@ -16,7 +16,7 @@ _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", 
 
 
 class JsonReader(BaseReader):
-    """Decoder of single JSON objects, for samples while planning.
+    """Decoder of single JSON objects, for samples of a topic: for its plan, and at a hand-over.
 
     In a run Spark and Arrow parse JSON in batches.
     """

@@ -31,7 +31,7 @@ from spark_jobs.inside.query.places.file_places import (
 )
 from spark_jobs.inside.query.places.followed_topic import Prepared
 from spark_jobs.inside.query.places.history import EarlierSources, Planned
-from spark_jobs.inside.query.places.place import Growing, PlaceholderPlace, SourcePlace
+from spark_jobs.inside.query.places.place import Growing, SourcePlace, WaitingPlace
 from spark_jobs.inside.query.places.topic_places import (
     FollowedTopicPlace,
     ReadRangePlace,
@@ -214,7 +214,7 @@ def place_of(
     folder = plan.folder if is_folder else None
     if turn.rate is None and not turn.is_over:
         part = folder or plan.files_of(source.name)
-        return PlaceholderPlace(context, source.selection, part), None
+        return WaitingPlace(context, source.selection, part), None
     if folder is not None and turn.rate is not None:
         growing = GrowingFolder(context)
         files = _planned_files(context, source, growing.parts)
@@ -251,7 +251,7 @@ def _topic_place(
 ) -> tuple[SourcePlace, Planned | None]:
     if turn.rate is None and not turn.is_over:
         part = context.plan.topic_of(source.name)
-        return PlaceholderPlace(context, source.selection, part), None
+        return WaitingPlace(context, source.selection, part), None
     rate, index = turn.rate, turn.index
     if source.boundedness is not Boundedness.BOUNDED and rate is not None:
         seam = _seam(context, source, earlier)

@@ -35,8 +35,8 @@ from spark_jobs.inside.sink.widen_target import widen_columns
 from spark_jobs.run_state.lock import table_turn
 from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.ownership.belonging import TargetSide, require_owner
-from spark_jobs.table.ownership.starts import announce_start
 from spark_jobs.table.ownership.target_guard import TargetGuard, confirm_start, epoch_transaction
+from spark_jobs.table.ownership.target_records import announce_start
 
 BatchFunction = Callable[[DataFrame, int], None]
 """A function for ``foreachBatch``."""
@@ -158,7 +158,7 @@ def require_columns(sink: Sink, rows: DataFrame) -> None:
             "deleted rows, so it has to be a boolean."
         )
         hint = (
-            f"Let the function that `transform` names return `{sink.deleted}` as a boolean, or "
+            f"Let the function or query of `transform` return `{sink.deleted}` as a boolean, or "
             "name another column under `sink.deleted`."
         )
         raise InputError(message, hint, field="sink.deleted", column=sink.deleted)

@@ -15,7 +15,7 @@ from spark_jobs.table.commit_log import Commit, CommitLog, foreign_changes
 from spark_jobs.table.delta_table import NO_MORE, commit_nothing, commit_once, open_table
 from spark_jobs.table.ownership import refusals
 from spark_jobs.table.ownership.belonging import TargetSide, epoch_id
-from spark_jobs.table.ownership.starts import verified_record, write_record
+from spark_jobs.table.ownership.target_records import verified_record, write_record
 
 RECORD_S = 60.0
 
@@ -40,7 +40,8 @@ def confirm_start(side: TargetSide, record: TargetRecord) -> TargetGuard:
 
     Args:
         side: The generation and its target, which exists.
-        record: The announced start (:func:`spark_jobs.table.ownership.starts.announce_start`).
+        record: The announced start
+            (:func:`spark_jobs.table.ownership.target_records.announce_start`).
 
     Returns:
         The guard of the query that is about to start.

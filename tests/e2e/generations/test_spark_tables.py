@@ -30,8 +30,8 @@ from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.driver.bounded_run import FINISHED, INCOMPLETE, run_bounded
 from spark_jobs.inside.driver.reports.reporter import Reporter
 from spark_jobs.table.ownership.belonging import TargetSide
-from spark_jobs.table.ownership.starts import accept_foreign_changes
 from spark_jobs.table.ownership.take_over import prepare
+from spark_jobs.table.ownership.target_records import accept_foreign_changes
 from tests.e2e.case import TRANSFORMS, moment
 from tests.minimal import minimal_declaration
 from tests.orchestration.generations.generation_case import GenerationCase

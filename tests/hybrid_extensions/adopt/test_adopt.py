@@ -32,7 +32,7 @@ from sources.planning.transform_analysis import (
 from sources.state.action_log import read_actions
 from spark_jobs.launch.questions.transform_check import TransformCheck
 from spark_jobs.table.commit_position import CommitPosition
-from spark_jobs.table.ownership.starts import verified_record
+from spark_jobs.table.ownership.target_records import verified_record
 from tests.command_line import invoke
 from tests.e2e.case import TRANSFORMS, live_of, moment, start_live, windows
 from tests.e2e.in_session import run_chain, seam_is_counted

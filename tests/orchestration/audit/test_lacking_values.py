@@ -46,7 +46,7 @@ def test_a_run_that_takes_one_for_a_value_is_found_wrong(
 
     def audited() -> None:
         decoded = RowDecoder(source.reader(), columns).decode(change(written))
-        check.require_none(change(written), dict(zip(columns.names, decoded, strict=True)))
+        check.refuse_placeholders(change(written), dict(zip(columns.names, decoded, strict=True)))
 
     audited()
     monkeypatch.setattr(Placeholder, "stands_for", lambda *_: False)
@@ -57,14 +57,14 @@ def test_a_run_that_takes_one_for_a_value_is_found_wrong(
 def test_values_that_only_contain_it_are_values() -> None:
     check = LackingValues(PLACEHOLDER)
     for written in (f"{PLACEHOLDER}s", [PLACEHOLDER, "b"], CODES[:-1]):
-        check.require_none(change(written), {"id": 1, "v": written})
+        check.refuse_placeholders(change(written), {"id": 1, "v": written})
 
 
 def test_the_declared_placeholder_counts() -> None:
     check = LackingValues("hex:7e")
     with pytest.raises(BadValue, match="placeholder"):
-        check.require_none(change("~"), {"id": 1, "v": "~"})
-    check.require_none(change(PLACEHOLDER), {"id": 1, "v": PLACEHOLDER})
+        check.refuse_placeholders(change("~"), {"id": 1, "v": "~"})
+    check.refuse_placeholders(change(PLACEHOLDER), {"id": 1, "v": PLACEHOLDER})
 
 
 def test_only_changes_can_lack_values() -> None:
@@ -86,6 +86,6 @@ def test_those_of_changes_in_avro_are_found_too(kind: Any, written: Any) -> None
         source = changes_source({"v": "binary"}, registry={"url": server.url})
         check = LackingValues.of_source(source)
         assert check is not None
-        check.require_none(value, {"v": None})
+        check.refuse_placeholders(value, {"v": None})
         with pytest.raises(BadValue, match="`v`: a placeholder"):
-            check.require_none(value, {"v": written})
+            check.refuse_placeholders(value, {"v": written})

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from orchestration.audit.report import AuditReport, InputRows, LedgerLine
-from orchestration.cli import tables
+from orchestration.cli import terminal_tables
 from orchestration.cli.fitting_table import Fitting
 from orchestration.generations.lifecycle import GenerationLine
 from orchestration.supervision.source_status import SourceStatus
@@ -57,12 +57,12 @@ def status() -> RenderableType:
         own_healthy=True,
         sources=[source],
     )
-    return tables.status(found)
+    return terminal_tables.status(found)
 
 
 def generations() -> RenderableType:
     line = GenerationLine(name="g1", role="served", begun_ms=NOW_MS, until_ms=NOW_MS, table=URL)
-    return tables.generations([line])
+    return terminal_tables.generations([line])
 
 
 def history() -> RenderableType:
@@ -76,7 +76,7 @@ def history() -> RenderableType:
         after={"transforms.py": "abcdef012345"},
         outcome="done",
     )
-    return tables.history([action])
+    return terminal_tables.history([action])
 
 
 def audit() -> RenderableType:
@@ -98,7 +98,7 @@ def audit() -> RenderableType:
         notes=[],
         seconds=0,
     )
-    return tables.audit(report)
+    return terminal_tables.audit(report)
 
 
 @pytest.mark.parametrize(

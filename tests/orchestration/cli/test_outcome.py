@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from orchestration.chain import BoundedStep, PlanStep
-from orchestration.cli import console, main, tables
+from orchestration.cli import console, main, terminal_tables
 from orchestration.requested_state import read_requested, request
 from orchestration.supervision import status as status_module
 from orchestration.supervision.rules.verdict import Verdict
@@ -29,7 +29,7 @@ def status(generation: str, **more: Any) -> Status:
 def shown(found: Status) -> str:
     console = Console(width=200)
     with console.capture() as capture:
-        console.print(tables.outcome(found))
+        console.print(terminal_tables.outcome(found))
     return capture.get()
 
 

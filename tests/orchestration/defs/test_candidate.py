@@ -11,7 +11,7 @@ import pytest
 
 from orchestration import operations
 from orchestration.defs.checks.table import COMPARED
-from orchestration.defs.jobs.restarts import restarts_of_a_day
+from orchestration.defs.jobs.restarts_of_a_day import restarts_of_a_day
 from orchestration.defs.keys import RESTART_TAG, role_of
 from orchestration.display import moment
 from orchestration.pipeline_definitions import pipeline_definitions

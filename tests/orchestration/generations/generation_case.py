@@ -20,8 +20,8 @@ from sources.state.generation import Generation
 from sources.storage.tables.delta import delta_table
 from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.ownership.belonging import TargetSide
-from spark_jobs.table.ownership.starts import announce_start
 from spark_jobs.table.ownership.target_guard import confirm_start, epoch_transaction
+from spark_jobs.table.ownership.target_records import announce_start
 from tests.minimal import minimal_declaration
 from tests.services.lake import Edit
 

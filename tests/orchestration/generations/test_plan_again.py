@@ -26,7 +26,7 @@ from spark_jobs.launch import unread_generations
 from spark_jobs.run_state.lock import QueryLock
 from spark_jobs.run_state.target_record import TargetRecord, read_target_record
 from spark_jobs.table.ownership.belonging import TargetSide
-from spark_jobs.table.ownership.starts import verified_record
+from spark_jobs.table.ownership.target_records import verified_record
 from tests.command_line import invoke
 from tests.orchestration.generations.generation_case import GenerationCase
 

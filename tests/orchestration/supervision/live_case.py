@@ -12,7 +12,8 @@ import dagster as dg
 import yaml
 
 from orchestration.pipeline_definitions import pipeline_definitions
-from orchestration.requested_state import Watch, request
+from orchestration.requested_state import request
+from orchestration.supervision.watch_memory import Watch
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import ErrorReport

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.requested_state import write_watch
 from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.supervisor import tick
+from orchestration.supervision.watch_memory import write_watch
 from sources.common.positions import now_ms
 from sources.kafka.client.look_ups import TIMEOUT_S
 from tests.orchestration.supervision.live_case import LiveCase

@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestration.requested_state import Watch, read_watch, write_watch
 from orchestration.supervision.rules.driver_clock import DriverClock
+from orchestration.supervision.watch_memory import Watch, read_watch, write_watch
 from sources.storage.folder import Folder
 from spark_jobs.run_state.heartbeat import Heartbeat
 

@@ -16,11 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestration import operations
-from orchestration.requested_state import Restart, Watch, request, require_requested
+from orchestration.requested_state import request, require_requested
 from orchestration.supervision.look import Look
 from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import Tick, decide, restart, tick
+from orchestration.supervision.watch_memory import Restart, Watch
 from sources.common.positions import now_ms
 from sources.config.supervision import Restarts, Supervision
 from sources.errors import RunError, StateError, UnavailableError

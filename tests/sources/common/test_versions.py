@@ -13,9 +13,11 @@ from orchestration.audit.kept_audit import KeptAudit
 from orchestration.databases.compared_ranges import KeptCompare
 from orchestration.generations.range_history import RemovedFiles
 from orchestration.generations.switch_lock import SwitchHolder
-from orchestration.requested_state import RefusedRestart, RequestedState, Watch
+from orchestration.requested_state import RequestedState
 from orchestration.supervision.connector_restart import ConnectorRestarts
+from orchestration.supervision.refused_restart import RefusedRestart
 from orchestration.supervision.slot_watch import SlotWatch
+from orchestration.supervision.watch_memory import Watch
 from sources.common.positions import EndPosition, Record, StartPosition
 from sources.config.loader import KeptDefinition
 from sources.config.source.bad_record_policy import BadRecordCount

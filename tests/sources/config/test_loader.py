@@ -200,6 +200,14 @@ def test_an_unknown_column_type_is_named_with_the_known_ones(tmp_path: Path) -> 
     assert "bigint" in text
 
 
+@pytest.mark.parametrize("kind", ["decimal(39,2)", "decimal(0,0)", "decimal(4,5)"])
+def test_a_decimal_that_spark_does_not_have_is_refused_by_name(tmp_path: Path, kind: str) -> None:
+    source = {**GOOD["sources"][0], "schema": {"id": kind}}
+    text = refusal(tmp_path, sources=[source, GOOD["sources"][1]])
+    assert f"`{kind}` is not a decimal type of Spark SQL" in text
+    assert "1 to 38 digits" in text
+
+
 @pytest.mark.parametrize("kind", ["map<int,string>", "array<struct<m:map<date,int>>>"])
 def test_maps_of_json_have_texts_as_keys(tmp_path: Path, kind: str) -> None:
     history, live = GOOD["sources"]

@@ -70,5 +70,5 @@ def test_a_rule_that_only_spark_evaluates_is_a_warning() -> None:
 
 
 def test_a_property_that_changes_what_conditions_mean_leaves_no_rule_proven() -> None:
-    found = replace(rules(good="amount > 0"), unlike_default="spark.sql.ansi.enabled")
+    found = replace(rules(good="amount > 0"), changes_expressions="spark.sql.ansi.enabled")
     assert [*found.over(COLUMNS).unproven] == ["good"]

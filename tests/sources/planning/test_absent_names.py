@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from orchestration.cli import tables
+from orchestration.cli import terminal_tables
 from orchestration.supervision.card import card
 from orchestration.supervision.status import status
 from sources.common.positions import TopicPartition
@@ -133,7 +133,7 @@ def test_the_status_tells_it_until_a_plan_finds_a_value(tmp_path: Path) -> None:
         found = status(loaded)
         is_told = bool(found.absent)
         console = Console(width=400, file=StringIO(), record=True)
-        console.print(tables.status(found))
+        console.print(terminal_tables.status(found))
         for shown in (console.export_text(), card(loaded, found, None).markdown):
             assert is_told == ("none has" in shown)
         return found.absent

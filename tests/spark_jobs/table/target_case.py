@@ -10,8 +10,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from sources.serving import owner_properties
 from spark_jobs.table.ownership.belonging import TargetSide
-from spark_jobs.table.ownership.starts import announce_start
 from spark_jobs.table.ownership.target_guard import TargetGuard, confirm_start, epoch_transaction
+from spark_jobs.table.ownership.target_records import announce_start
 from tests.e2e.case import moment
 from tests.orchestration.supervision.live_case import LiveCase
 

@@ -46,8 +46,8 @@ class LackingValues:
             return None
         return cls(value.unavailable_value_placeholder, value.registry)
 
-    def require_none(self, value: bytes, row: Mapping[str, Any]) -> None:
-        """Refuse a row with a value in a column for which the change has a placeholder.
+    def refuse_placeholders(self, value: bytes, row: Mapping[str, Any]) -> None:
+        """Refuse a row with a value where the change has a placeholder, before or after.
 
         Args:
             value: Bytes of the change, as the record has them.

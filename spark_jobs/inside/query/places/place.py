@@ -246,8 +246,8 @@ class SourcePlace(ABC):
         return False
 
 
-class PlaceholderPlace(SourcePlace):
-    """Place of a source that is not read yet: an empty stream with the right columns.
+class WaitingPlace(SourcePlace):
+    """Place of a source whose turn has not come: an empty stream, whose ``select`` is checked.
 
     Args:
         context: The pipeline and its state.

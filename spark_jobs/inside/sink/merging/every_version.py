@@ -56,14 +56,16 @@ def require_validity(rows: DataFrame, time: str) -> None:
             "when on a version is valid, so it has to be a timestamp."
         )
         hint = (
-            f"Let the function that `transform` names return `{time}` as a timestamp, or name "
+            f"Let the function or query of `transform` return `{time}` as a timestamp, or name "
             "another column under `sink.history`."
         )
         raise InputError(message, hint, field="sink.history", column=time)
     for name in (VALID_FROM, VALID_TO):
         if name in rows.columns:
             message = f"The transform returns a column `{name}`, which `sink.history` adds itself."
-            hint = f"Rename `{name}` in the function that `transform` names, or drop it there."
+            hint = (
+                f"Rename `{name}` in the function or query of `transform`, or leave it out there."
+            )
             raise InputError(message, hint, field="sink.history", column=name)
 
 
@@ -176,7 +178,7 @@ def _require_times(timeless: int, time: str, target: Folder) -> None:
         "they are valid. Nothing of the micro-batch was written."
     )
     hint = (
-        "Let the function that `transform` names fill the column, or leave such rows out, and run "
+        "Let the function or query of `transform` fill the column, or leave such rows out, and run "
         "the pipeline again: `hybrid run P`."
     )
     raise InputError(message, hint, field="sink.history", column=time, table=target.url)

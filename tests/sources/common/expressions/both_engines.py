@@ -20,10 +20,12 @@ class Failed(NamedTuple):
     Attributes:
         text: The error.
         is_undecided: Whether DuckDB leaves the value to Spark.
+        is_early: Whether Spark computes what failed before the expression, needed or not.
     """
 
     text: str
     is_undecided: bool = False
+    is_early: bool = False
 
 
 Outcomes = list[Any]
@@ -112,7 +114,7 @@ class SparkRows:
             try:
                 found += [_outcome(own[0]) for own in row.select(*columns).collect()]
             except PySparkException as error:
-                found.append(Failed(str(error)))
+                found.append(Failed(str(error), is_early=True))
         return {expressions[0]: found}
 
     def _tried(self, expression: str) -> Column:
@@ -165,10 +167,20 @@ def _rows_of(connection: duckdb.DuckDBPyConnection, proven: Proven, rows: int) -
 
 
 def differences(spark: Outcomes, duck: Outcomes) -> dict[int, tuple[Any, Any]]:
-    """Rows in which the two differ: neither the same value, nor both an error, nor undecided."""
+    """Rows in which the two differ: neither the same value, nor both an error, nor undecided.
+
+    Null here is no difference where Spark fails on a part that it computes too early: DuckDB never
+    looks at the second operand of a comparison whose first one is null. Such a run of Spark ends
+    without a row to compare.
+    """
     return {
         row: (one, other)
         for row, (one, other) in enumerate(zip(spark, duck, strict=True))
-        if not (isinstance(other, Failed) and (other.is_undecided or isinstance(one, Failed)))
-        and one != other
+        if not _agree(one, other) and one != other
     }
+
+
+def _agree(spark: Any, duck: Any) -> bool:
+    if isinstance(duck, Failed):
+        return duck.is_undecided or isinstance(spark, Failed)
+    return isinstance(spark, Failed) and spark.is_early and duck is None

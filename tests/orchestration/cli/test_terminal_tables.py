@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from orchestration.audit.report import AuditExample, AuditReport, BadLine, InputRows
-from orchestration.cli import tables
+from orchestration.cli import terminal_tables
 from orchestration.cli.after_plan import after_plan
 from orchestration.progress.plan_preview import preview
 from orchestration.supervision.source_status import SourceState, SourceStatus
@@ -54,8 +54,8 @@ def status_with(
 
 
 def test_bad_records_are_shown_once_there_are_some() -> None:
-    assert "bad records" not in text(tables.status(status_with(0)))
-    shown = text(tables.status(status_with(1234)))
+    assert "bad records" not in text(terminal_tables.status(status_with(0)))
+    shown = text(terminal_tables.status(status_with(1234)))
     assert "bad records" in shown
     assert "1,234" in shown
 
@@ -70,19 +70,19 @@ def test_bad_records_are_shown_once_there_are_some() -> None:
 def test_a_history_that_ended_early_is_said_with_the_way_on(state: SourceState, told: str) -> None:
     sources = [SourceStatus(source="history", state=state)]
     found = status_with(0).model_copy(update={"sources": sources})
-    assert told in text(tables.status(found))
+    assert told in text(terminal_tables.status(found))
 
 
 def test_late_rows_are_shown_once_there_are_some() -> None:
-    assert "late rows" not in text(tables.status(status_with(0, late_rows=0)))
-    shown = text(tables.status(status_with(0, late_rows=4321)))
+    assert "late rows" not in text(terminal_tables.status(status_with(0, late_rows=0)))
+    shown = text(terminal_tables.status(status_with(0, late_rows=4321)))
     assert "late rows" in shown
     assert "4,321" in shown
 
 
 def test_the_time_left_is_told_where_it_is_known() -> None:
-    assert "2 min 5 s" not in text(tables.status(status_with(0)))
-    assert "2 min 5 s" in text(tables.status(status_with(0, eta_s=125)))
+    assert "2 min 5 s" not in text(terminal_tables.status(status_with(0)))
+    assert "2 min 5 s" in text(terminal_tables.status(status_with(0, eta_s=125)))
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_the_audit_says_what_became_of_bad_records(line: BadLine, told: str) -> 
         notes=[],
         seconds=0,
     )
-    shown = text(tables.audit(report))
+    shown = text(terminal_tables.audit(report))
     assert f"Bad records of `live`: {told}" in shown
     verdict = {"agrees": "Passed", "differs": "Failed", "unknown": "Unknown"}[line.outcome]
     assert f"{verdict}: " in shown
@@ -139,7 +139,7 @@ def test_times_of_a_plan_are_readable_at_80_columns(tmp_path: Path, outside: boo
         event_time={"column": "at", "outside": "drop"},
     )
     made = make_plan(loaded)
-    shown = text(tables.plan(made, preview(loaded, made), after_plan(loaded)), width=80)
+    shown = text(terminal_tables.plan(made, preview(loaded, made), after_plan(loaded)), width=80)
     assert max(map(len, shown.splitlines())) <= 80
     assert shown.startswith("Plan of p\nReads 1 file, ")
     assert shown.endswith("`hybrid run P`.\n")

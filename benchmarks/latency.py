@@ -76,7 +76,7 @@ def _measured(follow: Any, rate: int, seconds: float) -> dict[str, Any]:
             since_us = round((time.time() + _WARM_UP_S) * 1e6)
             cpu, begun = cpu_s_of(pids()), time.monotonic()
             fed = _feed(broker.bootstrap_servers, rate, _WARM_UP_S + seconds)
-            latency, commits = _latencies(loaded, since_us, fed["records"] + 100)
+            latency, commits = _latencies(loaded, since_us, round(fed["records"]) + 100)
             cores = (cpu_s_of(pids()) - cpu) / (time.monotonic() - begun)
             memory = memory_mb_of(pids())
     return {

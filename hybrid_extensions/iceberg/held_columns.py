@@ -30,8 +30,8 @@ from hybrid_extensions.iceberg.stored_files import path_of
 from sources.common.field_ids import field_id
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.folder_partitions import partition_from
 from sources.formats.parquet.footer import read_footer
+from sources.storage.folder_partitions import partition_from
 from sources.storage.stores import Stores
 
 _NAME_MAPPING = "schema.name-mapping.default"
@@ -47,7 +47,7 @@ class PartitionValues(NamedTuple):
     Attributes:
         columns: Names of the columns; empty if no file lacks one.
         values: For each file, in the order of the scan, the values of these columns as one text,
-            which :func:`sources.files.folder_partitions.values_of` reads.
+            which :func:`sources.storage.folder_partitions.values_of` reads.
     """
 
     columns: list[str]

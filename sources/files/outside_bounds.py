@@ -14,13 +14,13 @@ from sources.common.sql.select import EventColumn
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.columns.mapped_columns import MappedColumns
-from sources.files.folder_partitions import typed_value, values_of
 from sources.formats.deletion_vectors import kept_rows
 from sources.formats.event_times import is_outside, microseconds
 from sources.formats.lines import BadRow
 from sources.formats.parquet.file import parquet_file
 from sources.formats.parquet.footer import unreadable
 from sources.formats.row_check import Find, as_json
+from sources.storage.folder_partitions import typed_value, values_of
 from sources.storage.stores import Stores
 
 

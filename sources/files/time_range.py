@@ -12,9 +12,9 @@ from sources.config.source.event_time import EventTime
 from sources.config.source.file_options import TimeRange
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.folder_partitions import FolderTime, by_folder
 from sources.files.listing.split_table import RANGE_COLUMNS
 from sources.formats.event_times import EVERY_TIME, EventTimeRange, TimeLimits, table_of_ranges
+from sources.storage.folder_partitions import FolderTime, by_folder
 
 
 def time_limits(event_time: EventTime, time_range: TimeRange, clock_ms: int) -> TimeLimits:

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 
 from sources.common.positions import to_us
 from sources.config.source.file_source import FileSource
-from sources.files.folder_partitions import values_of
 from sources.formats.parquet.footer import read_footer
 from sources.formats.parquet.table_file import column_range, why_rewritten
+from sources.storage.folder_partitions import values_of
 from sources.storage.stores import Stores
 
 _AT_ONCE = 16

@@ -34,10 +34,10 @@ from sources.config.source.file_options import (
 from sources.config.source.rate_limit import RateLimit, require_meaning
 from sources.config.source.snapshot import SnapshotOptions
 from sources.decoding.record_columns import EnvelopePart
-from sources.files.folder_partitions import FolderTime
 from sources.formats.csv.options import CsvOptions
 from sources.formats.json.map_keys import require_text_keys
 from sources.hybrid import Boundedness
+from sources.storage.folder_partitions import FolderTime
 
 
 def _folder_time(pattern: str) -> str:

@@ -27,7 +27,6 @@ from sources.files.columns.layouts import Layout, with_files
 from sources.files.columns.open_columns import with_open_columns
 from sources.files.columns.partition_columns import without_partitions
 from sources.files.columns.schema_drift import Unified, check_names, unify
-from sources.files.folder_partitions import by_folder, check_partitions, partition_of
 from sources.files.listing.sampled_splits import sampled_splits
 from sources.files.listing.sampler import Sampler
 from sources.files.listing.split_table import (
@@ -54,6 +53,7 @@ from sources.formats.parquet.footers import Footers, read_footers
 from sources.formats.regions import Region
 from sources.formats.text import TEXT_COLUMNS
 from sources.storage.base import table_of
+from sources.storage.folder_partitions import by_folder, check_partitions, partition_of
 from sources.storage.listing import find_files, match_files, require_no_table_above
 from sources.storage.stores import Stores
 

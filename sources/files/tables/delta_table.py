@@ -22,13 +22,13 @@ from sources.common.sql.select import EventColumn
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.columns.mapped_columns import MappedColumns
-from sources.files.folder_partitions import partition_from
 from sources.files.tables.table_files import TableFiles
 from sources.files.tables.table_times import FilesOfVersion
 from sources.formats.deletion_vectors import deletion_vector
 from sources.formats.event_times import EventTimeRange
 from sources.formats.parquet.footers import check_event_column
 from sources.storage.base import File
+from sources.storage.folder_partitions import partition_from
 from sources.storage.stores import Stores
 from sources.storage.tables.delta import delta_table
 

@@ -87,7 +87,7 @@ class TableFiles:
     Attributes:
         files: The files, with sizes in bytes from the table's log; ``modified_ns`` is not known.
         partitions: Partition of each file as text, ``name=value/…``, as
-            :func:`sources.files.folder_partitions.values_of` reads it.
+            :func:`sources.storage.folder_partitions.values_of` reads it.
         partition_columns: Names of the partition columns, which no file holds.
         columns: All columns of the table.
         ranges: Number of rows and event-time range (microseconds) of each file, without deleted

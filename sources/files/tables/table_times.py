@@ -8,12 +8,12 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from sources.common.sql.select import EventColumn
-from sources.files.folder_partitions import typed_value, values_of
 from sources.files.listing.split_table import row_tuples
 from sources.formats.deletion_vectors import count_deleted
 from sources.formats.event_times import EVERY_TIME, EventTimeRange, TimeLimits, column_range
 from sources.formats.parquet.footer import read_footer
 from sources.formats.parquet.ranges import read_event_times, with_unknown_ranges
+from sources.storage.folder_partitions import typed_value, values_of
 from sources.storage.stores import Stores
 
 
@@ -25,7 +25,7 @@ class FilesOfVersion(NamedTuple):
     Attributes:
         paths: Path of the file.
         partitions: Partition values as text, as
-            :func:`sources.files.folder_partitions.values_of` reads it.
+            :func:`sources.storage.folder_partitions.values_of` reads it.
         deleted: Deletion vector; None without deleted rows.
         rows: Number of rows, deleted ones included; None where the log does not tell.
     """

@@ -33,7 +33,7 @@ from pyiceberg.types import (
 )
 
 from sources.common.schema import names_and_types
-from sources.files.folder_partitions import values_of
+from sources.storage.folder_partitions import values_of
 from tests.hybrid_extensions.iceberg.tables import add_file, catalog, change_metadata
 from tests.hybrid_extensions.iceberg.test_listing import BEGIN_US, listed, made, refusal, rows
 

@@ -18,15 +18,15 @@ from hypothesis import strategies as st
 from orchestration.audit.readers.folder_values import values_in
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.folder_partitions import (
+from sources.files.listing.splits import list_splits
+from sources.storage.base import Children, LocalStorage
+from sources.storage.folder_partitions import (
     FolderTime,
     partition_from,
     partition_of,
     typed_value,
     values_of,
 )
-from sources.files.listing.splits import list_splits
-from sources.storage.base import Children, LocalStorage
 from sources.storage.listing import find_files, parse_glob
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores

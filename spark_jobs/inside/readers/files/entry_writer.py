@@ -12,10 +12,10 @@ import pyarrow as pa
 from sources.common.positions import bounds_us
 from sources.config.source.event_time import EventTime
 from sources.config.source.file_source import FileSource
-from sources.files.folder_partitions import values_of
 from sources.formats.deletion_vectors import count_deleted
 from sources.formats.parquet.table_file import moment_in_log
 from sources.planning.files.file_plan import FoundFiles
+from sources.storage.folder_partitions import values_of
 from sources.storage.stores import Stores
 from spark_jobs.inside.readers.files.drifted_columns import (
     lacking_columns,

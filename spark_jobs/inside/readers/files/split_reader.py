@@ -10,7 +10,6 @@ import pyarrow as pa
 from sources.config.source.event_time import EventTime
 from sources.config.source.file_options import ArrivalOrder
 from sources.config.source.file_source import FileSource
-from sources.files.folder_partitions import typed_value, values_of
 from sources.files.format_registry import format_of
 from sources.files.outside_bounds import find_outside, refuse_outside
 from sources.formats.lines import BadRow, OnBad, refuse
@@ -19,6 +18,7 @@ from sources.formats.parquet.rows import ArrivedRows
 from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 from sources.storage.folder import Folder
+from sources.storage.folder_partitions import typed_value, values_of
 from sources.storage.stores import Stores
 from spark_jobs.inside.arrow_map import Step
 from spark_jobs.inside.readers.files.staged_outside_rows import BOUNDS

@@ -1,35 +1,29 @@
-"""Loader of a pipeline's YAML file: environment variables and validation."""
+"""A pipeline's declaration as it was loaded from its YAML file, and the loader."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from pydantic import BaseModel, ValidationError
 
-from sources.common.environment import FILE_SUFFIX, is_set, variable
-from sources.common.fields import Declared
 from sources.common.positions import Record
 from sources.config.code.own_modules import OwnModules
-from sources.config.declaration_errors import explained, invalid_file, with_source
+from sources.config.declaration_errors import invalid_file
 from sources.config.pipeline import Pipeline
 from sources.config.plain_paths import require_plain_path
-from sources.config.plain_secrets import check_secrets_come_from_environment
 from sources.config.section import Section
 from sources.config.source.file_source import FileSource
+from sources.config.yaml_document import parse_document, read_document, validated_parts
 from sources.errors import InputError, StateError
 from sources.extensions import contributions
 from sources.state.generation import Generation, Ways, open_generation
 from sources.storage.folder import Folder
 
-M = TypeVar("M", bound=BaseModel)
 S = TypeVar("S", bound=Section)
-_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 KEPT = "hybrid-definition.json"
 """Name of the file next to a copy of a pipeline's file, made for a generation."""
 WRITTEN = "# Written by the code that declares this pipeline: change it there."
@@ -252,7 +246,7 @@ def declare(
         message = f"The document for {path.name} can't be written as YAML: {error}."
         hint = "Pass only lists, mappings, texts, numbers and dates to `declare`."
         raise InputError(message, hint, file=str(path)) from None
-    loaded = _check(path, _parse(text), environment)
+    loaded = _check(path, parse_document(text), environment)
     # Written only if it differs, as jobs read it while this is called repeatedly.
     if not path.exists() or path.read_text() != text:
         Folder(path.parent).called("pipeline's folder").replace_bytes(path.name, text.encode())
@@ -278,42 +272,6 @@ def load_pipeline(path: Path, environment: Mapping[str, str] = os.environ) -> Lo
     return _check(path, read_document(path), environment)
 
 
-def read_document(path: Path) -> Any:
-    """Return the content of a YAML file as it is written, without environment variables.
-
-    Args:
-        path: The file, absolute.
-
-    Raises:
-        InputError: The file can't be read.
-    """
-    try:
-        return _parse(path.read_text())
-    except FileNotFoundError:
-        message = f"There is no file {path}."
-        hint = "Name the YAML file of a pipeline; `hybrid init` creates one for existing files."
-        if (meant := path.with_name(f"{path.name}.yaml")).exists():
-            hint = f"Name {meant.name}, which is there."
-        raise InputError(message, hint, file=str(path)) from None
-    except IsADirectoryError:
-        message = f"{path} is a folder, not the YAML file of a pipeline."
-        there = ", ".join(sorted(each.name for each in path.glob("*.yaml")))
-        hint = f"Name a file in it: {there}." if there else "Name a pipeline's file."
-        raise InputError(message, hint, file=str(path)) from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        # A browser takes the name of a text, in angle brackets, for HTML.
-        told = str(error).replace('in "<unicode string>", ', "in ")
-        message = f"{path} can't be read as YAML: {told}."
-        hint = "Correct the line that the message names, or the file's permissions or encoding."
-        raise InputError(message, hint, file=str(path)) from None
-
-
-def _parse(text: str) -> Any:
-    """Return what a YAML text declares."""
-    # libyaml is eight times as fast; each look of the supervision reads the pipeline's file.
-    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-
-
 def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedPipeline:
     """Return the pipeline that a document declares."""
     if isinstance(document, dict) and "tables" in document:
@@ -324,7 +282,7 @@ def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedP
         )
         raise InputError(message, hint, file=str(path), field="tables")
     kinds = [*contributions("section")]
-    pipeline, *sections = _validated(path, document, [Pipeline, *kinds], environment)
+    pipeline, *sections = validated_parts(path, document, [Pipeline, *kinds], environment)
     assert isinstance(pipeline, Pipeline)
     for section in sections:
         try:
@@ -341,115 +299,3 @@ def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedP
         pipeline=located,
         sections=tuple(each.located(loaded.locate) for each in sections),
     )
-
-
-def validated(
-    path: Path, document: Any, model: type[M], environment: Mapping[str, str] = os.environ
-) -> M:
-    """Parse a YAML document as a model, with environment variables replaced.
-
-    Args:
-        path: The file that it is from, for messages.
-        document: Content of the file.
-        model: Model of the declaration.
-        environment: Values for ``${NAME}`` and ``${NAME:-default}``; ``NAME_FILE`` may name a file
-            that has the value (:func:`~sources.common.environment.variable`).
-
-    Raises:
-        InputError: A secret is in plain text, a variable is not set, or a field is not valid; the
-            message has a line for each such field.
-    """
-    found: M
-    (found,) = _validated(path, document, [model], environment)
-    return found
-
-
-def _validated(
-    path: Path, document: Any, models: Sequence[type[Any]], environment: Mapping[str, str]
-) -> list[Any]:
-    """Return what a document declares for each model: the last ones take their fields out of it."""
-    if not isinstance(document, dict):
-        message = f"{path} contains a {type(document).__name__}, not a YAML mapping."
-        hint = (
-            "Write `field: value` lines, beginning with `name: <pipeline>`; `hybrid reference` "
-            "prints all fields."
-        )
-        raise InputError(message, hint, file=str(path))
-    check_secrets_come_from_environment(document)
-    unset: set[str] = set()
-    filled = _fill(document, environment, unset)
-    if unset:
-        names = sorted(unset)
-        message = f"{path.name}: environment variable {', '.join(names)} is not set, or empty."
-        hint = (
-            f"Set it before you run the command (`export {names[0]}=…`, or the path of a file with "
-            f"the value in {names[0]}{FILE_SUFFIX}), or write a default into the pipeline's file: "
-            f"`${{{names[0]}:-default}}`."
-        )
-        raise InputError(message, hint, file=str(path))
-    lines: list[str] = []
-    found: list[Any] = []
-    for model in reversed(models):
-        own = filled if model is models[0] else _taken(filled, model)
-        try:
-            found.append(model.model_validate(own))
-        except ValidationError as error:
-            told = [
-                with_source(explained(dict(item), model, models), item["loc"], own)
-                for item in error.errors()
-            ]
-            lines = [*told, *lines]
-    if lines:
-        raise invalid_file(path, lines)
-    return found[::-1]
-
-
-def _taken(document: dict[str, Any], model: type[Declared]) -> dict[str, Any]:
-    """Remove the fields of a model from a document, and return them."""
-    return {name: document.pop(name) for name in model.written() if name in document}
-
-
-def variables_used(path: Path, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the environment variables that a pipeline's jobs need, sorted.
-
-    A variable with a default is included only if it is set; those that only ``supervision`` uses
-    are not, as jobs don't need them.
-
-    Args:
-        path: YAML file that :func:`load_pipeline` accepts.
-        environment: Variables that are set.
-
-    Raises:
-        OSError: The file can't be read.
-        yaml.YAMLError: It is not YAML.
-    """
-    document = _parse(path.read_text())
-    names: set[str] = set()
-    for name, value in document.items():
-        unset: set[str] = set()
-        _fill(value, {}, unset)
-        names |= unset
-        if name != "supervision":
-            texts = yaml.safe_dump(value)
-            every = (found[1] for found in _VARIABLE.finditer(texts))
-            names |= {name for name in every if is_set(name, environment)}
-    return sorted(names)
-
-
-def _fill(value: Any, environment: Mapping[str, str], unset: set[str]) -> Any:
-    if isinstance(value, dict):
-        return {key: _fill(item, environment, unset) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_fill(item, environment, unset) for item in value]
-    if not isinstance(value, str):
-        return value
-
-    def replacement(match: re.Match[str]) -> str:
-        name, default = match[1], match[2]
-        text = variable(name, environment) or default
-        if text is None:
-            unset.add(name)
-            return ""
-        return text
-
-    return _VARIABLE.sub(replacement, value)

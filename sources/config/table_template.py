@@ -17,13 +17,7 @@ from typing import Any, NamedTuple
 from pydantic import ConfigDict, Field, model_validator
 
 from sources.common.fields import Declared, Name
-from sources.config.loader import (
-    WRITTEN,
-    LoadedPipeline,
-    declare,
-    read_document,
-    validated,
-)
+from sources.config.loader import WRITTEN, LoadedPipeline, declare
 from sources.config.pipeline import Pipeline
 from sources.config.source.snapshot import SnapshotOptions
 from sources.config.table_names import (
@@ -33,6 +27,7 @@ from sources.config.table_names import (
     table_of_file,
     topic_part,
 )
+from sources.config.yaml_document import read_document, validated
 from sources.errors import InputError
 from sources.extensions import contributions
 

@@ -22,6 +22,7 @@ from sources.config.source.file_checks import (
     check_snapshot,
     check_snapshot_changes,
 )
+from sources.config.source.file_format_checks import check_format, check_offsets, check_place
 from sources.config.source.file_options import (
     ArrivalOrder,
     Converge,
@@ -35,7 +36,6 @@ from sources.config.source.rate_limit import RateLimit, require_meaning
 from sources.config.source.snapshot import SnapshotOptions
 from sources.decoding.record_columns import EnvelopePart
 from sources.formats.csv.options import CsvOptions
-from sources.formats.json.map_keys import require_text_keys
 from sources.hybrid import Boundedness
 from sources.storage.folder_partitions import FolderTime
 
@@ -46,7 +46,6 @@ def _folder_time(pattern: str) -> str:
 
 
 _EXTRAS = {"avro": "avro", "iceberg": "lake"}
-_DELTA_PARTS = 2  # of a table's name
 
 
 class FileSource(BadRecords):
@@ -378,8 +377,8 @@ class FileSource(BadRecords):
             check_bad_rows(self.format, self.on_bad_record, multiline=self.csv.multiline)
         self.check_rate(self.rate)
         self._check_place()
-        self._check_format()
-        self._check_offsets()
+        check_format(self)
+        check_offsets(self)
         if self.discovery_interval is not None:
             check_endless(self.format, self.discovery_interval, self.model_fields_set)
         if self.schema_drift is not None:
@@ -392,96 +391,5 @@ class FileSource(BadRecords):
         return self
 
     def _check_place(self) -> None:
-        if (self.table is None) == (self.path is None):
-            message = (
-                "either `path` or `table` is needed. Declare the files' glob, or the table's "
-                "folder or metadata file, as `path`; or its name in the catalog as `table`."
-            )
-            raise ValueError(message)
-        if self.table is None:
-            return
-        if not self.is_table:
-            message = (
-                f"`table` has no meaning with `format: {self.format}`; only Delta and Iceberg "
-                "tables are read by their names. Declare `format: delta` or `iceberg`, or `path` "
-                "instead of `table`."
-            )
-            raise ValueError(message)
-        parts = self.table.count(".") + 1
-        if (parts != _DELTA_PARTS) if self.format == "delta" else (parts <= _DELTA_PARTS):
-            wanted = "schema.table" if self.format == "delta" else "catalog.namespace.table"
-            message = (
-                f"`table: {self.table}` has {parts} parts; with `format: {self.format}` it is "
-                f"`{wanted}`."
-            )
-            raise ValueError(message)
-
-    def _check_format(self) -> None:
-        if self.format != "csv" and self.csv != CsvOptions():
-            message = (
-                f"`csv` has no meaning with `format: {self.format}`. Remove it, or declare "
-                "`format: csv`."
-            )
-            raise ValueError(message)
-        if self.format in ("json", "csv") and not self.columns:
-            message = (
-                f"`schema` is needed: {self.format} files do not carry their column types. Declare "
-                "each column and its Spark SQL type, such as `schema: {id: bigint, at: timestamp}`."
-            )
-            raise ValueError(message)
-        if self.format == "json":
-            require_text_keys(self.columns or {})
-        if self.format == "text" and self.columns:
-            message = (
-                "`schema` has no meaning with `format: text`, whose only column is `value`. Remove "
-                "`schema`."
-            )
-            raise ValueError(message)
-        if self.is_table and len(self.patterns) > 1:
-            message = (
-                f"`path` names {len(self.patterns)} tables; a source reads one. Declare a source "
-                "for each table."
-            )
-            raise ValueError(message)
-        if self.is_table and (self.partitions or self.offsets == "names" or self.converge):
-            message = (
-                "`partitions`, `offsets: names` and `converge` have no meaning with "
-                f"`format: {self.format}`: the table knows its partitions, its file names carry no "
-                "offsets, and it is read at one version. Remove those of them that are declared."
-            )
-            raise ValueError(message)
-        if not self.is_table and self.version is not None:
-            message = (
-                f"`version` has no meaning with `format: {self.format}`; only a Delta table has "
-                "versions, and an Iceberg table snapshots. Remove `version`, or declare "
-                "`format: delta` or `iceberg`."
-            )
-            raise ValueError(message)
-        if doubled := set(self.partitions) & set(self.columns or {}):
-            message = (
-                f"column `{min(doubled)}` is in `schema` and in `partitions`. Keep it in "
-                "`partitions` if its values are only in folder names, else in `schema`."
-            )
-            raise ValueError(message)
-
-    def _check_offsets(self) -> None:
-        if self.format == "iceberg" and self.offsets is not None:
-            message = (
-                "`offsets` has no meaning with `format: iceberg`: columns are found by field id "
-                "in its files. Remove `offsets`; the topic's start is found by event time."
-            )
-            raise ValueError(message)
-        if not self.is_parquet and isinstance(self.offsets, OffsetColumns):
-            message = (
-                "`offsets` by columns needs `format: parquet` or `delta`; with "
-                f"`format: {self.format}` every byte would be read twice. Use `offsets: names` if "
-                "the file names contain offsets, else remove `offsets`."
-            )
-            raise ValueError(message)
-        if self.offsets is not None and self.time_range != TimeRange():
-            message = (
-                "`offsets` can't be combined with `time_range`: only some rows of a file are read, "
-                "so the files do not tell which offsets were read. Remove `offsets`, or remove "
-                "`time_range`."
-            )
-            raise ValueError(message)
+        """Refuse files without a place; files of an export get theirs with the generation."""
+        check_place(self)

@@ -38,7 +38,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.storage.folder import Folder
 from spark_jobs.jvm.jars import resolve
-from spark_jobs.jvm.storage_jar import CONF, require_jar, use_own_classes
+from spark_jobs.jvm.storage_jar import CONF, JAR, use_own_classes
 from spark_jobs.launch.launch_record import Place
 from spark_jobs.launch.submission.spark_properties import spark_properties
 
@@ -126,7 +126,7 @@ def _pipeline(folder: Path, endpoint: str, rounds: Iterator[int], root: str) -> 
 def _session(loaded: LoadedPipeline, scratch: Path) -> SparkSession:
     """Return a session with the settings and jars of a run whose paths are in the bucket."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    jars = [*resolve("spark"), *resolve("s3"), require_jar()]
+    jars = [*resolve("spark"), *resolve("s3"), JAR.require()]
     builder = SparkSession.builder.config("spark.jars", ",".join(map(str, jars)))
     for name, value in spark_properties(loaded, Place(), scratch).items():
         builder = builder.config(name, value)

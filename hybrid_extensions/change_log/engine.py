@@ -10,19 +10,21 @@ import contextlib
 import json
 import struct
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from sources.errors import InputError, UnavailableError
+from sources.errors import UnavailableError
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import find_java
-from spark_jobs.jvm.own_jar import build_jar
+from spark_jobs.jvm.own_jar import OwnJar
 
-SOURCE = Path(__file__).with_name("java")
-JAR = SOURCE / "hybrid-log.jar"
-PACKAGE = "hybridbackfill/log"
+JAR = OwnJar(
+    Path(__file__).with_name("java"),
+    "hybrid-log.jar",
+    "hybridbackfill/log",
+    "It runs Debezium's engine.",
+)
 _JVM = ("-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _LOGGING = "-Dlog4j2.level=WARN"
 _END_S = 10.0
@@ -60,10 +62,7 @@ class Engine:
     """
 
     def __init__(self, jars: str, settings: Mapping[str, str], log: Path) -> None:
-        if not JAR.exists():
-            message = f"{JAR} is missing, which runs Debezium's engine."
-            raise InputError(message, "Install this package again; the jar is part of it.")
-        path = f"{JAR}:{resolve(jars)[0].parent}/*"
+        path = f"{JAR.require()}:{resolve(jars)[0].parent}/*"
         command = [
             str(find_java()),
             *_JVM,
@@ -155,5 +154,4 @@ class Engine:
 
 
 if __name__ == "__main__":
-    JAR.write_bytes(build_jar(SOURCE, [f"{resolve('connect')[0].parent}/*"], PACKAGE))
-    sys.stdout.write(f"{JAR}\n")
+    JAR.build([f"{resolve('connect')[0].parent}/*"])

@@ -5,14 +5,62 @@ from __future__ import annotations
 import io
 import shutil
 import subprocess
+import sys
 import tempfile
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
+from sources.common.counting import counted
 from sources.errors import InputError
 
 _TIME = (1980, 1, 1, 0, 0, 0)
+
+
+class OwnJar(NamedTuple):
+    """A jar of the project's own Java classes, in a folder of the package with their sources.
+
+    Attributes:
+        source: The folder, absolute.
+        name: Name of the jar in it.
+        package: Java package of the classes, with slashes.
+        purpose: What is not possible or not safe without it, in full sentences.
+    """
+
+    source: Path
+    name: str
+    package: str
+    purpose: str
+
+    @property
+    def path(self) -> Path:
+        """Path of the jar, whether it is there or not."""
+        return self.source / self.name
+
+    def require(self) -> Path:
+        """Return the path of the jar.
+
+        Raises:
+            InputError: The installed package lacks it.
+        """
+        if not self.path.exists():
+            message = f"{self.path} is missing. {self.purpose}"
+            hint = "Install this package again; the jar is part of it."
+            raise InputError(message, hint, file=str(self.path))
+        return self.path
+
+    def build(self, class_path: Sequence[str]) -> None:
+        """Write the jar from its sources, and print its size.
+
+        Args:
+            class_path: What the sources are compiled against.
+
+        Raises:
+            InputError: There is no compiler.
+        """
+        self.path.write_bytes(_build_jar(self.source, class_path, self.package))
+        sys.stdout.write(f"{self.path}: {counted(self.path.stat().st_size, 'byte')}\n")
 
 
 def compile_classes(source: Path, class_path: Sequence[str], folder: Path) -> None:
@@ -34,7 +82,7 @@ def compile_classes(source: Path, class_path: Sequence[str], folder: Path) -> No
     subprocess.run([*command, *sorted(map(str, source.glob("*.java")))], check=True)
 
 
-def build_jar(source: Path, class_path: Sequence[str], package: str) -> bytes:
+def _build_jar(source: Path, class_path: Sequence[str], package: str) -> bytes:
     """Compile the Java files of a folder and return the jar; one compiler makes the same bytes.
 
     Args:

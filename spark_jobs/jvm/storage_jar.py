@@ -1,28 +1,29 @@
 """Jar of this project's Java classes: conditional writes to S3, and the login.
 
-Of two drivers that write the same file, one fails.
-
-The jar is part of the package, with its source in it. ``python -m spark_jobs.jvm.storage_jar``
-builds it again, which needs a JDK.
+Of two drivers that write the same file, one fails. ``python -m spark_jobs.jvm.storage_jar`` builds
+it again, which needs a JDK.
 """
 
 from __future__ import annotations
 
 import importlib.util
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sources.common.counting import counted
-from sources.errors import InputError
 from spark_jobs.jvm.jars import resolve
-from spark_jobs.jvm.own_jar import build_jar
+from spark_jobs.jvm.own_jar import OwnJar
 
-SOURCE = Path(__file__).with_name("storage")
-JAR = SOURCE / "hybrid-storage.jar"
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+JAR = OwnJar(
+    Path(__file__).with_name("storage"),
+    "hybrid-storage.jar",
+    "hybridbackfill/storage",
+    "Without it, checkpoints and Delta logs in S3 are not safe: of two drivers that meet, one "
+    "would lose its commits silently. Nothing was started.",
+)
+"""The jar, which queries in S3 need."""
 LOG_STORE = "spark.delta.logStore.s3a.impl"
 CONF = {
     "spark.sql.streaming.checkpointFileManagerClass": (
@@ -38,23 +39,6 @@ DEFAULT_LOGIN = "software.amazon.awssdk.auth.credentials.DefaultCredentialsProvi
 """Where Spark finds the login to an object store unless the pipeline declares something else."""
 FOLLOWING_LOGIN = "hybridbackfill.storage.FollowingCredentialsProvider"
 """The same places, but a credentials file that is rewritten is read again."""
-_PACKAGE = "hybridbackfill/storage"
-
-
-def require_jar() -> Path:
-    """Return the path of the jar with this project's Java classes, which queries in S3 need.
-
-    Raises:
-        InputError: The installed package lacks it.
-    """
-    if not JAR.exists():
-        message = (
-            f"{JAR} is missing. Without it, checkpoints and Delta logs in S3 are not safe: of two "
-            "drivers that meet, one would lose its commits silently. Nothing was started."
-        )
-        hint = "Install this package again; the jar is part of it."
-        raise InputError(message, hint, file=str(JAR))
-    return JAR
 
 
 def use_own_classes(spark: SparkSession) -> None:
@@ -84,5 +68,4 @@ def class_path() -> list[str]:
 
 
 if __name__ == "__main__":
-    JAR.write_bytes(build_jar(SOURCE, class_path(), _PACKAGE))
-    sys.stdout.write(f"{JAR}: {counted(JAR.stat().st_size, 'byte')}\n")
+    JAR.build(class_path())

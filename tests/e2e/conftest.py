@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from hybrid_testing.session import local_session
 from spark_jobs.jvm.jars import resolve
-from spark_jobs.jvm.storage_jar import CONF, LOG_STORE, require_jar
+from spark_jobs.jvm.storage_jar import CONF, JAR, LOG_STORE
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +17,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A session with Spark's Kafka connector, Delta and the object stores with the S3 API."""
     # Delta reads its log store once, when the session is made.
     conf = {LOG_STORE: CONF[LOG_STORE]}
-    jars = [*resolve("s3"), require_jar()]
+    jars = [*resolve("s3"), JAR.require()]
     with local_session(tmp_path_factory.mktemp("spark"), conf, jars) as session:
         yield session

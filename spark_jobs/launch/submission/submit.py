@@ -22,7 +22,7 @@ from spark_jobs.jvm.jar_sets import excludes, packages
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import spark_environment
 from spark_jobs.jvm.spark_version import spark_home, version_at
-from spark_jobs.jvm.storage_jar import JAR, require_jar
+from spark_jobs.jvm.storage_jar import JAR
 from spark_jobs.launch.launch_record import Place, application_name
 from spark_jobs.launch.places.choice import place_of
 from spark_jobs.launch.places.cluster import cluster_at
@@ -185,7 +185,7 @@ def _command(
         _require_variables(loaded, place)
         conf, sets = spark_properties(loaded, place, scratch), _sets(loaded)
         job = str(PACKAGE / script)
-        own = [require_jar()] if uses_store(loaded, "s3") else []
+        own = [JAR.require()] if uses_store(loaded, "s3") else []
         if place.kind == "local":
             conf = use_archive(spark_home(), resolve("spark"), conf)
         every = [*(jar for name in sets for jar in resolve(name)), *own]
@@ -229,9 +229,9 @@ def image_parts(
     file = loaded.pipeline.spark.job_file or str(PACKAGE / "job.py")
     if not uses_store(loaded, "s3"):
         return conf, f"local://{file}", []
-    require_jar()
+    JAR.require()
     # Where the project is installed in the image.
-    jar = PurePosixPath(file).parent / JAR.relative_to(PACKAGE).as_posix()
+    jar = PurePosixPath(file).parent / JAR.path.relative_to(PACKAGE).as_posix()
     return conf, f"local://{file}", [f"local://{jar}"]
 
 
@@ -254,7 +254,7 @@ def analysis_environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str
     local = replace(loaded, pipeline=pipeline.model_copy(update={"spark": settings}))
     conf = use_archive(home, resolve("spark"), spark_properties(local, Place(), scratch))
     jars = [jar for name in _sets(loaded) for jar in resolve(name)]
-    jars += [require_jar()] if uses_store(loaded, "s3") else []
+    jars += [JAR.require()] if uses_store(loaded, "s3") else []
     words = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
     words += ["--jars", ",".join(map(str, jars)), "pyspark-shell"]
     made = {**environment(loaded, scratch), "PYSPARK_SUBMIT_ARGS": shlex.join(words)}

@@ -233,7 +233,7 @@ class TestCommands:
         assert CONF.items() <= conf.items()
         jars = command[command.index("--jars") + 1].split(",")
         inside = "local:///opt/hybrid/spark_jobs/jvm/storage/hybrid-storage.jar"
-        assert (inside if spark else str(JAR)) in jars
+        assert (inside if spark else str(JAR.path)) in jars
 
     @whole
     @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ class TestCommands:
         assert generation is not None
         command = submit.command(loaded, ["history"], ID)
         assert not CONF.keys() & conf_of(command).keys()
-        assert str(JAR) not in command[command.index("--jars") + 1]
+        assert str(JAR.path) not in command[command.index("--jars") + 1]
 
     def test_a_standalone_cluster_is_told_of_python_and_modules(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from sources.common.positions import Offsets, flatten, nest
 from sources.errors import InputError
 from spark_jobs.inside.readers.spark_errors import ReportedError, report_of
-from spark_jobs.jvm.kafka_jar import PROVIDER, require_jar
+from spark_jobs.jvm.kafka_jar import JAR, PROVIDER
 
 Ends = Callable[[Offsets, Offsets], Offsets]
 """Function that gets the offsets at which a micro-batch begins and those at which the log ends, and
@@ -66,7 +66,7 @@ def limited_format(spark: SparkSession, name: str, ends: Ends) -> tuple[str, dic
 
 def _add_classes(jvm: Any) -> None:
     """Make the driver's JVM know the source, unless it does; `spark-submit` lets it."""
-    jar = require_jar()
+    jar = JAR.require()
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
         loader.loadClass(PROVIDER)

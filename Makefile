@@ -180,9 +180,7 @@ bench: install
 	$(BIN)/python -m benchmarks.history --format json
 	$(BIN)/python -m benchmarks.history --format csv
 	$(BIN)/python -m benchmarks.history --format parquet --rows 30000000 --cluster
-	$(BIN)/python -m benchmarks.history --format json --cluster
 	$(BIN)/python -m benchmarks.seam
-	$(BIN)/python -m benchmarks.seam --overlaps 1000 10000 100000 1000000 10000000
 	$(BIN)/python -m benchmarks.keys
 	$(BIN)/python -m benchmarks.keys --in-memory
 	$(BIN)/python -m benchmarks.switch
@@ -190,7 +188,6 @@ bench: install
 	$(BIN)/python -m benchmarks.skew
 	$(BIN)/python -m benchmarks.upkeep
 	$(BIN)/python -m benchmarks.planning
-	$(BIN)/python -m benchmarks.topic_range
 	$(BIN)/python -m benchmarks.catch_up
 	$(BIN)/python -m benchmarks.catch_up --profile
 	$(BIN)/python -m benchmarks.catch_up --cluster

@@ -47,9 +47,7 @@ _RATIOS = {
     "history-parquet-cluster": "History in Parquet, on a standalone cluster",
     "history-copied": "History in Parquet whose files are copied, `copy_files`",
     "history-json": "History in JSON lines to Delta",
-    "history-json-cluster": "History in JSON lines, on a standalone cluster",
     "history-csv": "History in CSV to Delta",
-    "topic_range": "A bounded topic of JSON to Delta",
     "catch-up-json": "Catching up with a topic of JSON to Delta",
     "catch-up-json-cluster": "Catching up with a topic of JSON, on a standalone cluster",
     "catch-up-avro": "Catching up with a topic of Avro to Delta",
@@ -57,8 +55,6 @@ _RATIOS = {
     "changes": "Catching up with Debezium changes in JSON, merged into Delta",
     "changes-schemas": "The same, with schemas in each record (the default of Kafka Connect)",
     "changes-trickle": "Small micro-batches of Debezium changes, one after the other",
-    "seam-inside": "Live run inside the seam, with the seam filter by key",
-    "seam-after": "Live run after the seam",
 }
 _PROFILES = {
     "profile-catch-up-json": "Catching up with a topic of JSON",

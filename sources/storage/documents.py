@@ -1,7 +1,8 @@
 """Interface of stores for small documents: atomic writes, also conditional ones.
 
 Paths are absolute, as those of :class:`~sources.storage.base.Storage`. A reader sees all of a
-document's old content or all of the new one. What is written is durable when a method returns.
+document's old content or all of the new one. What is written is durable when a method returns;
+a copy on this machine is not, as little as the files that Spark writes there.
 """
 
 from __future__ import annotations
@@ -349,6 +350,19 @@ class LocalDocuments:
             shutil.rmtree(each, ignore_errors=True)
 
 
+def make_folder(folder: Path) -> None:
+    """Create a folder with those above it, if missing, so that they survive a power failure.
+
+    Raises:
+        OSError: It can't be created.
+    """
+    if folder.is_dir():
+        return
+    make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    _sync(str(folder))
+
+
 def copy_apart(source: str, path: str) -> None:
     """Copy a file of this machine, never as a link: later changes to one do not affect the other.
 
@@ -389,7 +403,7 @@ def _raise_unless_gone(error: OSError) -> None:
 def _temporary(path: str, data: bytes) -> Iterator[tuple[Path, str]]:
     """Write content to a file next to a document; removed at the end if it is still there."""
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
         with temporary.open("wb") as out:
@@ -404,7 +418,7 @@ def _temporary(path: str, data: bytes) -> Iterator[tuple[Path, str]]:
 
 
 def _sync(path: str) -> None:
-    """Make a file's name survive a power failure: it is kept in the folder, not in the file."""
+    """Make a name survive a power failure: it is kept in the folder above, not in what it names."""
     folder = os.open(os.path.dirname(path), os.O_RDONLY)
     try:
         os.fsync(folder)

@@ -26,6 +26,7 @@ from typing import Protocol
 
 from sources.errors import StateError
 from sources.state.generation import Generation
+from sources.storage.documents import make_folder
 from sources.storage.folder import Folder
 from spark_jobs.run_state import lease
 from spark_jobs.run_state.lease import LAUNCH_TTL_S, Lease, SeenLease
@@ -357,7 +358,8 @@ def open_lock(path: Path) -> int:
     Raises:
         OSError: It can't be created.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    # Documents are written into it, too.
+    make_folder(path.parent)
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 

@@ -22,6 +22,7 @@ from sources.storage.objects.s3_documents import S3Documents
 from sources.storage.probe import require_writable
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from spark_jobs.run_state.lock import open_lock
 from tests.extensions import whole
 from tests.services.gcs_server import gcs_server
 from tests.services.s3_server import LOGIN, client, s3_server
@@ -189,6 +190,31 @@ def test_listings_have_all_documents_below_and_folders_by_name(
     listed = store.listing(folder.location("g1"))
     assert [each.size for each in listed] == [12, 23]
     assert not folder.is_empty()
+
+
+def test_what_is_written_on_a_disk_survives_a_power_failure_with_all_folders_above_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, fsync = set[int](), os.fsync
+
+    def noted(descriptor: int) -> None:
+        fsync(descriptor)
+        kept.add(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    documents = LocalDocuments()
+    os.close(open_lock(tmp_path / "locks" / "run" / "query.lock"))
+    writes = {
+        "new/run/put.json": lambda path: documents.put(path, b"1"),
+        "new/run/absent.json": lambda path: documents.put_if_absent(path, b"2"),
+        "locks/run/launch.json": lambda path: documents.put(path, b"3"),
+    }
+    for name, write in writes.items():
+        write(str(tmp_path / name))
+        path = tmp_path / name
+        # Of each, its content or its names are on the disk.
+        for each in (path, *path.parents[: len(Path(name).parents)]):
+            assert each.stat().st_ino in kept, each
 
 
 def test_a_deleted_folder_takes_no_other_along(folder: Folder) -> None:

@@ -98,7 +98,7 @@ def look_at_live(
     launch_id = beat.launch_id if beat is not None else launch and launch.launch_id
     batch_id = beat.batch_id if beat is not None else None
 
-    watch = read_watch(generation, requested.at_ms)
+    watch = read_watch(generation, requested.at_ms).as_of(looked_ms)
     clock = DriverClock(watch.ahead_ms, watch.doubted_ms, watch.doubted_at_ms)
     if beat is not None:
         clock = clock.at(beat, looked_ms, span_ms(expected.stuck_after))

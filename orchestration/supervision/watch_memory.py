@@ -58,6 +58,21 @@ class Watch(Record):
     doubted_ms: int | None = None
     doubted_at_ms: int | None = None
 
+    def as_of(self, now_ms: int) -> Watch:
+        """Return this memory without times after the present, which a clock set back leaves.
+
+        Otherwise a restart would wait until the clock is there again.
+
+        Args:
+            now_ms: The present, in ms since 1970.
+        """
+        names = ("behind_since_ms", "lag_unknown_since_ms", "down_since_ms")
+        times = {name: min(at, now_ms) for name in names if (at := getattr(self, name)) is not None}
+        restarts = [
+            each.model_copy(update={"at_ms": min(each.at_ms, now_ms)}) for each in self.restarts
+        ]
+        return self.model_copy(update={**times, "restarts": restarts})
+
 
 def read_watch(generation: Folder, requested_ms: int) -> Watch:
     """Return the supervision's memory since a request; empty if there is none.

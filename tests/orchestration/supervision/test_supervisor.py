@@ -21,7 +21,7 @@ from orchestration.supervision.look import Look
 from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import Tick, decide, restart, tick
-from orchestration.supervision.watch_memory import Restart, Watch
+from orchestration.supervision.watch_memory import Restart, Watch, write_watch
 from sources.common.positions import now_ms
 from sources.config.supervision import Restarts, Supervision
 from sources.errors import RunError, StateError, UnavailableError
@@ -399,6 +399,24 @@ def test_whatever_happens_restarts_keep_their_distance_and_their_limit(
         assert len(window) <= limit
     if watch.gave_up:
         assert limit == 0 or len(done) >= limit
+
+
+def test_a_clock_that_is_set_back_delays_no_restart(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a", state="failed", failure=DISK_FULL)
+    first = look_at(case).restart
+    assert first is not None
+    # What this look wrote by a clock that was an hour ahead, of a launch before this one.
+    ahead_ms = now_ms() + 3_600_000
+    earlier = first.model_copy(update={"at_ms": ahead_ms, "replaces": "before"})
+    changes = {"down_since_ms": ahead_ms, "restarts": [earlier]}
+    write_watch(case.generation, case.watch().model_copy(update=changes))
+    assert look_at(case).restart is not None
+    watch = case.watch()
+    assert max(each.at_ms for each in watch.restarts) <= now_ms()
+    assert watch.down_since_ms is not None
+    assert watch.down_since_ms <= now_ms()
 
 
 def test_waits_grow_up_to_the_longest() -> None:

@@ -48,8 +48,8 @@ class SourceStatus(BaseModel):
         open_snapshot: How many chunks of a snapshot are read, as long as the table is not whole
             because changes are followed while it is read; else None.
         note: A sentence about a changed declaration that has no effect yet, about input that an
-            open transaction keeps back, or about a topic that does not exist yet; None if there is
-            none.
+            open transaction keeps back, about a topic that does not exist yet, or about a broker
+            that does not answer a bounded run; None if there is none.
     """
 
     source: str
@@ -101,6 +101,8 @@ def source_status(loaded: LoadedPipeline, generation: Generation | None, name: s
     note = waiting_change(source, generation) if isinstance(source, FileSource) else None
     if held:
         note = held_in_words(held)
+    if not is_live and state == "running" and beat is not None and beat.unreachable is not None:
+        note = f"Source `{name}` makes no progress. {beat.unreachable}"
     if missing:
         note = f"Source `{name}` waits: {missing_in_words(missing)}"
     return SourceStatus(

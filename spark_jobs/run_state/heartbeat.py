@@ -60,6 +60,8 @@ class Heartbeat(Record):
         broken_rules: The same of records that break a rule, by name of the rule.
         late_rows: Rows of the source that were dropped behind the watermark so far, by this launch
             and those before it; None if the query has no watermark.
+        unreachable: Why the broker of the topic does not answer on the driver's machine; None if it
+            does, or if it was not asked, as the query makes progress.
         retention: Bounded run: for how long retention keeps the records to be read next, in words.
         ui_url: URL of Spark's own UI.
         failure: Why the job failed; None if it did not.
@@ -101,6 +103,7 @@ class Heartbeat(Record):
     outside_records: int = 0
     broken_rules: dict[str, int] = Field(default_factory=dict)
     late_rows: int | None = None
+    unreachable: ErrorReport | None = None
     retention: str | None = None
     ui_url: str | None = None
     failure: ErrorReport | None = None

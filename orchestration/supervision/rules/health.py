@@ -12,7 +12,7 @@ from orchestration.supervision.rules.verdict import Finding, Health, Verdict, ex
 from sources.common.counting import counted
 from sources.common.durations import duration
 from sources.config.supervision import Supervision
-from sources.errors import ErrorReport
+from sources.errors import ErrorReport, UnavailableError
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 _NEW = "`hybrid generation new P`"
@@ -60,6 +60,10 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
         return _not_requested(seen, expected, now_ms)
     process = _process(seen, expected, now_ms)
     health, reason, failure = process.health, process.reason, process.failure
+    waits_for = seen.lag_error if process.down and _is_outage(seen.lag_error) else None
+    if waits_for is not None:
+        why = "" if waits_for.message in reason else f" {waits_for.message}"
+        reason = f"{reason}{why} A restart waits until the broker answers."
     lag = findings.lag(seen, expected, now_ms)
     waiting_time = findings.waiting_time(seen, expected, now_ms)
     late = late_rows(seen.late, expected.late_rows)
@@ -102,11 +106,17 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
         health=health,
         reason=reason,
         down=process.down,
+        waits_for=waits_for,
         failure=failure,
         error=seen.last_failure if failure is None else str(failure),
         findings=found,
         numbers=_numbers(seen, now_ms),
     )
+
+
+def _is_outage(error: ErrorReport | None) -> bool:
+    """Return whether a broker does not answer, so that a restart would only fail again."""
+    return error is not None and error.kind == UnavailableError.kind
 
 
 def _by_slot(health: Health, seen: SlotSeen, slot: Finding) -> Health | None:
@@ -184,12 +194,15 @@ def _process(seen: Seen, expected: Supervision, now_ms: int) -> _Process:
         driver = f"The driver of the live run, process {beat.pid},"
         reason = f"{driver} wrote its last heartbeat {duration(silent_s)} ago."
         return _Process("stuck", reason, "stuck", still_s=silent_s, limit_s=limit_s)
-    if seen.behind_since_ms is None:
-        reason = "The live run is up and has nothing to commit."
-        if seen.lag is None:
-            reason = "The live run is up, and its driver reports nothing to commit."
-        return _Process("healthy", reason, still_s=silent_s, limit_s=limit_s)
-    return _committing(seen, beat, seen.behind_since_ms, expected, now_ms)
+    if seen.behind_since_ms is not None:
+        return _committing(seen, beat, seen.behind_since_ms, expected, now_ms)
+    reason = "The live run is up and has nothing to commit."
+    if seen.lag is None:
+        reason = "The live run is up, and its driver reports nothing to commit."
+    if beat.unreachable is not None:
+        reason = f"The live run is up. {_reported(beat, beat.unreachable)}"
+        return _Process("catching-up", reason, still_s=silent_s, limit_s=limit_s)
+    return _Process("healthy", reason, still_s=silent_s, limit_s=limit_s)
 
 
 def _committing(
@@ -198,7 +211,7 @@ def _committing(
     """Judge a driver that has input to commit: whether it does so, works on it, or is stuck."""
     still_s = (now_ms - behind_since_ms) / 1000
     limit_s = expected.stuck_after.total_seconds() + beat.pace_ms / 1000
-    if still_s < limit_s:
+    if still_s < limit_s and beat.unreachable is None:
         reason = "The live run commits what arrives."
         return _Process("healthy", reason, still_s=still_s, limit_s=limit_s)
     waits = "input waits" if seen.lag is None else findings.waiting_in_words(seen.lag)
@@ -207,7 +220,16 @@ def _committing(
     if (now_ms - (beat.worked_at_ms or 0)) / 1000 < limit_s:
         reason += "; the micro-batch is slow, but tasks of it still end."
         return _Process("catching-up", reason, still_s=still_s, limit_s=limit_s)
-    return _Process("stuck", f"{reason}.", "stuck", still_s=still_s, limit_s=limit_s)
+    reason += "."
+    if beat.unreachable is not None:
+        reason += f" {_reported(beat, beat.unreachable)}"
+        if still_s < limit_s:
+            return _Process("catching-up", reason, still_s=still_s, limit_s=limit_s)
+    return _Process("stuck", reason, "stuck", still_s=still_s, limit_s=limit_s)
+
+
+def _reported(beat: Heartbeat, unreachable: ErrorReport) -> str:
+    return f"Its driver on {beat.host} reports: {unreachable}"
 
 
 def _ended(seen: Seen, requested_ms: int, now_ms: int) -> _Process:
@@ -234,7 +256,11 @@ def _ended(seen: Seen, requested_ms: int, now_ms: int) -> _Process:
     elif seen.ended:
         reason = f"The live run ended {seen.ended.rstrip('.')}."
     else:
-        reason = "The process of the live run ended without a report. See its log: `hybrid logs P`."
+        reason = (
+            "The process of the live run ended without a report, so something killed it, such as "
+            "the kernel for want of memory (`dmesg`), or its machine is gone. See its log: `hybrid "
+            "logs P`."
+        )
     return _Process("dead", f"{reason}{_AGAIN}", "dead")
 
 

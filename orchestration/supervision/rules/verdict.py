@@ -95,6 +95,8 @@ class Verdict(BaseModel):
         reason: Why, in sentences.
         down: Whether the process is ``dead`` or ``stuck``, so that a restart may help; None
             otherwise.
+        waits_for: Error of the broker that has to answer before a restart is tried; None if no
+            restart is due, or none has to wait.
         failure: The error that ended the run, or that kept it from being launched; None if it runs,
             or ended without a report.
         error: Text of the last failure, even if the run goes on by now; None if it never failed.
@@ -107,6 +109,7 @@ class Verdict(BaseModel):
     health: Health
     reason: str
     down: Literal["dead", "stuck"] | None = None
+    waits_for: ErrorReport | None = None
     failure: ErrorReport | None = None
     error: str | None = None
     findings: list[Finding] = Field(default_factory=list)

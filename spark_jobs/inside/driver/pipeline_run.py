@@ -23,6 +23,7 @@ from spark_jobs.inside.driver.unbounded_run import run_unbounded
 from spark_jobs.inside.driver.warm_switch import switch
 from spark_jobs.inside.driver.warm_up import Ahead
 from spark_jobs.inside.query.places.followed_topic import Prepared
+from spark_jobs.inside.readers.silent_broker import silent_broker
 from spark_jobs.inside.readers.spark_errors import report_of
 from spark_jobs.inside.readers.store_answer import is_of_store
 from spark_jobs.jvm.storage_jar import use_own_classes
@@ -159,7 +160,9 @@ def _ahead(context: PipelineContext, source: str, *, is_same_driver: bool) -> Ah
 
 
 def _report_of(error: Exception, context: PipelineContext) -> ErrorReport:
-    """Return the report of a failure; that of the store, if it does not answer or let us in.
+    """Return the report of a failure; that of a store or broker, if it does not answer.
+
+    Of a store, also if it does not let us in.
 
     Answers to S3A's commonest request have no body, so its errors don't say why. What people have
     to correct in the pipeline's file names the copy, if the generation goes by one.
@@ -174,6 +177,8 @@ def _report_of(error: Exception, context: PipelineContext) -> ErrorReport:
                     stores.require_answer(path)
         except UnavailableError as unavailable:
             return unavailable.report()
+    if (silence := silent_broker(error, context.pipeline.topics)) is not None:
+        return silence.report()
     found, copy = report_of(error), which_file(context.loaded)
     if found.transient or not copy:
         return found

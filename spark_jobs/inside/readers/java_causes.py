@@ -24,3 +24,18 @@ def java_causes(error: BaseException) -> Iterator[Any]:
     while below is not None:
         yield below
         below = below.getCause()
+
+
+def class_names(cause: Any) -> Iterator[str]:
+    """Yield the names of the class of a JVM exception, and of all classes above it.
+
+    Args:
+        cause: One of :func:`java_causes`.
+
+    Raises:
+        Py4JError: The JVM is gone.
+    """
+    kind = cause.getClass()
+    while kind is not None:
+        yield kind.getName()
+        kind = kind.getSuperclass()

@@ -6,13 +6,12 @@ are asked of the SDK's exception, wherever it is; only the operation is known fr
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from sources.errors import HybridError, InputError, StateError, UnavailableError
-from spark_jobs.inside.readers.java_causes import java_causes
+from spark_jobs.inside.readers.java_causes import class_names, java_causes
 
 OF_S3 = ("org.apache.hadoop.fs.s3a.", "software.amazon.")
 """Packages of the errors of Hadoop's client of S3."""
@@ -56,11 +55,11 @@ def store_answer(error: BaseException, told: str) -> HybridError | None:
     try:
         causes = list(java_causes(error))
         asked = _operation(causes)
-        answer = next((each for each in reversed(causes) if _ANSWER in _classes(each)), None)
+        answer = next((each for each in reversed(causes) if _ANSWER in class_names(each)), None)
         if answer is not None:
             message = _answer(answer, asked)
             status, code = int(answer.statusCode()), _code(answer)
-        elif asked is not None or any(_SILENCE in _classes(each) for each in causes):
+        elif asked is not None or any(_SILENCE in class_names(each) for each in causes):
             message, status, code = _silence(causes[-1], asked), 0, None
         else:
             return None
@@ -143,11 +142,3 @@ def _operation(causes: list[Any]) -> str | None:
             # Where access is denied, the path stands before it, too; and Spark's words may.
             return f"`{' '.join(before.rpartition(': ')[2].split())}`"
     return None
-
-
-def _classes(cause: Any) -> Iterator[str]:
-    """Yield the names of an exception's class and of all above it."""
-    kind = cause.getClass()
-    while kind is not None:
-        yield kind.getName()
-        kind = kind.getSuperclass()

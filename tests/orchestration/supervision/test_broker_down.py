@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from orchestration.supervision.look import Look
 from orchestration.supervision.rules.verdict import Verdict
-from orchestration.supervision.supervisor import tick
+from orchestration.supervision.supervisor import Tick, decide, tick
 from orchestration.supervision.watch_memory import write_watch
 from sources.common.positions import now_ms
 from sources.kafka.client.look_ups import TIMEOUT_S
-from tests.orchestration.supervision.live_case import LiveCase
+from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase
 from tests.sources.kafka.waits import noted_waits
 
 
@@ -68,6 +69,25 @@ def test_a_look_asks_once_and_waits_less_than_others_do(
     waits = noted_waits(monkeypatch)
     look(case)
     assert 0 < sum(waits) < TIMEOUT_S / 2
+
+
+def test_a_run_that_an_outage_ended_is_restarted_once_the_broker_answers_however_long_that_takes(
+    case: LiveCase, servers: str
+) -> None:
+    case.launch("a", state="failed", failure=DISK_FULL, splits_done=None, splits_total=None)
+    found: Tick | None = None
+    for _ in range(2 + case.loaded.pipeline.supervision.restarts.limit):
+        found = tick(case.loaded)
+        assert found is not None
+        assert (found.verdict.health, found.restart) == ("dead", None)
+        assert f"The Kafka broker {servers} can't be reached" in found.verdict.reason
+        assert "A restart waits until the broker answers." in found.verdict.reason
+    assert found is not None
+    watch = case.watch()
+    assert (watch.restarts, watch.gave_up) == ([], False)
+    answers = found.verdict.model_copy(update={"waits_for": None})
+    _, restart = decide(Look(answers, watch, now_ms()), case.loaded.pipeline.supervision)
+    assert restart is not None
 
 
 def test_a_broker_that_stays_away_turns_the_run_red(case: LiveCase) -> None:

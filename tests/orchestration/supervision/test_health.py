@@ -171,7 +171,11 @@ def slot(**seen: Any) -> Seen:
             "but not launched",
         ),
         (replace(DEAD, beat=beat(state="stopped")), "dead", "although nobody stopped it"),
-        (replace(DEAD, beat=None, lag=None), "dead", "ended without a report. See"),
+        (
+            replace(DEAD, beat=None, lag=None),
+            "dead",
+            "ended without a report, so something killed it",
+        ),
         (replace(DEAD, launched_ms=None, beat=None), "dead", "but not launched"),
         (replace(DEAD, launched_ms=NOW - 1000 * S, beat=None), "dead", "but not launched"),
         (
@@ -182,7 +186,7 @@ def slot(**seen: Any) -> Seen:
         (
             replace(DEAD, launched_ms=NOW - 9 * S, beat=None, requested=asked(39)),
             "dead",
-            "ended without a report. See",
+            "ended without a report, so something killed it",
         ),
         (
             replace(DEAD, launched_ms=NOW - 99 * S, beat=None, requested=asked(39)),
@@ -193,7 +197,7 @@ def slot(**seen: Any) -> Seen:
         (
             replace(DEAD, launched_ms=NOW - 99 * S, requested=asked(9)),
             "dead",
-            "ended without a report. See",
+            "ended without a report, so something killed it",
         ),
         (replace(COMING_UP, launched_ms=NOW - 59 * S), "starting", "is not committed yet"),
         (replace(COMING_UP, launched_ms=NOW - 60 * S), "stuck", "is not committed after 1 min"),
@@ -266,7 +270,7 @@ def slot(**seen: Any) -> Seen:
         ),
         (replace(HEALTHY, wrong_rows=0), "healthy", ""),
         (replace(HEALTHY, wrong_rows=2), "wrong-rows", "2 rows are stale or missing, as a change"),
-        (replace(DEAD, wrong_rows=2), "dead", "ended without a report. See"),
+        (replace(DEAD, wrong_rows=2), "dead", "ended without a report, so something killed it"),
         # The topic is read to its end, but the connector has not written all to it.
         (slot(unread_bytes=58_000_000), "catching-up", "58.0 MB in the database, not read by"),
         (slot(unread_bytes=58_000, unread_since_ms=NOW - 20 * S), "healthy", ""),
@@ -297,7 +301,38 @@ def slot(**seen: Any) -> Seen:
             "cut-off",
             "has read the slot for 21 s",
         ),
-        (replace(slot(gone="it is lost"), is_alive=False), "dead", "ended without a report. See"),
+        # On the driver's machine, whatever the supervision sees from its own.
+        (
+            replace(BUSY, beat=beat(idle=False, unreachable=NO_BROKER)),
+            "catching-up",
+            "Nothing was committed for 5 s while 9 records or splits wait. Its driver on somewhere "
+            "reports: The broker b:1 is down. Start it.",
+        ),
+        (
+            replace(STILL, beat=beat(idle=False, unreachable=NO_BROKER)),
+            "stuck",
+            "wait. Its driver on somewhere reports: The broker b:1 is down. Start it.",
+        ),
+        (
+            replace(HEALTHY, beat=beat(idle=False, unreachable=NO_BROKER)),
+            "catching-up",
+            "The live run is up. Its driver on somewhere reports: The broker b:1 is down. Start",
+        ),
+        (
+            replace(DEAD, lag=None, lag_error=NO_BROKER),
+            "dead",
+            "does. The broker b:1 is down. A restart waits until the broker answers.",
+        ),
+        (
+            replace(STILL, lag=None, lag_error=NO_BROKER),
+            "stuck",
+            "while input waits. The broker b:1 is down. A restart waits until the broker answers.",
+        ),
+        (
+            replace(slot(gone="it is lost"), is_alive=False),
+            "dead",
+            "ended without a report, so something killed it",
+        ),
         (
             replace(slot(gone="it is lost"), requested=STOPPED),
             "stopped",
@@ -315,7 +350,11 @@ def slot(**seen: Any) -> Seen:
             "3 times within 30 min, which is a crash loop.",
         ),
         (replace(DEAD, restarts=2), "dead", ""),
-        (replace(DEAD, restarts=3), "crash-looping", "ended without a report. See"),
+        (
+            replace(DEAD, restarts=3),
+            "crash-looping",
+            "ended without a report, so something killed it",
+        ),
         (replace(COMING_UP, restarts=3), "crash-looping", "is not committed"),
         (replace(DEAD, restarts=1, gave_up=True), "crash-looping", "and is not restarted any more"),
         (replace(HEALTHY, restarts=1, gave_up=True), "healthy", ""),

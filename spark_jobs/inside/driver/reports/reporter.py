@@ -21,9 +21,11 @@ from pyspark.sql import SparkSession
 
 from sources.common.positions import now_ms
 from sources.config.source.bad_record_policy import BadRecordCount
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import ErrorReport, UnavailableError
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
+from spark_jobs.inside.driver.reports.broker_look import BrokerLook
 from spark_jobs.inside.driver.reports.heartbeat_writer import HeartbeatWriter
 from spark_jobs.inside.driver.reports.late_row_limit import LateRowCounter
 from spark_jobs.inside.driver.reports.measurement import Measurement, Pace, TaskWatch
@@ -162,7 +164,9 @@ class Reporter:
         ui_url = spark.sparkContext.uiWebUrl
         fields = {"filtering": False, "pace_ms": 0, **measurement.first_fields()}
         self.update(state="running", ui_url=ui_url, **fields)
-        return QueryReporter(self, self._beat, measurement, self._pace)
+        topic = declared.source if isinstance(declared.source, KafkaSource) else None
+        broker = None if topic is None else BrokerLook(topic)
+        return QueryReporter(self, self._beat, measurement, self._pace, broker)
 
     def late_rows(self, count: int) -> None:
         """Write a heartbeat if the source's number of late rows has changed; else do nothing.
@@ -311,15 +315,23 @@ class QueryReporter:
         beat: Writer of the launch's heartbeat.
         measurement: Measurement of the query.
         pace: Speed of the launch in splits, kept over all its queries.
+        broker: Look at the broker of the topic that the query reads; None if it reads files.
     """
 
     def __init__(
-        self, reporter: Reporter, beat: HeartbeatWriter, measurement: Measurement, pace: Pace
+        self,
+        reporter: Reporter,
+        beat: HeartbeatWriter,
+        measurement: Measurement,
+        pace: Pace,
+        broker: BrokerLook | None,
     ) -> None:
         self._reporter = reporter
         self._beat = beat
         self._measurement = measurement
         self._pace = pace
+        self._broker = broker
+        self._begun_ms = now_ms()
         self._late: LateRowCounter | None = None
         self._seam = ProgressReports()
 
@@ -376,7 +388,7 @@ class QueryReporter:
         aligned = _aligned(running.stream, idle=idle)
         latest, committed = running.spark_query.lastProgress, measured.committed()
         if committed is not None and measured.is_news(latest, committed):
-            fields = measured.take(latest, committed, beat, idle=idle)
+            fields = {**measured.take(latest, committed, beat, idle=idle), "unreachable": None}
             if "splits_done" in fields:
                 self._pace.add(fields["splits_done"])
             elif "offsets" in fields:
@@ -387,8 +399,20 @@ class QueryReporter:
             self._reporter.listeners.log(self._reporter.position())
         elif idle != beat.idle or self._beat.age_s() >= self._reporter.pace_s:
             advanced = measured.advanced_at_ms(committed, beat, idle=idle)
-            self._reporter.update(idle=idle, advanced_at_ms=advanced, **aligned)
+            unreachable = self._look_at_broker(advanced)
+            self._reporter.update(
+                idle=idle, advanced_at_ms=advanced, unreachable=unreachable, **aligned
+            )
         return committed
+
+    def _look_at_broker(self, advanced_ms: int | None) -> ErrorReport | None:
+        """Return why the broker does not answer a query that makes no progress; else None."""
+        if self._broker is None:
+            return None
+        worked_ms = self._beat.latest.worked_at_ms
+        still_ms = now_ms() - max(advanced_ms or 0, worked_ms or 0, self._begun_ms)
+        pace_ms = self._beat.latest.pace_ms
+        return self._broker.look((still_ms - pace_ms) / 1000)
 
 
 def _aligned(stream: PlaceStream, *, idle: bool) -> dict[str, int | None]:

@@ -21,9 +21,11 @@ from botocore.config import Config
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    ConnectTimeoutError,
     FlexibleChecksumError,
     HTTPClientError,
     IncompleteReadError,
+    ReadTimeoutError,
 )
 from botocore.exceptions import ConnectionError as StoreConnectionError
 from obstore.exceptions import BaseError, GenericError
@@ -48,6 +50,10 @@ if TYPE_CHECKING:
 
 _WORKERS = 32
 _ATTEMPTS = 6
+# A store that says nothing is given up after half a minute, before a supervision's look is: boto3's
+# own limits of 60 s would add up to six minutes. A lease survives one connection that has died.
+_CONNECT_S, _ANSWER_S = 5, 10
+_SILENT_ATTEMPTS = 3
 REFUSALS = (BotoCoreError, ClientError)
 """What boto3 raises where a store does not answer, or refuses."""
 MISSING = {"404", "NoSuchKey", "NotFound"}
@@ -334,7 +340,8 @@ def head(settings: S3Settings, path: str, what: str = "examined") -> dict[str, A
 def connect(settings: S3Settings) -> Any:
     """Return boto3's client for an object store; callers with the same login share it.
 
-    Nothing is connected yet. It repeats a failed request up to five times.
+    Nothing is connected yet. It repeats a failed request up to five times; one without an answer
+    within 10 s twice.
 
     Args:
         settings: Address of the store.
@@ -352,6 +359,8 @@ def _client(settings: S3Settings, _environment: tuple[tuple[str, str], ...], log
         # content refill its quota, and most of what a supervision asks for is not there.
         retries={"mode": "standard", "total_max_attempts": 1},
         max_pool_connections=_WORKERS,
+        connect_timeout=_CONNECT_S,
+        read_timeout=_ANSWER_S,
     )
     session = boto3.Session(region_name=settings.region, botocore_session=login_session(login))
     client = session.client("s3", endpoint_url=settings.endpoint, config=config)
@@ -382,8 +391,9 @@ def _ask_again(
         Seconds until the next attempt; None if this answer, or its absence, counts.
     """
     if response is None:
-        is_due = _is_outage(caught_exception)
-        return _pause_s(attempts) if is_due and attempts < _ATTEMPTS else None
+        is_silence = isinstance(caught_exception, (ConnectTimeoutError, ReadTimeoutError))
+        most = _SILENT_ATTEMPTS if is_silence else _ATTEMPTS
+        return _pause_s(attempts) if _is_outage(caught_exception) and attempts < most else None
     answer, parsed = response
     if _asks_to_wait(answer.status_code, parsed.get("Error", {}).get("Code")):
         return _pause_s(attempts) if attempts < _ATTEMPTS else None

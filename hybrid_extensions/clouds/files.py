@@ -201,9 +201,10 @@ def _client(base: str, _login: tuple[tuple[str, str], ...]) -> AzureStore | GCSS
         client_options={
             "allow_http": is_plain_http(base),
             "timeout": timedelta(minutes=10),
-            "read_timeout": timedelta(seconds=30),
+            # A silent store is named before a supervision's look is given up, as with S3.
+            "read_timeout": timedelta(seconds=10),
         },
-        retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=60)},
+        retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=30)},
     )
 
 

@@ -102,7 +102,7 @@ class Network:
         self._failing.clear()
 
     async def _connection(self, client: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, asyncio.CancelledError):
             first = await client.read(_CHUNK) if self._of else b""
             is_failing = self._of in first
             if is_failing:

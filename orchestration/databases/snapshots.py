@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sources.common.counting import counted
 from sources.common.positions import iso
@@ -18,7 +18,12 @@ from sources.planning.files.open_snapshot import WholeTable, find_whole, open_so
 from spark_jobs.launch import process
 from spark_jobs.run_state.lock import take_lock
 
-_REST = "rest-of-snapshot"
+if TYPE_CHECKING:
+    from sources.databases.captured_table import Exported
+    from sources.databases.snapshot_copy import SnapshotCopy
+
+# Readers of the folder pass over names with an underscore.
+_LOCK = "_snapshot"
 _POLL_S = 0.3
 
 
@@ -66,6 +71,7 @@ def take(
     Raises:
         InputError: No source declares a `snapshot`, or the database does not meet the requirements
             of capturing changes.
+        StateError: Another process copies the same table into the same folder (transient).
         RunError: The copy was interrupted; the chunks that are complete are kept.
         UnavailableError: The database or a store does not answer.
     """
@@ -89,7 +95,7 @@ def take(
     return [
         _taken(
             source.name,
-            each.take(first_only=first_only and source.follows_while_reading),
+            _copy(each, first_only=first_only and source.follows_while_reading),
             each.warnings,
         )
         for source, each in zip(sources, copies, strict=True)
@@ -113,7 +119,7 @@ def take_rest(
         The mark that the table is whole; None if the snapshot was complete when it was planned.
 
     Raises:
-        StateError: Another process reads the same chunks (transient).
+        StateError: Another process copies the same chunks (transient).
         InputError: The database does not meet the requirements of capturing changes.
         RunError: The copy was interrupted, or the live run has ended; chunks that are complete are
             kept.
@@ -124,25 +130,18 @@ def take_rest(
         beside = [each.name for each in declared(context.loaded) if each.follows_while_reading]
         marks = [find_whole(generation, name) for name in beside]
         return next((each for each in marks if each is not None), None)
-    if (lock := take_lock(generation, _REST)) is None:
-        message = f"Another process reads the other chunks of snapshot `{source.name}`."
-        hint = "Wait for it: `hybrid status P` shows how far it is."
-        raise StateError(message, hint, transient=True, source=source.name)
-    try:
-        take(context.loaded, report)
-        tell("All chunks are read; the live run merges the last ones.")
-        while (mark := find_whole(generation, source.name)) is None:
-            if process.find_running(generation, live) is None:
-                message = (
-                    f"All chunks of snapshot `{source.name}` are read, but the live run of "
-                    f"`{live}`, which merges them, has ended: the table is not whole yet."
-                )
-                hint = "Read why with `hybrid logs P`, then start it again: `hybrid run P`."
-                raise RunError(message, hint, source=live)
-            time.sleep(max(_POLL_S, generation.poll_s))
-        return mark
-    finally:
-        lock.release()
+    take(context.loaded, report)
+    tell("All chunks are read; the live run merges the last ones.")
+    while (mark := find_whole(generation, source.name)) is None:
+        if process.find_running(generation, live) is None:
+            message = (
+                f"All chunks of snapshot `{source.name}` are read, but the live run of "
+                f"`{live}`, which merges them, has ended: the table is not whole yet."
+            )
+            hint = "Read why with `hybrid logs P`, then start it again: `hybrid run P`."
+            raise RunError(message, hint, source=live)
+        time.sleep(max(_POLL_S, generation.poll_s))
+    return mark
 
 
 def take_together(
@@ -172,22 +171,47 @@ def take_together(
         for loaded in pipelines
         for source in declared(loaded)
     ]
-    due = [
-        each
-        for each in every
-        if not (each[2].is_begun() if each[1].follows_while_reading else each[2].is_complete())
-    ]
+    due = [each for each in every if not each[2].is_done(first_only=each[1].follows_while_reading)]
     if not due:
         return {}
     found: dict[str, TakenSnapshot | HybridError] = {}
     with snapshot_of([snapshot for *_, snapshot in due]) as exported:
         for name, source, snapshot in due:
             try:
-                manifest = snapshot.take(exported, first_only=source.follows_while_reading)
+                manifest = _copy(snapshot, exported, first_only=source.follows_while_reading)
                 found[name] = _taken(source.name, manifest, snapshot.warnings)
             except HybridError as error:
                 found[name] = error
     return found
+
+
+def _copy(
+    snapshot: SnapshotCopy, exported: Exported | None = None, *, first_only: bool
+) -> SnapshotManifest:
+    """Copy the missing chunks of a table, as the only process that writes to their folder.
+
+    A snapshot in which nothing is missing needs no lock, so its folder need not be writable.
+
+    Raises:
+        StateError: Another process holds the folder's lock (transient).
+        InputError, RunError, UnavailableError: As :meth:`SnapshotCopy.take`.
+    """
+    if snapshot.is_done(first_only=first_only):
+        return snapshot.take(exported, first_only=first_only)
+    if (lock := take_lock(snapshot.folder, _LOCK)) is None:
+        message = (
+            f"Another process copies the database table into {snapshot.folder}; two of them would "
+            "overwrite each other's chunks. Nothing was copied by this one."
+        )
+        hint = (
+            "Wait until it has ended, then try again: chunks that it has copied are kept. Of two "
+            "pipelines, give one another `path`."
+        )
+        raise StateError(message, hint, transient=True, file=snapshot.folder.url)
+    try:
+        return snapshot.take(exported, first_only=first_only)
+    finally:
+        lock.release()
 
 
 def _taken(source: str, manifest: SnapshotManifest, warnings: list[str]) -> TakenSnapshot:

@@ -43,7 +43,7 @@ from sources.databases.captured_table import (
 )
 from sources.databases.connector_settings import require_settings
 from sources.databases.kinds import access_to
-from sources.errors import HybridError, InputError, RunError, UnavailableError
+from sources.errors import HybridError, InputError, RunError, StateError, UnavailableError
 from sources.kafka.client.look_ups import KafkaLog
 from sources.kafka.client.new_topics import create_missing_topics
 
@@ -59,6 +59,8 @@ class SnapshotCopy:
         report: Called with a line of text for each chunk (a key range, one file) that is written.
 
     Attributes:
+        folder: Folder of the chunks' files and their manifest. Only one process at a time may call
+            :meth:`take` for it: whoever calls it holds a lock there.
         warnings: Sentences about settings of the table that may cause trouble later, filled by
             :meth:`take`.
 
@@ -83,28 +85,22 @@ class SnapshotCopy:
         self._topic: KafkaSource = topic
         self._table = CapturedTable.of(loaded, source, topic)
         self._report = report
-        self._folder = loaded.place(folder_of(source.patterns)).called("snapshot's folder")
+        self.folder = loaded.place(folder_of(source.patterns)).called("snapshot's folder")
         self._lock = threading.Lock()
         self._log_end: Offsets | None = None
         self.warnings: list[str] = []
 
-    def is_complete(self) -> bool:
-        """Return whether all chunks of the table are written, by the manifest next to them.
+    def is_done(self, *, first_only: bool = False) -> bool:
+        """Return whether :meth:`take` would copy nothing, by the manifest next to the chunks.
+
+        Args:
+            first_only: As there.
 
         Raises:
             StateError: The manifest is damaged.
         """
         manifest = self._read()
-        return manifest is not None and not manifest.missing
-
-    def is_begun(self) -> bool:
-        """Return whether a chunk of the table is written, by the manifest next to it.
-
-        Raises:
-            StateError: The manifest is damaged.
-        """
-        manifest = self._read()
-        return manifest is not None and bool(manifest.done)
+        return manifest is not None and _is_done(manifest, first_only=first_only)
 
     def note_log_end(self) -> None:
         """Ask Kafka for the log end of the topic of changes, and keep it for :meth:`take`.
@@ -127,7 +123,7 @@ class SnapshotCopy:
             InputError: The database refuses, or the table, its log or its connector does not fit.
             UnavailableError: The database does not answer.
         """
-        if self.is_complete():
+        if self.is_done():
             return
         require_settings(self._table.options, self._topic)
         try:
@@ -156,13 +152,14 @@ class SnapshotCopy:
         Raises:
             InputError: The database refuses the login or a permission; the table, its log or its
                 connector does not fit; rows do not fit the ``schema``; or the broker refuses.
+            StateError: Another process has written the manifest meanwhile (transient).
             UnavailableError: The database, before any chunk was begun, or the broker does not
                 answer.
             RunError: Reading was interrupted; the written chunks are kept, and the next call copies
                 the others.
         """
-        manifest = self._read()
-        if manifest is not None and (not manifest.missing or (first_only and manifest.done)):
+        known = manifest = self._read()
+        if manifest is not None and _is_done(manifest, first_only=first_only):
             return manifest
         require_settings(self._table.options, self._topic)
         if exported is None or self._log_end is None:
@@ -187,7 +184,7 @@ class SnapshotCopy:
                 # Earlier ones first: the first of all is the position of the whole.
                 numbers = [_number(each.snapshot, snapshots) for each in readers]
                 manifest = manifest.model_copy(update={"snapshots": snapshots})
-                self._keep(manifest)
+                self._keep(known, manifest)
                 chunks = manifest.missing[:1] if first_only else manifest.missing
                 return self._copy_all(manifest, chunks, list(zip(readers, numbers, strict=True)))
         except QueryError as error:
@@ -246,8 +243,9 @@ class SnapshotCopy:
                 idle.put((reader, snapshot))
             with self._lock:
                 done = {**current.done, chunk: Chunk(rows=rows, snapshot=snapshot)}
-                current = current.model_copy(update={"done": done})
-                self._keep(current)
+                changed = current.model_copy(update={"done": done})
+                self._keep(current, changed)
+                current = changed
                 self._report(
                     f"{manifest.table}: chunk {len(done)} of {current.total}, "
                     f"{counted(rows, 'row')}"
@@ -275,7 +273,7 @@ class SnapshotCopy:
                         file.write_batch(self._complete(batch, columns, reader.snapshot))
                         rows += batch.num_rows
                 # Compressed, a chunk fits in memory.
-                self._folder.replace_bytes(draft.name, draft.read_bytes())
+                self.folder.replace_bytes(draft.name, draft.read_bytes())
         except Misfit as error:
             message = f"Rows of `{self._table.name}` do not fit the `schema`: {error}."
             hint = (
@@ -299,10 +297,27 @@ class SnapshotCopy:
         return pa.record_batch([values_of[name] for name in columns.names], schema=columns)
 
     def _read(self) -> SnapshotManifest | None:
-        return self._folder.read(MANIFEST, SnapshotManifest)
+        return self.folder.read(MANIFEST, SnapshotManifest)
 
-    def _keep(self, manifest: SnapshotManifest) -> None:
-        self._folder.replace(MANIFEST, manifest)
+    def _keep(self, known: SnapshotManifest | None, manifest: SnapshotManifest) -> None:
+        """Write the manifest over the one that this process knows.
+
+        So all chunks are of the same key ranges, even if this process slept until its lease in a
+        store had expired, and another one goes on.
+        """
+        if self.folder.replace_known(MANIFEST, known, manifest):
+            return
+        path = self.folder.location(MANIFEST)
+        message = (
+            f"Another process has written {path} in the meantime: it copies table "
+            f"`{self._table.name}` now, and this one stops."
+        )
+        hint = "Nothing is lost: the other process reads all chunks that the manifest lacks."
+        raise StateError(message, hint, transient=True, file=path)
+
+
+def _is_done(manifest: SnapshotManifest, *, first_only: bool) -> bool:
+    return not manifest.missing or (first_only and bool(manifest.done))
 
 
 def _number(snapshot: DatabaseSnapshot, known: list[DatabaseSnapshot]) -> int:

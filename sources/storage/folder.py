@@ -244,6 +244,31 @@ class Folder:
             raise StateError(message, hint, file=place)
         return existing
 
+    def replace_known(self, name: str, known: R | None, document: R) -> bool:
+        """Write a document if the one that is there is still the one that this process knows.
+
+        Of two processes that each take themselves for the only writer so only one writes.
+
+        Args:
+            name: Path of its file, relative to the folder.
+            known: The document as this process read or wrote it last; None if there was none.
+            document: The new one.
+
+        Returns:
+            Whether it was written; False if another process has written one since.
+
+        Raises:
+            StateError: The folder can't be written, or the existing document is damaged.
+        """
+        found, place = self.document(name), self.location(name)
+        there = None if found is None else type(document).parse(found.data, place)
+        if there != known:
+            return False
+        with self.writing():
+            if found is None:
+                return self.documents.put_if_absent(place, _encoded(document)) is not None
+            return self.documents.replace(place, _encoded(document), found.tag) is not None
+
     def delete(self, name: str) -> None:
         """Delete a file of the folder; nothing happens if it does not exist.
 

@@ -99,15 +99,10 @@ def replace_target_record(
         StateError: The state can't be read or written.
         UnavailableError: The state's store does not answer.
     """
-    found, path = generation.document(TargetRecord.NAME), generation.location(TargetRecord.NAME)
-    known = TargetRecord() if found is None else TargetRecord.parse(found.data, path)
-    if known != before:
+    found = read_target_record(generation)
+    if (found or TargetRecord()) != before:
         return False
-    data = after.model_dump_json(indent=2).encode()
-    with generation.writing():
-        if found is None:
-            return generation.documents.put_if_absent(path, data) is not None
-        return generation.documents.replace(path, data, found.tag) is not None
+    return generation.replace_known(TargetRecord.NAME, found, after)
 
 
 def documents_of(generation: Generation) -> list[str]:

@@ -113,7 +113,7 @@ def test_a_database_that_is_not_there_fails_the_asset_with_the_cause(
     told = failed.step_failure_data.user_failure_data
     assert told is not None
     assert "localhost:1" in str(told.description)
-    assert not (tmp_path / "snapshot").exists()
+    assert not (tmp_path / "snapshot" / MANIFEST).exists()
 
 
 def test_a_snapshot_that_is_there_is_told_without_asking_the_database(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ is there. The *query lock* is held by the driver itself, so that a driver starte
 too. A third one, for the whole pipeline, is held while its table is changed other than by a run:
 another generation is made to serve, or a range is replaced. Replacements take turns by a fourth.
 A fifth, on a file system only, is held for each merge into the table, and for each commit that
-would make one fail. Extensions take others of their own.
+would make one fail. Who copies a database table holds one next to the files. Extensions take others
+of their own.
 
 On a file system the kernel keeps the locks. In a store without a kernel a lease does, which is
 one for launch and query (:mod:`spark_jobs.run_state.lease`).
@@ -258,15 +259,16 @@ def take_range_lock(home: Folder) -> Lock | None:
 
 
 def take_lock(folder: Folder, name: str) -> Lock | None:
-    """Take a lock of an extension's own, which one process at a time can hold; None if taken.
+    """Take a lock of another name, which one process at a time can hold; None if it is taken.
 
     Args:
-        folder: A folder of the extension's own in the state folder.
+        folder: Folder of what the lock is about: one of an extension in the state folder, or the
+            folder of a snapshot's files.
         name: Name of the lock, by which its file or lease is named.
 
     Raises:
-        StateError: The state folder can't be written; transient if its disk is full.
-        UnavailableError: The store of the state does not answer.
+        StateError: The folder can't be written; transient if its disk is full.
+        UnavailableError: The folder's store does not answer.
     """
     return _lock(folder, f"{name}.lock", f"{name}-lease.json", uuid.uuid4().hex)
 
@@ -338,8 +340,8 @@ def _take(path: Path) -> int | None:
     except OSError as error:
         message = f"The lock {path} can't be taken: {error.strerror}. Nothing was started."
         hint = (
-            "Free space on the disk of the state folder, or make the folder writable for this "
-            "user, then try again."
+            "Free space on the disk of its folder, or make the folder writable for this user, then "
+            "try again."
         )
         # A full disk may have space again by itself.
         is_full = error.errno in _FULL

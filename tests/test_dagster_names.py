@@ -195,6 +195,7 @@ def of_pipeline(loaded: LoadedPipeline) -> dict[str, list[Words]]:
         "each schedule": each_of("schedule", schedules),
         "feeds": [{}] if feeds else [],
         "each feed": each_of("feed", feeds),
+        "keep": each_of("feed", [each for each in feeds if each.keep]),
         "training_sets": each_of("set", sets),
         "each feed into PostgreSQL or Redis": each_of("feed", compared),
         "each topic": [{"topic": topic} for each in pipeline.topics for topic in each.topics],

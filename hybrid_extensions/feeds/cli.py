@@ -20,7 +20,7 @@ _GRACE_S = 20.0
 
 
 @app.command(rich_help_panel=panels.MORE)
-def feed(
+def feed(  # noqa: PLR0913, PLR0917 - each is an option
     pipeline: PipelineFile,
     name: Annotated[
         list[str] | None, typer.Option(help="Feed to follow; may be repeated. All by default.")
@@ -37,6 +37,21 @@ def feed(
             min=1, help="Compare up to so many rows, chosen at random; 1 if the sink differs."
         ),
     ] = None,
+    served: Annotated[
+        bool,
+        typer.Option(
+            "--served",
+            help="Compare what feeds with `keep` served with what training takes; 1 if more "
+            "differs than is declared.",
+        ),
+    ] = False,
+    days: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --served: days before now; all that are kept by default."),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(help="With --served: seed of the look-ups at random times.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Feed the declared second sinks from the table's commits, until Ctrl-C or SIGTERM.
@@ -50,6 +65,11 @@ def feed(
         feeds = _chosen(loaded, name or [])
         if compare is not None:
             show(*_comparison(loaded, feeds, compare))
+            return
+        if served:
+            # Without names those that can be compared, if there is one.
+            kept = [each for each in feeds if name or each.keep is not None]
+            show(*_served(loaded, kept or feeds, days, seed))
             return
         if once or reload:
             done = [(each, deliver_once(loaded, each, reload=reload)) for each in feeds]
@@ -82,6 +102,27 @@ def _comparison(
     text = "\n".join(compared_in_words(each, found[each.name]) for each in feeds)
     good = all(each.agrees for each in found.values())
     return {"ok": good, "feeds": documents}, text
+
+
+def _served(
+    loaded: LoadedPipeline, feeds: list[AnyFeed], days: int | None, seed: int
+) -> tuple[dict[str, Any], str]:
+    """Return the answer of comparisons with training: its document, and its text."""
+    from hybrid_extensions.feeds.kept.comparison import compare_served, served_in_words
+
+    found = {each.name: compare_served(loaded, each, days=days, seed=seed) for each in feeds}
+    documents = {
+        name: {
+            **asdict(each),
+            "compared": each.compared,
+            "different": each.different,
+            "share": each.share,
+            "within": each.is_within,
+        }
+        for name, each in found.items()
+    }
+    text = "\n".join(served_in_words(each, found[each.name]) for each in feeds)
+    return {"ok": all(each.is_within for each in found.values()), "feeds": documents}, text
 
 
 def _chosen(loaded: LoadedPipeline, names: list[str]) -> list[AnyFeed]:

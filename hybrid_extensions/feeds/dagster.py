@@ -8,6 +8,7 @@ import dagster as dg
 
 from hybrid_extensions.feeds.declare import AnyFeed, feed_of, feeds_of
 from hybrid_extensions.feeds.feed_record import FeedStatus, feed_statuses
+from hybrid_extensions.feeds.kept.comparison import compare_served, served_in_words
 from hybrid_extensions.feeds.loop import compare, compared_in_words, deliver_once, in_words
 from orchestration.defs.keys import table_group, table_key
 from orchestration.defs.show.dagster_failures import failures
@@ -61,7 +62,10 @@ def feed_definitions(loaded: LoadedPipeline) -> dg.Definitions:
     )
     return dg.Definitions(
         assets=[_asset(loaded, each) for each in feeds],
-        asset_checks=[_check(loaded, each) for each in feeds if each.type in _COMPARED],
+        asset_checks=[
+            *(_check(loaded, each) for each in feeds if each.type in _COMPARED),
+            *(_served_check(loaded, each) for each in feeds if each.keep is not None),
+        ],
         jobs=[job],
         sensors=[_sensor(loaded, job)],
     )
@@ -119,6 +123,41 @@ def _check(loaded: LoadedPipeline, feed: AnyFeed) -> dg.AssetChecksDefinition:
         )
 
     return consistent
+
+
+def _served_check(loaded: LoadedPipeline, feed: AnyFeed) -> dg.AssetChecksDefinition:
+    @dg.asset_check(
+        name="served_as_trained",
+        asset=feed_key(loaded, feed.name),
+        description="Compares what look-ups found, by kept deliveries, with what training takes.",
+    )
+    def served_as_trained() -> dg.AssetCheckResult:
+        with failures(loaded):
+            fresh = load_pipeline(loaded.path)
+            declared = feed_of(fresh, feed.name)
+            found = compare_served(fresh, declared)
+        seconds = {
+            "seconds late, half": found.late.median_s,
+            "seconds late, 99 %": found.late.p99_s,
+            "seconds late, worst": found.late.worst_s,
+        }
+        shares = {
+            f"share that is equal, {name} (%)": round(100 * share, 3)
+            for name, share in found.agreement.columns.items()
+        }
+        return dg.AssetCheckResult(
+            passed=found.is_within,
+            description=served_in_words(declared, found),
+            metadata={
+                "share that is equal (%)": round(100 * found.share, 3),
+                "look-ups compared": found.compared,
+                "look-ups not known": found.unknown,
+                **shares,
+                **{name: value for name, value in seconds.items() if value is not None},
+            },
+        )
+
+    return served_as_trained
 
 
 def _sensor(loaded: LoadedPipeline, job: Any) -> dg.SensorDefinition:

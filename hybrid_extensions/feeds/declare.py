@@ -36,6 +36,30 @@ def _address(url: str) -> str:
     return url
 
 
+class Keep(Declared):
+    """What a feed keeps of its deliveries, to compare what was served with what training takes.
+
+    Attributes:
+        path: Folder of the Delta table that gets the rows of each delivery. Nobody else writes to
+            it, and each feed has one of its own.
+        days: Days for which deliveries are kept.
+        trained_on: File of the pipeline whose table training reads, if that is another one: it has
+            the columns of this pipeline's ``sink.key``, and keeps all values.
+        known_at: Column of that table with the time at which a row became known; by default as for
+            a training set.
+        max_different: Largest share of look-ups, from 0 to 1, that may have found another value
+            than training takes: the feed is not healthy above it. By default any share is shown,
+            and none is unhealthy.
+
+    """
+
+    path: str
+    days: int = Field(default=30, ge=1)
+    trained_on: str | None = None
+    known_at: str | None = None
+    max_different: float | None = Field(default=None, ge=0, le=1)
+
+
 class Feed(Declared):
     """A second sink of any type.
 
@@ -45,12 +69,14 @@ class Feed(Declared):
         every: Least time between two looks at the table for a new version.
         max_lag: A feed is late, which is not healthy, if a commit of the table has waited for it
             for longer.
+        keep: Where deliveries are kept; by default they are not.
     """
 
     name: Name
     columns: list[str] = Field(default_factory=list)
     every: Duration = timedelta(seconds=1)
     max_lag: Duration = timedelta(minutes=10)
+    keep: Keep | None = None
 
     def located(self, locate: Callable[[str], str]) -> Self:
         """Return the feed with the paths of its files made absolute.
@@ -58,7 +84,14 @@ class Feed(Declared):
         Args:
             locate: Makes a path that is relative to the pipeline's file absolute.
         """
-        return self
+        if self.keep is None:
+            return self
+        other = self.keep.trained_on
+        paths = {
+            "path": locate(self.keep.path),
+            "trained_on": None if other is None else locate(other),
+        }
+        return self.model_copy(update={"keep": self.keep.model_copy(update=paths)})
 
 
 class PostgresFeed(Feed):
@@ -122,9 +155,10 @@ class KafkaFeed(Feed):
         Args:
             locate: Makes a path that is relative to the pipeline's file absolute.
         """
-        if self.security is None:
-            return self
-        return self.model_copy(update={"security": self.security.located(locate)})
+        feed = super().located(locate)
+        if feed.security is None:
+            return feed
+        return feed.model_copy(update={"security": feed.security.located(locate)})
 
 
 class PythonFeed(Feed):

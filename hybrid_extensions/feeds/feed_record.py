@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from hybrid_extensions.feeds.declare import AnyFeed, feeds_of
+from sources.common.counting import counted
 from sources.common.positions import Part, Record, now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport, HybridError
@@ -34,6 +35,25 @@ class Compared(Part):
     agrees: bool
 
 
+class ServedLookups(Part):
+    """Last comparison of what look-ups in a sink found with what training takes.
+
+    Attributes:
+        at_ms: When it was made, in ms since 1970.
+        compared: Number of look-ups that were compared.
+        different: Number of those that found another value.
+        p99_s: Seconds from the commit of a row to the sink that 99 % of the changed rows did not
+            exceed; None if there were none.
+        is_within: Whether no larger share differed than was declared then.
+    """
+
+    at_ms: int
+    compared: int
+    different: int
+    p99_s: float | None = None
+    is_within: bool = True
+
+
 class FeedRecord(Record):
     """Last record of a feed by its follower, in the state; the position in the sink is decisive.
 
@@ -47,6 +67,8 @@ class FeedRecord(Record):
             ms since 1970; 0 if none does.
         failure: Why the last look failed; None if it did not.
         compared: The last comparison of the sink with the table; None if there was none.
+        served: The last comparison of what was served with what training takes; None if there was
+            none.
     """
 
     number: int | None = None
@@ -57,6 +79,7 @@ class FeedRecord(Record):
     followed_until_ms: int = 0
     failure: ErrorReport | None = None
     compared: Compared | None = None
+    served: ServedLookups | None = None
 
 
 class FeedStatus(BaseModel):
@@ -75,8 +98,11 @@ class FeedStatus(BaseModel):
             ms since 1970; 0 if none does.
         failure: Why that look failed; None if it did not.
         compared: The last comparison of the sink with the table; None if there was none.
-        is_healthy: Whether the sink lacks no commit for longer than ``max_lag``, and agreed with
-            the table when it was compared last.
+        served: The last comparison of what was served with what training takes; None if there was
+            none.
+        is_healthy: Whether the sink lacks no commit for longer than ``max_lag``, agreed with the
+            table when it was compared last, and did not serve other values than training takes
+            more often than is declared.
         text: The progress as a sentence.
     """
 
@@ -90,6 +116,7 @@ class FeedStatus(BaseModel):
     followed_until_ms: int = 0
     failure: ErrorReport | None = None
     compared: Compared | None = None
+    served: ServedLookups | None = None
     is_healthy: bool
     text: str
 
@@ -117,6 +144,17 @@ def write_record(loaded: LoadedPipeline, name: str, record: FeedRecord) -> None:
         UnavailableError: The state's store does not answer.
     """
     feed_folder(loaded, name).replace(_RECORD, record)
+
+
+def update_record(loaded: LoadedPipeline, name: str, **changed: Part) -> None:
+    """Change some fields of a feed's record in the state.
+
+    Raises:
+        StateError: The record is damaged, or can't be written.
+        UnavailableError: The state's store does not answer.
+    """
+    before = read_record(loaded, name) or FeedRecord(looked_ms=0)
+    write_record(loaded, name, before.model_copy(update=changed))
 
 
 def feed_statuses(loaded: LoadedPipeline) -> list[FeedStatus]:
@@ -159,6 +197,9 @@ def _status(loaded: LoadedPipeline, feed: AnyFeed, newest: int | None) -> FeedSt
     failure = None if record is None else record.failure
     compared = None if record is None else record.compared
     differs = compared is not None and not compared.agrees
+    # Without `keep` the result of before says nothing about the present.
+    served = None if record is None or feed.keep is None else record.served
+    is_within = served is None or served.is_within
     return FeedStatus(
         name=feed.name,
         type=feed.type,
@@ -170,22 +211,23 @@ def _status(loaded: LoadedPipeline, feed: AnyFeed, newest: int | None) -> FeedSt
         followed_until_ms=0 if record is None else record.followed_until_ms,
         failure=failure,
         compared=compared,
-        is_healthy=not is_late and not differs,
-        text=_text(number, newest, behind, lag_s, failure, compared),
+        served=served,
+        is_healthy=not is_late and not differs and is_within,
+        text=_text(newest, behind, lag_s, record, served),
     )
 
 
 def _text(
-    number: int | None,
     newest: int | None,
     behind: int | None,
     lag_s: float | None,
-    failure: ErrorReport | None,
-    compared: Compared | None,
+    record: FeedRecord | None,
+    served: ServedLookups | None,
 ) -> str:
     if newest is None:
         return "There is no table yet."
-    if number is None:
+    number = None if record is None else record.number
+    if record is None or number is None:
         text = "Nothing is delivered yet: run `hybrid feed P`."
     elif behind is None:
         text = f"It has version {number}, and the table {newest}: it is to be loaded again."
@@ -194,6 +236,17 @@ def _text(
     else:
         age = "" if lag_s is None else f", the oldest of them for {lag_s:,.0f} s"
         text = f"It has version {number}, and lacks {behind}{age}."
-    if compared is not None and not compared.agrees:
+    if record is not None and record.compared is not None and not record.compared.agrees:
         text = f"{text} It differed from the table when it was compared."
-    return text if failure is None else f"{text} {failure}"
+    if served is not None:
+        text = f"{text} {_served_text(served)}"
+    return text if record is None or record.failure is None else f"{text} {record.failure}"
+
+
+def _served_text(served: ServedLookups) -> str:
+    """Return the last comparison with training as a sentence."""
+    lookups = counted(served.compared, "look-up")
+    if not served.different:
+        return f"Of {lookups} each found what training takes."
+    found = f"{served.different:,} of {lookups} did not find what training takes"
+    return f"{found}." if served.is_within else f"{found}: more than `max_different` allows."

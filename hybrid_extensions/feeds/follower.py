@@ -9,6 +9,7 @@ has besides it is removed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, NamedTuple, Self
 
 import pyarrow as pa
@@ -18,14 +19,16 @@ from hybrid_extensions.feeds.base import Comparison, FeedSink
 from hybrid_extensions.feeds.declare import AnyFeed, feed_of
 from hybrid_extensions.feeds.delivery import DELETED
 from hybrid_extensions.feeds.feed_record import feed_folder
+from hybrid_extensions.feeds.kept.keeper import Keeper
 from hybrid_extensions.feeds.kinds import open_sink
 from hybrid_extensions.feeds.position import Held, Position, commit_of, position_of, why_not_from
-from hybrid_extensions.feeds.rows import CannotFollow, all_rows, changed_rows
+from hybrid_extensions.feeds.rows import CannotFollow, Rows, all_rows, changed_rows
 from sources.common.schema import normalize_schema
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
 from sources.generations import acting_on
 from sources.storage.tables.delta_log import commit_name, has_log
+from spark_jobs.table.commit_log import CommitLog
 from spark_jobs.table.delta_table import open_table
 
 
@@ -59,6 +62,7 @@ class Follower:
         self._table = loaded.target
         self._key: list[str] = []
         self._sink: FeedSink | None = None
+        self._keeper: Keeper | None = None
         self._seen: Position | None = None
 
     def __enter__(self) -> Self:
@@ -69,6 +73,9 @@ class Follower:
         if self._sink is not None:
             self._sink.close()
             self._sink = None
+        if self._keeper is not None:
+            self._keeper.close()
+            self._keeper = None
 
     def has_news(self) -> bool:
         """Return whether there may be rows to deliver, by a look at the table's log alone.
@@ -105,12 +112,17 @@ class Follower:
         columns = self._columns(table, key)
         now = position_of(self._table, table, columns, key)
         sink = self._opened(key)
+        if self._keeper is not None:
+            self._keeper.open(columns, key)
         held = sink.held(columns)
+        if self._keeper is not None:
+            self._keeper.settle(held)
         if reload:
-            return self._load(sink, table, now, columns, "it was asked for")
+            return self._load(sink, held, table, now, columns, "it was asked for")
         if held.delivered is None:
-            return self._load(sink, table, now, columns, "nothing is delivered yet")
+            return self._load(sink, held, table, now, columns, "nothing is delivered yet")
         if held.delivered == now and held.pending is None:
+            self._keep_all(now, columns)
             self._seen = now
             return DeliveryOutcome("none", now.number)
         return self._bring(sink, held, held.delivered, table, now, columns)
@@ -170,21 +182,57 @@ class Follower:
                 table = open_table(self._table, end.number)
         if why is None:
             try:
-                with changed_rows(self._table, start.number, table, self._key, columns) as rows:
+                self._keep_all(start, columns)
+            except InputError as error:
+                why = str(error)
+        if why is None:
+            try:
+                with (
+                    changed_rows(self._table, start.number, table, self._key, columns) as rows,
+                    self._kept(rows, start, end, is_load=False),
+                ):
                     if held.pending is None:
                         sink.begin(end)
                     sink.apply(rows.read(sink.form), end)
                     return DeliveryOutcome("changes", end.number, len(rows))
             except CannotFollow as error:
                 why = str(error)
-        return self._load(sink, open_table(self._table, now.number), now, columns, why)
+        return self._load(sink, held, open_table(self._table, now.number), now, columns, why)
 
     def _load(
-        self, sink: FeedSink, table: DeltaTable, now: Position, columns: pa.Schema, why: str
+        self,
+        sink: FeedSink,
+        held: Held,
+        table: DeltaTable,
+        now: Position,
+        columns: pa.Schema,
+        why: str,
     ) -> DeliveryOutcome:
-        with all_rows(table, self._key, columns) as rows:
+        with (
+            all_rows(table, self._key, columns) as rows,
+            self._kept(rows, held.delivered, now, is_load=True),
+        ):
             sink.load(rows.read(sink.form), now)
             return DeliveryOutcome("load", now.number, len(rows), why)
+
+    def _kept(
+        self, rows: Rows, start: Position | None, end: Position, *, is_load: bool
+    ) -> AbstractContextManager[None]:
+        """Return the context of a delivery, which is kept at its end if the feed declares that."""
+        if self._keeper is None:
+            return nullcontext()
+        if is_load or start is None:
+            return self._keeper.delivery(rows, "load", start, end)
+        first = CommitLog(self._table).read(start.number + 1)
+        committed_ms = None if first is None else first.at_ms or None
+        return self._keeper.delivery(rows, "changes", start, end, committed_ms=committed_ms)
+
+    def _keep_all(self, position: Position, columns: pa.Schema) -> None:
+        """Keep all rows that the sink has at its position, if not all deliveries up to it were."""
+        if self._keeper is not None and self._keeper.lacks(position):
+            table = open_table(self._table, position.number)
+            with all_rows(table, self._key, columns) as rows:
+                self._keeper.keep_all(rows, position)
 
     def _read_declaration(self) -> list[str]:
         """Read the pipeline's file again; return the key of the generation that readers see."""
@@ -203,6 +251,8 @@ class Follower:
             self._key = list(key)
             folder = feed_folder(self._loaded, self._feed.name)
             self._sink = open_sink(self._feed, self._loaded, key, folder)
+            if self._feed.keep is not None:
+                self._keeper = Keeper(self._loaded, self._feed, folder)
         return self._sink
 
     def _columns(self, table: DeltaTable, key: Sequence[str]) -> pa.Schema:

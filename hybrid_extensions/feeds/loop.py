@@ -8,7 +8,13 @@ from collections.abc import Callable, Sequence
 
 from hybrid_extensions.feeds.base import Comparison
 from hybrid_extensions.feeds.declare import AnyFeed
-from hybrid_extensions.feeds.feed_record import Compared, FeedRecord, read_record, write_record
+from hybrid_extensions.feeds.feed_record import (
+    Compared,
+    FeedRecord,
+    read_record,
+    update_record,
+    write_record,
+)
 from hybrid_extensions.feeds.follower import DeliveryOutcome, Follower
 from sources.common.counting import counted
 from sources.common.positions import now_ms
@@ -64,8 +70,7 @@ def compare(loaded: LoadedPipeline, feed: AnyFeed, sample: int) -> Comparison:
         share=found.share,
         agrees=found.agrees,
     )
-    before = read_record(loaded, feed.name) or FeedRecord(looked_ms=0)
-    write_record(loaded, feed.name, before.model_copy(update={"compared": compared}))
+    update_record(loaded, feed.name, compared=compared)
     return found
 
 

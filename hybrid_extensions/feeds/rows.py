@@ -53,12 +53,18 @@ class Rows:
         connection: The database, with the rows in the table ``feed_rows``.
         key: Columns that identify a row.
         columns: All columns, with the types that they have in the table.
+        is_new: SQL of whether the older version lacks the key of the row ``a``; null if unknown.
     """
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, key: Sequence[str], columns: pa.Schema
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        key: Sequence[str],
+        columns: pa.Schema,
+        is_new: str = "CAST(NULL AS BOOLEAN)",
     ) -> None:
         self._connection, self._key, self._columns = connection, key, columns
+        self._is_new = is_new
 
     def __len__(self) -> int:
         (found,) = self._connection.execute(f"SELECT count(*) FROM {_ROWS}").fetchall()
@@ -81,6 +87,23 @@ class Rows:
         if sample is not None:
             rows = f"(FROM {_ROWS} USING SAMPLE reservoir({sample} ROWS))"
         found = self._connection.sql(f"SELECT {selected} FROM {rows} ORDER BY {order}")
+        reader = found.to_arrow_reader(BATCH_ROWS)
+        assert reader is not None
+        return reader
+
+    def read_to_keep(self, is_deleted: str, is_new: str) -> pa.RecordBatchReader:
+        """Return the rows with the columns as they are, in batches of up to 20,000.
+
+        Args:
+            is_deleted: Name of a further column: whether the row is deleted.
+            is_new: Name of a further column: whether the older version lacks the key; null in a
+                load.
+        """
+        selected = (
+            f"{column_list(self._columns.names)}, {quoted(DELETED)} AS {quoted(is_deleted)}, "
+            f"{self._is_new} AS {quoted(is_new)}"
+        )
+        found = self._connection.sql(f"SELECT {selected} FROM {_ROWS} AS a")
         reader = found.to_arrow_reader(BATCH_ROWS)
         assert reader is not None
         return reader
@@ -161,7 +184,8 @@ def changed_rows(
             raise CannotFollow(message) from None
         connection.execute(_difference(key, columns.names))
         _require_unique(connection, key, table)
-        yield Rows(connection, key, columns)
+        was_there = f"EXISTS (FROM removed AS r WHERE {_same(key)})"
+        yield Rows(connection, key, columns, f"NOT {was_there}")
 
 
 @contextmanager
@@ -223,7 +247,7 @@ def _partition(schema: pa.Schema, values: dict[str, Any]) -> ds.Expression:
 
 def _difference(key: Sequence[str], columns: Sequence[str]) -> str:
     """Return SQL that makes the table of rows that differ from ``removed`` and ``added``."""
-    same = " AND ".join(f"a.{quoted(each)} IS NOT DISTINCT FROM r.{quoted(each)}" for each in key)
+    same = _same(key)
     others = [each for each in columns if each not in key]
     differs = " OR ".join(f"a.{quoted(each)} IS DISTINCT FROM r.{quoted(each)}" for each in others)
     mark = quoted(DELETED)
@@ -238,6 +262,11 @@ def _difference(key: Sequence[str], columns: Sequence[str]) -> str:
         SELECT {gone}, true AS {mark} FROM removed AS r
         WHERE NOT EXISTS (FROM added AS a WHERE {same})
     """
+
+
+def _same(key: Sequence[str]) -> str:
+    """Return SQL of whether the rows ``a`` and ``r`` have the same key."""
+    return " AND ".join(f"a.{quoted(each)} IS NOT DISTINCT FROM r.{quoted(each)}" for each in key)
 
 
 def _require_unique(

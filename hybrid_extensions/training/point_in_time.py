@@ -28,6 +28,10 @@ from sources.planning.transform_analysis import read_analysis
 from sources.serving import target_of
 
 _TABLE = "audit.features"
+LABELS = "labels"
+"""Table or view of the database with the labels."""
+NUMBER = "_hybrid_row"
+"""Column of the labels with their number, by which the rows of the join are ordered."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,24 @@ class TrainingSet:
     rows: pa.Table
     known: int
     notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class JoinedLabels:
+    """Join of labels with what was known at their times.
+
+    Attributes:
+        query: Query of the joined rows: the labels' columns but their number, the values, and
+            ``known_at``; in the order of the numbers.
+        values: DuckDB types of the values, by column.
+        known_at: Column of the table from whose time on a row counts as known.
+        notes: Sentences about values that may have been known only later; empty if there are none.
+    """
+
+    query: str
+    values: dict[str, str]
+    known_at: str
+    notes: list[str]
 
 
 def training_set(
@@ -68,28 +90,46 @@ def training_set(
         StateError: There is no table yet.
         UnavailableError: The store of the table does not answer.
     """
-    require_history(loaded)
-    table = _open(loaded)
     with _database() as connection:
         numbers = pa.array(np.arange(len(labels)), pa.int64())
-        connection.register("labels", labels.append_column("_hybrid_row", numbers))
-        given = columns_of(connection, "labels")
-        del given["_hybrid_row"]
-        create_target_rows(
-            connection, "features", table, [each.name for each in table.schema().fields]
-        )
-        columns = join_columns(
-            loaded.pipeline, asked or Asked(), given, columns_of(connection, _TABLE)
-        )
-        if loaded.pipeline.sink.history is not None:
-            # Another version took the place of these at their own time.
-            ended = f"{VALID_TO} <= {VALID_FROM}"
-            connection.execute(f"DELETE FROM {_TABLE} WHERE {ended}")
-        query = _query(columns, list(given))
-        rows = connection.sql(query).to_arrow_table()
-        without = _count(connection, f"{_TABLE} WHERE {quoted(columns.known_at)} IS NULL")
+        connection.register(LABELS, labels.append_column(NUMBER, numbers))
+        joined = join_labels(connection, loaded, asked)
+        rows = connection.sql(joined.query).to_arrow_table()
     found = len(rows) - rows[KNOWN_AT].null_count
-    return TrainingSet(rows, found, [*_notes(loaded, columns), *_unknown(without, columns)])
+    return TrainingSet(rows, found, joined.notes)
+
+
+def join_labels(
+    connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline, asked: Asked | None = None
+) -> JoinedLabels:
+    """Return the query that joins labels with the values that were known at their times.
+
+    The rows of the pipeline's table are copied into the database.
+
+    Args:
+        connection: A database, with the labels in the table or view :data:`LABELS`, which have
+            their number in the column :data:`NUMBER`.
+        loaded: The pipeline; its table is that of the generation that it is about.
+        asked: The columns to join by, where they are not those that the declaration suggests.
+
+    Raises:
+        InputError, StateError, UnavailableError: As :func:`training_set`.
+    """
+    table = open_history(loaded)
+    given = columns_of(connection, LABELS)
+    del given[NUMBER]
+    names = [each.name for each in table.schema().fields]
+    create_target_rows(connection, "features", table, names)
+    kinds = columns_of(connection, _TABLE)
+    columns = join_columns(loaded.pipeline, asked or Asked(), given, kinds)
+    if loaded.pipeline.sink.history is not None:
+        # Another version took the place of these at their own time.
+        ended = f"{VALID_TO} <= {VALID_FROM}"
+        connection.execute(f"DELETE FROM {_TABLE} WHERE {ended}")
+    without = _count(connection, f"{_TABLE} WHERE {quoted(columns.known_at)} IS NULL")
+    notes = [*_notes(loaded, columns), *_unknown(without, columns)]
+    values = {name: kinds[name] for name in columns.values}
+    return JoinedLabels(_query(columns, list(given)), values, columns.known_at, notes)
 
 
 def read_labels(path: Path) -> pa.Table:
@@ -143,7 +183,13 @@ def require_history(loaded: LoadedPipeline) -> None:
     raise InputError(message, hint, pipeline=loaded.pipeline.name, field="sink.mode")
 
 
-def _open(loaded: LoadedPipeline) -> DeltaTable:
+def open_history(loaded: LoadedPipeline) -> DeltaTable:
+    """Return the table of a pipeline, of which training takes what was known at a time.
+
+    Raises:
+        InputError, StateError, UnavailableError: As :func:`training_set`.
+    """
+    require_history(loaded)
     folder = target_of(loaded)
     if (table := open_target(folder)) is None:
         message = f"There is no table {folder} yet."
@@ -171,7 +217,7 @@ def _query(columns: JoinColumns, labels: list[str]) -> str:
         f"QUALIFY row_number() OVER (PARTITION BY {column_list(columns.key)}, {known_at} "
         f"ORDER BY true{ranks}) = 1"
     )
-    given = f"SELECT *, CAST({quoted(columns.time)} AS {INSTANT}) AS _hybrid_time FROM labels"
+    given = f"SELECT *, CAST({quoted(columns.time)} AS {INSTANT}) AS _hybrid_time FROM {LABELS}"
     on = " AND ".join(f"l.{quoted(name)} = f.{quoted(name)}" for name in columns.key)
     selected = [f"l.{quoted(name)}" for name in labels]
     of_row = {name: f"f.{quoted(name)}" for name in columns.values}
@@ -182,7 +228,7 @@ def _query(columns: JoinColumns, labels: list[str]) -> str:
     selected += [f"{value} AS {quoted(name)}" for name, value in of_row.items()]
     return (
         f"SELECT {', '.join(selected)} FROM ({given}) AS l ASOF LEFT JOIN ({rows}) AS f "
-        f"ON {on} AND l._hybrid_time >= f._hybrid_known_at ORDER BY l._hybrid_row"
+        f"ON {on} AND l._hybrid_time >= f._hybrid_known_at ORDER BY l.{NUMBER}"
     )
 
 

@@ -1,0 +1,1 @@
+"""Tests of what feeds keep of their deliveries."""

@@ -9,6 +9,7 @@ import dagster as dg
 from orchestration.databases import table_pipelines
 from orchestration.defs.assets.unloadable_pipeline import UnreadableFile, unreadable_definitions
 from orchestration.defs.show.dagster_failures import failures
+from orchestration.defs.show.markdown import code_span
 from orchestration.defs.show.metadata import Metadata
 from orchestration.pipeline_definitions import chain_selection, pipeline_definitions
 from sources.config.loader import LoadedPipeline
@@ -98,7 +99,7 @@ def _tables_asset(template: Template) -> dg.AssetsDefinition:
 
 def _metadata(found: table_pipelines.FoundTables) -> Metadata:
     """Return what was found, by what people look for."""
-    refused = [f"- `{table}`: {why}" for table, why in found.refused.items()]
+    refused = [f"- {code_span(table)}: {why}" for table, why in found.refused.items()]
     return {
         "pipelines": len(found.known) + len(found.added),
         "added (load the code location again)": ", ".join(found.added) or _NONE,

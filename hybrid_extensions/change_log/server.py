@@ -24,6 +24,8 @@ _EARLIEST = -2
 _LATEST = -1
 _NEWEST = -3
 _MOST_BYTES = 1 << 20
+_MOST_ASKED = 1 << 24
+"""Most bytes of a request: some 100,000 topics."""
 _CONFIGS = {
     "cleanup.policy": "delete",
     "retention.bytes": "-1",
@@ -98,9 +100,13 @@ class LogServer:
 
     def _serve(self, client: socket.socket) -> None:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with contextlib.suppress(OSError, HybridError):
-            while size := _received(client, 4):
-                fields = Reader(_received(client, struct.unpack(">i", size)[0]))
+        # What is no request ends its own connection only.
+        with contextlib.suppress(OSError, HybridError, struct.error, UnicodeDecodeError):
+            while data := _received(client, 4):
+                (size,) = struct.unpack(">i", data)
+                if not 0 < size <= _MOST_ASKED:
+                    return
+                fields = Reader(_received(client, size))
                 header = wire.read_header(fields)
                 if header.request == wire.API_VERSIONS:
                     body = wire.api_versions(header.version)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -16,6 +17,9 @@ import typer
 from orchestration.cli import remedies
 
 if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+    from rich.segment import Segment
+
     from sources.config.loader import LoadedPipeline
 
 PipelineFile = Annotated[
@@ -35,6 +39,7 @@ By = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
 INTERRUPTED = 130
 """Exit status of a command that was interrupted, by Ctrl-C."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def load(path: Path) -> LoadedPipeline:
@@ -91,7 +96,15 @@ def person(by: str | None) -> str:
 
 def tell(text: str) -> None:
     """Print a line of progress on stderr; stdout is for the answer."""
-    typer.echo(remedies.in_shell(text), err=True)
+    typer.echo(visible(remedies.in_shell(text)), err=True)
+
+
+def visible(text: str) -> str:
+    """Return text with its control characters written out, but for tabs and line ends.
+
+    A terminal obeys them: a value of a record could hide or fake what a command prints.
+    """
+    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 
 @contextmanager
@@ -138,7 +151,7 @@ def answer(as_json: bool) -> Iterator[Any]:
         if as_json:
             document = {"ok": False, **error.report().model_dump()}
             sys.stdout.write(json.dumps(remedies.all_in_shell(document)) + "\n")
-        typer.secho(remedies.in_shell(str(error)), fg=typer.colors.RED, err=True)
+        typer.secho(visible(remedies.in_shell(str(error))), fg=typer.colors.RED, err=True)
         refused = isinstance(error, InputError | SeamError | StateError | UnavailableError)
         raise typer.Exit(2 if refused else 1) from None
     except KeyboardInterrupt:
@@ -163,7 +176,18 @@ def _print(view: Any, *, is_plain: bool = False) -> None:
         if isinstance(each, Group):
             _print(each)
         elif isinstance(each, str):
-            text = remedies.in_shell(each, str if is_plain else escape)
+            text = visible(remedies.in_shell(each, str if is_plain else escape))
             Console().print(text, soft_wrap=True, markup=not is_plain, emoji=False)
         else:
-            Console().print(each)
+            Console().print(_Visible(each))
+
+
+class _Visible:
+    """What Rich shows, such as a table, with control characters of its texts written out."""
+
+    def __init__(self, shown: Any) -> None:
+        self._shown = shown
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
+        for each in console.render(self._shown, options):
+            yield each if each.control else each._replace(text=visible(each.text))

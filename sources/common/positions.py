@@ -168,7 +168,7 @@ class Record(Part):
                 reason = f"it has version {given!r}, this project reads version {cls.VERSION}"
                 raise ValueError(reason)
             return cls.model_validate(document)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             where = f"{file}: " if file else ""
             message = (
                 f"A document of kind {cls.__name__} in the state folder can't be read: {where}"

@@ -15,6 +15,10 @@ _SECRETS = {
 }
 """Fields that hold a secret, and the environment variable that messages propose for each."""
 _REFERENCE = re.compile(r"\$\{\w+(?::-([^}]*))?\}")
+# `scheme://user:password@host`, where the password is no reference.
+_LOGIN = re.compile(r"://[^/?#\s:@]*:(?!\$\{)[^/?#\s@]+@")
+# A field with a check of its own, which names the variable that its password belongs in.
+_DSN = "dsn"
 # Inside of these fields, keys are names of columns.
 _COLUMNS = {"schema", "columns"}
 
@@ -27,8 +31,8 @@ def check_secrets_come_from_environment(raw_document: object) -> None:
 
     Raises:
         InputError: A ``password``, ``key_password``, ``client_secret`` or ``webhook`` has a value
-            without ``${NAME}``, or a ``${NAME:-default}`` whose default is not empty. Names the
-            field, never the value.
+            without ``${NAME}``, or a ``${NAME:-default}`` whose default is not empty; or a URL has
+            a password in it. Names the field, never the value.
     """
     _check_secrets(raw_document, "")
 
@@ -46,10 +50,26 @@ def _check_secrets(value: object, where: str) -> None:
                     "environment; change the secret if others can read the file."
                 )
                 raise InputError(message, hint, field=place)
-            _check_secrets(item, place)
+            if key not in (*_SECRETS, _DSN):
+                _check_secrets(item, place)
+    elif isinstance(value, str):
+        _check_login(value, where)
     elif isinstance(value, list):
         for number, item in enumerate(value):
             _check_secrets(item, f"{where}[{number}]")
+
+
+def _check_login(url: str, where: str) -> None:
+    """Refuse a URL with a password: it would be in messages, command lines and metadata."""
+    if _LOGIN.search(url) is None:
+        return
+    message = f"`{where}` is a URL with a password in it."
+    hint = (
+        "Remove `user:password@` from the URL. Logins have fields or environment variables of "
+        "their own, which `docs/security.md` lists; change the password if others can read the "
+        "file."
+    )
+    raise InputError(message, hint, field=where)
 
 
 def _is_written_out(value: object) -> bool:

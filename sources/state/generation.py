@@ -266,7 +266,8 @@ def read_generation(home: Folder, name: str) -> Generation:
         name: Name of the generation, such as ``g2``.
 
     Raises:
-        StateError: There is no generation of that name, or its document is damaged.
+        StateError: There is no generation of that name, or its document is damaged or of another
+            generation.
         UnavailableError: The state's store does not answer.
     """
     folder = home.folder(name)
@@ -280,6 +281,20 @@ def read_generation(home: Folder, name: str) -> Generation:
             "Restore the file from a backup. Without one, declare another `state` and another "
             "`sink.path`, and load everything again."
         )
+        raise StateError(
+            message,
+            hint,
+            pipeline=home.name,
+            generation=name,
+            file=folder.location(IDENTITY),
+        )
+    if found.generation != name:
+        message = (
+            f"State file {folder.location(IDENTITY)} is of generation {found.generation}, not of "
+            f"{name}: the folder was copied or restored under another name. Two generations with "
+            "one transaction id would take each other's micro-batches for written."
+        )
+        hint = f"Restore the folder {folder} of {name} from a backup, or remove it."
         raise StateError(
             message,
             hint,

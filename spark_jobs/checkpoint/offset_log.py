@@ -15,6 +15,11 @@ from sources.common.positions import Offsets, flatten
 from sources.errors import StateError
 from sources.storage.folder import Folder
 
+_WAY_OUT = (
+    "Restore the checkpoint's files from a backup. If they are lost, compute the table again in a "
+    "new generation: `hybrid generation new P`, `hybrid run P`, `hybrid generation promote P`."
+)
+
 
 def _latest(checkpoint: Folder, folder: str) -> int | None:
     names = (name.rpartition("/")[2] for name in checkpoint.names(f"{folder}/*"))
@@ -55,7 +60,7 @@ def offset_of(checkpoint: Folder, batch_id: int, place: int) -> Any:
         Spark's end offset, decoded from JSON; None if the source never had one.
 
     Raises:
-        StateError: The micro-batch's file is missing.
+        StateError: The micro-batch's file is missing or damaged.
     """
     found = offsets_of(checkpoint, batch_id)
     return None if place >= len(found) else found[place]
@@ -72,7 +77,7 @@ def offsets_of(checkpoint: Folder, batch_id: int) -> list[Any]:
         Spark's end offsets, decoded from JSON; None for a source that never had one.
 
     Raises:
-        StateError: The micro-batch's file is missing.
+        StateError: The micro-batch's file is missing or damaged.
     """
     lines = _lines(checkpoint, batch_id)[2:]
     return [None if line == "-" else json.loads(line) for line in lines]
@@ -86,7 +91,7 @@ def watermark_ms(checkpoint: Folder, batch_id: int) -> int:
         batch_id: Number of the micro-batch.
 
     Raises:
-        StateError: The micro-batch's file is missing.
+        StateError: The micro-batch's file is missing or damaged.
     """
     return int(json.loads(_lines(checkpoint, batch_id)[1])["batchWatermarkMs"])
 
@@ -99,13 +104,13 @@ def clock_ms(checkpoint: Folder, batch_id: int) -> int:
         batch_id: Number of the micro-batch.
 
     Raises:
-        StateError: The micro-batch's file is missing.
+        StateError: The micro-batch's file is missing or damaged.
     """
     return int(json.loads(_lines(checkpoint, batch_id)[1])["batchTimestampMs"])
 
 
 def _lines(checkpoint: Folder, batch_id: int) -> list[str]:
-    """Return the lines of a micro-batch's offset file, or refuse that it is missing."""
+    """Return the lines of a micro-batch's offset file; refuse one that is missing or damaged."""
     name = f"offsets/{batch_id}"
     data = checkpoint.read_bytes(name)
     if data is None:
@@ -114,13 +119,26 @@ def _lines(checkpoint: Folder, batch_id: int) -> list[str]:
             f"Checkpoint file {path} is missing, so it is unknown up to where micro-batch "
             f"{batch_id} read its sources. No row was read or written."
         )
-        hint = (
-            "Restore the checkpoint's files from a backup. If they are lost, compute the table "
-            "again in a new generation: `hybrid generation new P`, `hybrid run P`, `hybrid "
-            "generation promote P`."
+        raise StateError(message, _WAY_OUT, file=path)
+    lines = data.decode(errors="replace").splitlines()
+    if not _is_whole(lines):
+        path = checkpoint.location(name)
+        message = (
+            f"Checkpoint file {path} is damaged, as after a power failure, so it is unknown up to "
+            f"where micro-batch {batch_id} read its sources. No row was read or written."
         )
-        raise StateError(message, hint, file=path)
-    return data.decode().splitlines()
+        raise StateError(message, _WAY_OUT, file=path)
+    return lines
+
+
+def _is_whole(lines: Sequence[str]) -> bool:
+    """Return whether a file has a version, the micro-batch's metadata, and a line per source."""
+    if len(lines) < 3 or not lines[0].startswith("v"):
+        return False
+    try:
+        return all(isinstance(json.loads(line), dict) for line in lines[1:] if line != "-")
+    except (ValueError, RecursionError):
+        return False
 
 
 def committed_offset(checkpoint: Folder, place: int) -> Any:
@@ -135,7 +153,8 @@ def committed_offset(checkpoint: Folder, place: int) -> Any:
         never had an offset.
 
     Raises:
-        StateError: The file with the offsets of the last committed micro-batch is missing.
+        StateError: The file with the offsets of the last committed micro-batch is missing or
+            damaged.
     """
     batch_id = last_committed(checkpoint)
     return None if batch_id is None else offset_of(checkpoint, batch_id, place)
@@ -161,7 +180,8 @@ def next_offsets(checkpoint: Folder, place: int) -> Offsets:
         Empty if the source was never read.
 
     Raises:
-        StateError: The file with the offsets of the last committed micro-batch is missing.
+        StateError: The file with the offsets of the last committed micro-batch is missing or
+            damaged.
     """
     return kafka_offsets(committed_offset(checkpoint, place))
 

@@ -75,7 +75,8 @@ class Launch(Record):
     source: str
     then: list[str] = Field(default_factory=list)
     log: str
-    group: int | None
+    # The groups 0 and 1 stand for one's own, and for all processes.
+    group: int | None = Field(gt=1)
     at_ms: int
     host: str = Field(default_factory=socket.gethostname)
     place: Place = Place()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -20,7 +21,7 @@ from spark_jobs.launch.shared_socket import folder_of_process
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.launch.watched_run import OnOutput
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
-from spark_jobs.run_state.lock import is_held
+from spark_jobs.run_state.lock import is_driver, is_held
 
 OnBeat = Callable[[Heartbeat], None]
 """Called with each new heartbeat."""
@@ -152,8 +153,8 @@ def stop(generation: Generation, source: str) -> bool:
         Whether there was a run to end.
 
     Raises:
-        RunError: The run can't be ended from this machine, or the cluster did not end it; the
-            driver may still be writing.
+        RunError: The run can't be ended from this machine, its heartbeat is of another process, or
+            the cluster did not end it; the driver may still be writing.
         UnavailableError: The cluster does not answer; the driver may still be writing.
         InputError: The cluster's command line tool is not installed.
         StateError: The state is damaged.
@@ -177,10 +178,21 @@ def stop(generation: Generation, source: str) -> bool:
             beat.launch_id, source
         )
         return True
-    try:
+    if not is_driver(generation, beat.pid):
+        if not is_held(generation):
+            # The run has ended by itself in the meantime.
+            return False
+        message = (
+            f"A driver of `{source}` runs, but it is not process {beat.pid}, which its last "
+            "heartbeat names: it has just been started, or runs in another container. No process "
+            "was ended."
+        )
+        hint = (
+            "Try again in a minute: `hybrid stop P`. If the message stays, end the driver where it "
+            "was started."
+        )
+        raise RunError(message, hint, source=source, server=beat.host)
+    with contextlib.suppress(ProcessLookupError):
         os.kill(beat.pid, signal.SIGTERM)
-    except ProcessLookupError:
-        # The run has ended by itself in the meantime.
-        return False
     wait_until(lambda: not is_held(generation), GRACE_S)
     return True

@@ -70,7 +70,8 @@ class Heartbeat(Record):
     VERSION = 8
 
     launch_id: str
-    pid: int
+    # Signals to 0 and below go to whole groups, or to all processes.
+    pid: int = Field(gt=0)
     host: str
     source: str
     phase: Phase

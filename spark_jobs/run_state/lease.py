@@ -227,6 +227,10 @@ class SeenLease(LeaseRecord):
         """Whether it has a holder that has renewed it in time."""
         return self.holder is not None and self.age_s < self.ttl_s and not _has_ended(self)
 
+    def is_kept_by(self, pid: int) -> bool:
+        """Return whether it is this process of this machine that renews it."""
+        return self.pid == pid and self.machine == _machine()
+
 
 def look(folder: Folder, name: str) -> SeenLease | None:
     """Read the present state of a lease; None if there never was one.

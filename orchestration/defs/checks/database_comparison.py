@@ -11,6 +11,7 @@ from orchestration.defs.jobs.schedules import schedule
 from orchestration.defs.keys import ACTION_TAG, RESULT_TAG, control_name, note_on_run, table_key
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.dagster_remedies import in_dagster
+from orchestration.defs.show.markdown import code_span
 from orchestration.supervision.live_run_state import look_at_run
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -95,7 +96,9 @@ def _result(loaded: LoadedPipeline, kept: KeptCompare) -> dg.AssetCheckResult:
         description=in_dagster(kept.text, loaded),
         metadata={
             "differing keys": kept.differing,
-            "examples": dg.MetadataValue.md("\n".join(f"- `{each}`" for each in kept.examples)),
+            "examples": dg.MetadataValue.md(
+                "\n".join(f"- {code_span(each)}" for each in kept.examples)
+            ),
             "ranges": len(kept.ranges),
             "rows": sum(each.rows for each in kept.ranges),
             "last whole comparison": (

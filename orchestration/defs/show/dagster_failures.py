@@ -10,6 +10,7 @@ from typing import Any
 import dagster as dg
 
 from orchestration.defs.show.dagster_remedies import in_dagster
+from orchestration.defs.show.markdown import code_block
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport, HybridError, InputError
 
@@ -123,7 +124,7 @@ def _metadata(report: ErrorReport) -> dict[str, Any]:
         "kind": report.kind,
         "transient": report.transient,
         # A block of code: paths and lines of logs are no Markdown.
-        "cause": dg.MetadataValue.md(f"```\n{report.message}\n```"),
+        "cause": dg.MetadataValue.md(code_block(report.message)),
         WHAT_TO_DO: report.hint,
         **report.fields,
     }

@@ -18,7 +18,8 @@ from sources.errors import StateError
 from sources.storage.folder import Folder
 
 MANIFEST = "_manifest.json"
-_SECRET = re.compile(r"password\s*=|://[^/@]*:[^/@]*@", re.IGNORECASE)
+# A password may have slashes, although it should not in a URL.
+_SECRET = re.compile(r"password\s*=|://[^?#\s@]*:[^?#\s]*@", re.IGNORECASE)
 
 
 def without_password(dsn: str) -> str:

@@ -12,14 +12,15 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeGuard
 
 from sources.errors import RunError
 from sources.state.generation import Generation
 from spark_jobs.launch.launch_record import Launch
 from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.run_state import run_log
-from spark_jobs.run_state.heartbeat import read_heartbeat
-from spark_jobs.run_state.lock import is_launched
+from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
+from spark_jobs.run_state.lock import is_driver, is_launched
 
 GRACE_S = 20.0
 _JVM_EXIT_S = 5.0
@@ -69,7 +70,7 @@ class LocalLauncher:
             beat = read_heartbeat(self._generation, launch.source)
             with contextlib.suppress(ProcessLookupError):
                 # Only the driver: a JVM that gets the signal too is gone before the query stops.
-                if beat is not None and beat.launch_id == launch.launch_id:
+                if self._is_driven_by(beat, launch):
                     os.kill(beat.pid, signal.SIGTERM)
                 else:
                     os.killpg(launch.group, signal.SIGTERM)
@@ -81,6 +82,11 @@ class LocalLauncher:
     def logs(self, _: Launch, lines: int) -> str:
         """Return the last lines of the run's log file; empty before the file exists."""
         return run_log.last_lines(self._log, lines)
+
+    def _is_driven_by(self, beat: Heartbeat | None, launch: Launch) -> TypeGuard[Heartbeat]:
+        if beat is None or beat.launch_id != launch.launch_id:
+            return False
+        return is_driver(self._generation, beat.pid)
 
     def _is_running(self, launch: Launch) -> bool:
         return self.status(launch).state == "running"

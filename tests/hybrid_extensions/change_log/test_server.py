@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,3 +121,26 @@ def test_who_waits_for_a_record_gets_it_when_it_comes(served: Served) -> None:
     assert second is not None
     assert second.value() == b"2"
     consumer.close()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="another protocol"),
+        pytest.param(b"\x7f\xff\xff\xff", id="2 GiB"),
+        pytest.param(b"\x80\0\0\0", id="a negative size"),
+        pytest.param(b"\0\0\0\x03\0\x03\0", id="cut"),
+        pytest.param(b"\0\0\0\x0c\0\x03\0\x01\0\0\0\x01\0\x02\xff\xff", id="no text"),
+        pytest.param(b"\0\0\0\x0e\0\x03\0\x01\0\0\0\x01\xff\xff\x7f\xff\xff\xff", id="2 G topics"),
+    ],
+)
+def test_what_is_no_request_ends_its_own_connection_only(
+    served: Served, sent: bytes, capfd: pytest.CaptureFixture[str]
+) -> None:
+    served.append(b"1")
+    host, port = served.server.address.split(":")
+    with socket.create_connection((host, int(port)), timeout=60) as client:
+        client.sendall(sent)
+        assert client.recv(1) == b"", "the server closes the connection"
+    assert KafkaLog(served.source()).log_end() == {ROWS: 1}
+    assert "Traceback" not in capfd.readouterr().err

@@ -75,6 +75,16 @@ def test_a_terminal_failure_is_not_tried_again_and_says_what_it_is_about(
     }
 
 
+def test_what_an_error_quotes_is_shown_as_text_and_loads_nothing(loaded: LoadedPipeline) -> None:
+    quoted = "A record holds:\n```\n![seen](https://elsewhere.example/seen.png)\n````"
+    _, failure = attempts(loaded, SeamError(quoted, "Look at the record."))
+    cause = str(failure.metadata["cause"].value)
+    first, *inside, last = cause.splitlines()
+    assert (set(first), first) == ({"`"}, last)
+    assert all(len(first) > line.count("`") for line in inside)
+    assert "\n".join(inside) == quoted
+
+
 @pytest.mark.parametrize("error", [GAP, NO_BROKER], ids=["terminal", "transient"])
 def test_a_refusal_is_told_without_a_stack_trace_which_goes_to_stderr(
     loaded: LoadedPipeline, error: HybridError, capfd: pytest.CaptureFixture[str]

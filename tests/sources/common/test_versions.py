@@ -149,3 +149,18 @@ def test_a_document_of_another_version_is_refused_by_its_kind(
     assert f"A document of kind {kind.__name__} in the state folder can't be read" in text
     assert f"it has version {version}, this project reads version {kind.VERSION}" in text
     assert "Run the version of this project that wrote the state folder." in text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param(b"", id="empty"),
+        pytest.param(b"\0" * 512, id="zeros"),
+        pytest.param(b"\xff\xfe{}", id="no text"),
+        pytest.param(b'{"version": 1, "a": ' + b"[" * 200_000, id="nested without end"),
+        pytest.param(b'{"version": ' + b"9" * 5000 + b"}", id="a number without end"),
+    ],
+)
+def test_what_is_no_document_is_refused_by_its_file(text: bytes) -> None:
+    with pytest.raises(StateError, match=r"EndPosition in the state folder.*: /state/end\.json: "):
+        EndPosition.parse(text, "/state/end.json")

@@ -32,6 +32,38 @@ def test_a_password_in_the_file_is_refused_by_its_place(value: object, place: st
     )
 
 
+@pytest.mark.parametrize(
+    ("document", "place"),
+    [
+        ({"sink": {"path": f"s3://key:{SECRET}@bucket/table"}}, "sink.path"),
+        ({"a": [{"url": f"https://reader:{SECRET}@registry:8081"}]}, "a[0].url"),
+        ({"feeds": [{"url": f"redis://:{SECRET}@cache:6379/0"}]}, "feeds[0].url"),
+        ({"a": {"brokers": ["b:1", f"x http://u:{SECRET}@connect:8083/y"]}}, "a.brokers[1]"),
+    ],
+)
+def test_a_password_within_a_url_is_refused_by_its_place(
+    document: dict[str, object], place: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        check_secrets_come_from_environment(document)
+    assert caught.value.message == f"`{place}` is a URL with a password in it."
+    assert SECRET not in caught.value.message + caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "abfss://container@account.dfs.core.windows.net/table",
+        "hdfs://namenode:8020/a@b/c:d",
+        "https://reader:${REGISTRY_PASSWORD}@registry:8081",
+        "http://[::1]:8083/connectors/a@b",
+        "http://connect:8083/connectors/shop?as=a:b@c",
+    ],
+)
+def test_a_url_without_a_password_is_no_secret(url: str) -> None:
+    check_secrets_come_from_environment({"sink": {"path": url}})
+
+
 def test_a_key_password_in_the_file_is_refused_too() -> None:
     with pytest.raises(InputError) as caught:
         check_secrets_come_from_environment({"security": {"key_password": KEY_SECRET}})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 
 from sources.common.positions import EndPosition
 from sources.errors import StateError
-from sources.state.generation import open_generation
+from sources.state.generation import make_generation, open_generation, read_generation
 from sources.storage.folder import Folder
 from tests.services.small_disk import small_disk
 
@@ -59,6 +60,16 @@ def test_a_generation_is_made_once_and_found_again(tmp_path: Path) -> None:
     assert found is not None
     assert made.info == found.info
     assert made.checkpoint.root == tmp_path / "p" / "g1" / "checkpoint"
+
+
+def test_a_generation_that_is_a_copy_of_another_one_is_refused(tmp_path: Path) -> None:
+    """Both would have one transaction id, by which each takes the other's batches for written."""
+    home = Folder(tmp_path / "p")
+    make_generation(home, "g1", {})
+    shutil.copytree(tmp_path / "p" / "g1", tmp_path / "p" / "g2")
+    with pytest.raises(StateError, match=r"g2/generation\.json is of generation g1, not of g2"):
+        read_generation(home, "g2")
+    assert read_generation(home, "g1").name == "g1"
 
 
 def test_two_pipelines_never_share_a_transaction_id(tmp_path: Path) -> None:

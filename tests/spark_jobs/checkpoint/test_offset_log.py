@@ -95,3 +95,25 @@ def test_the_watermark_of_a_batch_is_read(tmp_path: Path) -> None:
     (tmp_path / "offsets/1").write_text('v1\n{"batchWatermarkMs":1700000000000}\n-')
     found = [offset_log.watermark_ms(Folder(tmp_path), number) for number in (0, 1)]
     assert found == [0, 1_700_000_000_000]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("", id="empty"),
+        pytest.param("v1\n", id="without metadata"),
+        pytest.param('v1\n{"batchWatermarkMs":0}', id="without sources"),
+        pytest.param(f'v1\n{{"batchWatermarkMs":0}}\n{READING[:-9]}', id="cut within a source"),
+        pytest.param("v1\n" + "[" * 100_000 + "\n-", id="nested without end"),
+        pytest.param("\0" * 40, id="zeros"),
+    ],
+)
+def test_a_damaged_file_is_refused_by_name_and_never_taken_for_a_source_that_was_not_read(
+    tmp_path: Path, text: str
+) -> None:
+    batch(tmp_path, 0, READING, committed=True)
+    (tmp_path / "offsets" / "0").write_text(text)
+    with pytest.raises(StateError, match=f"Checkpoint file {tmp_path}/offsets/0 is damaged"):
+        offset_log.next_offsets(Folder(tmp_path), 0)
+    with pytest.raises(StateError, match="is damaged"):
+        offset_log.watermark_ms(Folder(tmp_path), 0)

@@ -1,0 +1,97 @@
+"""Process ids are used again: only the process that holds the lock is ended as a driver."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from sources.errors import RunError, StateError
+from spark_jobs.launch import process
+from spark_jobs.launch.launch_record import LAUNCH, Launch
+from spark_jobs.launch.places import local
+from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
+from tests.orchestration.supervision.live_case import LiveCase
+from tests.services.processes import NEVER_ENDS, runs, wait_for
+
+HOLD = f"""
+import sys
+from pathlib import Path
+from sources.config.loader import load_pipeline
+from spark_jobs.run_state.lock import QueryLock
+with QueryLock(load_pipeline(Path(sys.argv[1])).require_generation()):
+    print("held", flush=True)
+    {NEVER_ENDS}
+"""
+
+
+@pytest.fixture
+def stranger() -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-c", NEVER_ENDS]
+    with subprocess.Popen(command, start_new_session=True) as made:
+        yield made
+        made.kill()
+
+
+@pytest.fixture
+def case(tmp_path: Path) -> LiveCase:
+    return LiveCase(tmp_path)
+
+
+def test_a_driver_that_has_not_reported_yet_is_not_ended_by_the_number_of_the_one_before(
+    case: LiveCase, stranger: subprocess.Popen[bytes]
+) -> None:
+    case.launch("before", pid=stranger.pid)
+    case.generation.delete(LAUNCH)
+    with case.alive(), pytest.raises(RunError, match=f"it is not process {stranger.pid}"):
+        process.stop(case.generation, "inbox")
+    assert runs(stranger.pid)
+    assert not process.stop(case.generation, "inbox"), "no driver is there any more"
+    assert runs(stranger.pid)
+
+
+def test_a_driver_that_was_started_by_hand_is_ended(case: LiveCase) -> None:
+    command = [sys.executable, "-c", HOLD, str(case.path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == b"held\n"
+        case.launch("by hand", pid=driver.pid)
+        case.generation.delete(LAUNCH)
+        assert process.stop(case.generation, "inbox")
+        assert driver.wait(60) != 0
+
+
+def test_a_heartbeat_that_names_a_stranger_ends_the_run_and_not_the_stranger(
+    case: LiveCase, stranger: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = [sys.executable, "-c", HOLD, str(case.path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, start_new_session=True) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == b"held\n"
+        case.launch("a", pid=stranger.pid)
+        record = case.generation.read(LAUNCH, Launch)
+        assert record is not None
+        record = record.model_copy(update={"group": driver.pid})
+        monkeypatch.setattr(local, "is_launched", lambda _: driver.poll() is None)
+        launcher = local.LocalLauncher(case.generation, case.path)
+        launcher.stop(record)
+        wait_for(lambda: driver.poll() is not None, "the end of the driver")
+    assert runs(stranger.pid)
+
+
+@pytest.mark.parametrize("number", [0, -1])
+def test_a_number_that_stands_for_many_processes_is_no_document(
+    case: LiveCase, number: int
+) -> None:
+    case.launch("a", pid=7)
+    beat = case.generation.read_bytes(heartbeat_name("inbox"))
+    assert beat is not None
+    with pytest.raises(StateError, match="Heartbeat"):
+        Heartbeat.parse(beat.replace(b'"pid": 7', b'"pid": %d' % number))
+    launch = case.generation.read_bytes(LAUNCH)
+    assert launch is not None
+    with pytest.raises(StateError, match="Launch"):
+        Launch.parse(launch.replace(b'"group": null', b'"group": %d' % number))

@@ -19,8 +19,9 @@ from orchestration.defs.keys import (
 )
 from orchestration.defs.show import metadata, reports
 from orchestration.defs.show.dagster_failures import failures
-from orchestration.defs.show.dagster_remedies import in_dagster, verdict_in_dagster
-from orchestration.defs.show.reports import Cursor
+from orchestration.defs.show.dagster_remedies import verdict_in_dagster
+from orchestration.defs.show.failed_look import failed_look
+from orchestration.defs.show.reports import Cursor, Reports
 from orchestration.supervision import supervisor
 from orchestration.supervision.look import look_at_live
 from orchestration.supervision.rules.verdict import Finding, expected_findings
@@ -82,8 +83,9 @@ def supervision_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.Sensor
     """Return the sensor that supervises a pipeline every 10 s: observes, judges, restarts.
 
     While a newer generation waits for its promotion, it supervises the live runs of both. A look
-    that fails reports the check ``alive`` as failed, so that no earlier result stays in place. It
-    keeps the card of the table up to date, and lets a run go on that waited for an approval.
+    that fails reports the checks ``alive`` and ``healthy`` as failed, so that no earlier result
+    stays in place. It keeps the card of the table up to date, and lets a run go on that waited for
+    an approval.
 
     Args:
         loaded: The pipeline.
@@ -119,13 +121,9 @@ def supervision_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.Sensor
         except Exception as error:
             # If a look fails, the verdict of the one before must not stay in place.
             context.log.exception("The pipeline can't be looked at; its state is unknown.")
-            if not has_live_run(loaded):
-                return dg.SkipReason(f"The pipeline can't be looked at: {error}")
-            told = in_dagster(str(error), loaded)
-            text = f"The live run can't be looked at, so its state is unknown: {told}"
-            finding = Finding(name="alive", passed=False, text=text)
-            alive = metadata.evaluation(live_key(loaded), finding)
-            return dg.SensorResult(asset_events=[alive], cursor="")
+            is_live = has_live_run(loaded)
+            shown = failed_look(context.instance, loaded, error, cursor, is_live=is_live)
+            return _result(shown, [])
         for _, tick in found:
             if tick.alert_problem is not None:
                 context.log.warning(
@@ -133,13 +131,17 @@ def supervision_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.Sensor
                     "next look posts it again."
                 )
         runs = [*resumed, *(_restart(loaded, each, tick) for each, tick in found if tick.restart)]
-        if not runs and not shown.events:
-            return dg.SkipReason(shown.text)
-        return dg.SensorResult(
-            run_requests=runs, asset_events=shown.events, cursor=shown.cursor.model_dump_json()
-        )
+        return _result(shown, runs)
 
     return supervision
+
+
+def _result(shown: Reports, runs: list[dg.RunRequest]) -> dg.SensorResult | dg.SkipReason:
+    if not runs and not shown.events:
+        return dg.SkipReason(shown.text)
+    return dg.SensorResult(
+        run_requests=runs, asset_events=shown.events, cursor=shown.cursor.model_dump_json()
+    )
 
 
 def _restart(

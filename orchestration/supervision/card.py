@@ -83,8 +83,11 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
     served = found.served_by or found
     headline, details = _state(loaded, served)
     wrong = _wrong_rows(served)
+    candidate = _bad_candidate(found)
     if wrong and served.refused is None:
         headline, details = wrong[0], [headline.lower(), *details]
+    elif candidate:
+        headline, details = candidate[0], [headline.lower(), *details]
     more = [*_newest_row(loaded, served, facts), *_left_out(served)]
     roles = _roles(loaded, found, is_there=facts is not None)
     parts = [headline, *details, *more, roles]
@@ -93,8 +96,8 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
     reason = "" if live is None or live.health == "healthy" else live.reason
     if live is not None and live.health == "dead" and loaded.pipeline.supervision.restarts.limit:
         reason = f"{_RESTARTED} {reason}"
-    if wrong:
-        reason = " ".join(filter(None, (wrong[1], reason)))
+    for first in (wrong, candidate):
+        reason = " ".join(filter(None, (first and first[1], reason)))
     lines += [shortened(reason, _REASON)] if reason else []
     lines += [f"Warning: {shortened(each, _SHOWN)}" for each in served.absent[:1]]
     lines.append("Never audited." if served.audit is None else served.audit.text)
@@ -125,6 +128,25 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
         and not is_well
         and not found.waits_for_approval
         and (live is None or live.health == "starting" or headline == _PARTIAL),
+    )
+
+
+def unknown_card(text: str) -> Card:
+    """Return the card of a pipeline whose state, or whose table, can't be looked at: it is failing.
+
+    Args:
+        text: Why, in Markdown; shown as it is.
+    """
+    return Card(
+        headline="Unknown",
+        text=text,
+        roles="",
+        reason="",
+        markdown=text,
+        plots=None,
+        is_moving=False,
+        is_well=False,
+        is_failing=True,
     )
 
 
@@ -166,6 +188,32 @@ def _wrong_rows(found: Status) -> tuple[str, str] | None:
     if found.compared is not None and found.compared.is_wrong:
         return "Differs from the database", found.compared.text
     return None
+
+
+def _bad_candidate(found: Status) -> tuple[str, str] | None:
+    """Return a headline and the reason if a candidate alone is not well; None otherwise.
+
+    Args:
+        found: Its status, with that of the generation that serves.
+    """
+    served = found.served_by
+    if served is None or found.healthy or not served.healthy:
+        return None
+    failed = [each for each in found.sources if each.state in ("failed", "dead", "silent")]
+    if found.refused is not None:
+        headline, why = "Candidate refused", str(found.refused)
+    elif found.live is not None and found.live.is_red:
+        headline, why = f"Candidate {found.live.health}", found.live.reason
+    elif failed:
+        beat = failed[-1].heartbeat
+        headline, why = f"Candidate {failed[-1].state}", f"See the log of `{failed[-1].source}`."
+        why = why if beat is None or beat.failure is None else str(beat.failure)
+    else:
+        headline, why = "Candidate wrong", "" if (wrong := _wrong_rows(found)) is None else wrong[1]
+    return headline, (
+        f"Readers go on to see {found.serving}, which is well; candidate {found.generation} is "
+        f"not. `hybrid rerun P` continues it, `hybrid generation discard P` deletes it. {why}"
+    )
 
 
 def _left_out(found: Status) -> list[str]:

@@ -26,7 +26,7 @@ from orchestration.defs.show import metadata
 from orchestration.defs.show.dagster_remedies import in_dagster, verdict_in_dagster
 from orchestration.display import shortened
 from orchestration.progress.table_facts import TableFacts
-from orchestration.supervision.card import Card
+from orchestration.supervision.card import Card, unknown_card
 from orchestration.supervision.rules.verdict import FINDINGS, Finding
 from orchestration.supervision.supervisor import Tick
 from sources.common.positions import now_ms
@@ -60,6 +60,7 @@ class Cursor(BaseModel):
         was_well: Whether the check of its health passed then; None if it was never evaluated.
         audited: The last audit that it reported: when it was made (ms), and 1 if it is accepted.
         action: The last action of people that it showed: its number, and how it ended.
+        unknown: Why the last look failed; empty if it did not.
     """
 
     at_ms: int = 0
@@ -71,6 +72,7 @@ class Cursor(BaseModel):
     was_well: bool | None = None
     audited: list[int] = Field(default_factory=list)
     action: list[int | str] = Field(default_factory=list)
+    unknown: str = ""
 
 
 class Reports(NamedTuple):
@@ -203,18 +205,7 @@ def _look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
     except HybridError as error:
         told = in_dagster(str(error), loaded)
         text = f"**The table can't be looked at.** {shortened(told, _SHOWN)}"
-        card = Card(
-            headline="Unknown",
-            text=text,
-            roles="",
-            reason="",
-            markdown=text,
-            plots=None,
-            is_moving=False,
-            is_well=False,
-            is_failing=True,
-        )
-        return card, None
+        return unknown_card(text), None
 
 
 def _wait_ms(cursor: Cursor, *, is_live: bool) -> float:

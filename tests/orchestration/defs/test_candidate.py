@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from orchestration import operations
-from orchestration.defs.checks.table import COMPARED
+from orchestration.defs.checks.table import COMPARED, HEALTHY
 from orchestration.defs.jobs.restarts_of_a_day import restarts_of_a_day
 from orchestration.defs.keys import RESTART_TAG, role_of
 from orchestration.display import moment
@@ -51,6 +51,13 @@ def shown(case: LiveCase, instance: dg.DagsterInstance, key: dg.AssetKey) -> lis
     ]
 
 
+def evaluations(case: LiveCase, instance: dg.DagsterInstance) -> list[dg.AssetCheckEvaluation]:
+    """The checks that a look of the supervision evaluates."""
+    found = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance))
+    assert isinstance(found, dg.SensorResult)
+    return [each for each in found.asset_events if isinstance(each, dg.AssetCheckEvaluation)]
+
+
 def test_the_health_of_the_stream_that_serves_stays_and_the_candidate_is_a_line(
     case: LiveCase,
 ) -> None:
@@ -62,10 +69,17 @@ def test_the_health_of_the_stream_that_serves_stays_and_the_candidate_is_a_line(
     assert candidate.name == "g2"
     with dg.DagsterInstance.ephemeral() as instance, case.alive():
         [live] = shown(case, instance, LIVE)
+        [healthy] = [each for each in evaluations(case, instance) if each.check_name == HEALTHY]
     assert (live["generation"], live["health"]) == ("g1, which readers see", "healthy")
     assert live["details"]["batch"] == 7
     assert live["candidate"].startswith("g2: dead. The live run failed: disk full")
-    assert "Healthy" in live["now"]
+    assert live["now"].startswith("**Candidate dead** · healthy · ")
+    # A red check says what is wrong, and what to do.
+    assert not healthy.passed
+    told = healthy.description or ""
+    assert "Readers go on to see g1, which is well; candidate g2 is not." in told
+    assert "the job `events_generation` with the action RERUN continues it" in told
+    assert "the action DISCARD deletes it. The live run failed: disk full" in told
 
 
 def test_the_comparison_of_a_candidate_comes_again_with_each_materialization(

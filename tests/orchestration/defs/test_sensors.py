@@ -8,15 +8,17 @@ from typing import Any
 
 import dagster as dg
 import pytest
+import yaml
 
 from orchestration import operations
 from orchestration.defs.keys import live_key, table_key
 from orchestration.defs.sensors import has_live_run, live_checks
-from orchestration.defs.show.reports import merge_findings
+from orchestration.defs.show.reports import Cursor, merge_findings
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import read_requested
 from orchestration.supervision import controls
 from orchestration.supervision.rules.verdict import Finding
+from sources.config.loader import load_pipeline
 from sources.config.pipeline import Pipeline
 from sources.planning.plan import Plan
 from spark_jobs.run_state.late_row_count import LateRows, late_rows_name
@@ -246,9 +248,50 @@ def test_what_can_not_be_judged_is_red(tmp_path: Path) -> None:
         cursor = look(case).cursor
         case.generation.path("run/requested.json").write_text("{}")
         found = look(case, cursor)
-        assert checks(found) == {"alive": (False, "ERROR")}
+        assert checks(found) == dict.fromkeys(("alive", "healthy"), (False, "ERROR"))
         case.ask_for_it()
-        assert checks(look(case, found.cursor))["alive"] == (True, "ERROR")
+        mended = checks(look(case, found.cursor))
+        assert (mended["alive"][0], mended["healthy"][0]) == (True, True)
+
+
+def test_a_file_that_became_invalid_turns_its_own_checks_and_its_card_red_until_it_is_mended(
+    tmp_path: Path,
+) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a")
+    good = case.path.read_text()
+    with case.alive():
+        # As after a look at a table that is there.
+        cursor = Cursor.model_validate_json(look(case).cursor or "")
+        seen = cursor.model_copy(update={"version": 3}).model_dump_json()
+        case.path.write_text(good.replace("event_time:", "event_tme:"))
+        found = look(case, seen)
+        assert checks(found) == dict.fromkeys(("alive", "healthy"), (False, "ERROR"))
+        [card] = [each for each in found.asset_events if isinstance(each, dg.AssetMaterialization)]
+        assert card.asset_key == table_key(case.loaded)
+        now = str(card.metadata["now"].value)
+        assert "its state is unknown" in now
+        assert "event_tme" in now
+        assert "nothing restarts the live run if it ends" in now
+        assert skipped(case, found.cursor) == now, "once a minute is enough"
+        case.path.write_text(good.replace("event_time:", "event_tyme:"))
+        assert checks(look(case, found.cursor)), "another reason is told at once"
+        case.path.write_text(good)
+        mended = checks(look(case, found.cursor))
+    assert (mended["alive"][0], mended["healthy"][0]) == (True, True)
+
+
+def test_a_pipeline_without_a_stream_is_red_too_if_its_file_became_invalid(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    document = yaml.safe_load(case.path.read_text())
+    case.path.write_text(yaml.safe_dump({**document, "sources": document["sources"][:1]}))
+    sensor = sensor_of(load_pipeline(case.path))
+    case.path.write_text("name: [events")
+    with dg.DagsterInstance.ephemeral() as instance:
+        found = sensor(dg.build_sensor_context(instance=instance))
+    assert isinstance(found, dg.SensorResult)
+    assert checks(found) == {"healthy": (False, "ERROR")}
 
 
 @pytest.mark.parametrize("is_alive", [True, False])

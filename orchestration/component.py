@@ -10,9 +10,11 @@
 
 import dagster as dg
 
+from orchestration.defs.assets.unloadable_pipeline import UnreadableFile, unreadable_definitions
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.scaffolder import PipelineScaffolder
 from sources.config.loader import load_pipeline
+from sources.errors import HybridError
 
 
 @dg.scaffold_with(PipelineScaffolder)
@@ -28,12 +30,15 @@ class HybridPipeline(dg.Component, dg.Model, dg.Resolvable):
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
         """Return the pipeline's assets, checks, jobs, schedules and sensor; called by Dagster.
 
-        Raises:
-            InputError: The pipeline's file is missing or not valid; Dagster shows it for the
-                component.
+        A file that is missing or not valid raises nothing: it is an asset whose check fails with
+        the reason. An error would end the supervision of all pipelines of the code location.
         """
         # Of a component in code the path is that of its `component.py`.
         folder = context.path if context.path.is_dir() else context.path.parent
         # Dagster notes the component on each asset, so that two which describe the same topic or
         # folder would conflict.
-        return pipeline_definitions(load_pipeline(folder / self.pipeline), with_upstream=False)
+        file = (folder / self.pipeline).absolute()
+        try:
+            return pipeline_definitions(load_pipeline(file), with_upstream=False)
+        except HybridError as error:
+            return unreadable_definitions(UnreadableFile(file, error))

@@ -6,14 +6,13 @@ import shutil
 from pathlib import Path
 
 import dagster as dg
-import pytest
 from dagster.components.testing import create_defs_folder_sandbox
 
 from orchestration.component import HybridPipeline
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.loader import declare
-from sources.errors import InputError
 from tests.orchestration.generations.generation_case import GenerationCase
+from tests.orchestration.test_definitions import told
 
 STEPS = {dg.AssetKey(["events", step]) for step in ("plan", "history", "table", "progress")}
 
@@ -41,17 +40,27 @@ def test_a_folder_with_a_pipelines_file_is_a_component(tmp_path: Path) -> None:
             assert isinstance(component, HybridPipeline)
             assert keys(definitions) == STEPS
             assert definitions.resolve_job_def("events_generation")
-        (path / "events.yaml").unlink()
-        with (
-            pytest.raises(Exception) as caught,  # noqa: PT011 — Dagster wraps it
-            sandbox.load_component_and_build_defs(defs_path=path),
-        ):
-            pass
-        causes: list[BaseException] = [caught.value]
-        while (cause := causes[-1].__cause__) is not None:
-            causes.append(cause)
-        assert isinstance(causes[-1], InputError)
-        assert "events.yaml" in str(causes[-1])
+
+
+def test_a_component_whose_file_is_not_valid_holds_up_no_other_one(tmp_path: Path) -> None:
+    GenerationCase(tmp_path)
+    with create_defs_folder_sandbox() as sandbox:
+        for name in ("orders", "events"):
+            path = sandbox.scaffold_component(
+                component_cls=HybridPipeline,
+                defs_path=name,
+                defs_yaml_contents={
+                    "type": "orchestration.component.HybridPipeline",
+                    "attributes": {"pipeline": f"{name}.yaml"},
+                },
+            )
+            for file in ("events.yaml", "transforms.py"):
+                shutil.copy(tmp_path / file, path / file)
+            (path / "orders.yaml").write_text("name: [orders")
+        with sandbox.build_all_defs() as definitions:
+            assert keys(definitions) == STEPS
+            dg.Definitions.validate_loadable(definitions)
+            assert "orders.yaml" in told(definitions, "orders_file")
 
 
 def test_a_pipeline_that_is_built_in_code_has_the_same_definitions(tmp_path: Path) -> None:

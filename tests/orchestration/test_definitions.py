@@ -8,6 +8,7 @@ import dagster as dg
 import pytest
 
 from orchestration.definitions import find_definitions
+from orchestration.defs.assets.unloadable_pipeline import IS_INVALID
 from orchestration.template_definitions import template_definitions
 from tests.extensions import needs
 from tests.orchestration.generations.generation_case import GenerationCase
@@ -26,7 +27,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def job_names(defs: dg.Definitions) -> set[str]:
-    return {job.name for job in defs.jobs or []}
+    """Jobs of pipelines."""
+    return {job.name for job in defs.jobs or [] if not job.name.endswith(IS_INVALID)}
 
 
 def told(defs: dg.Definitions, sensor: str) -> str:
@@ -66,6 +68,15 @@ def test_a_file_that_is_invalid_is_red_and_the_others_are_shown(
     description = told(found, "my_shop_file")
     assert str(folder / "my shop.yaml") in description
     assert reason in description
+    # Where people look for the pipeline: in the catalog, and on the page of jobs.
+    [asset] = [each for each in found.assets or [] if isinstance(each, dg.AssetSpec)][-1:]
+    assert (asset.key.path, asset.description) == (["my_shop", "file"], description)
+    job = found.resolve_job_def(f"my_shop{IS_INVALID}")
+    assert job.description == description
+    failed = job.execute_in_process(raise_on_error=False)
+    assert not failed.success
+    [step] = [each for each in failed.all_events if each.is_step_failure]
+    assert reason in str(step.step_failure_data.error)
 
 
 def test_tables_of_a_template_that_became_invalid_are_pipelines_as_before(tmp_path: Path) -> None:

@@ -8,10 +8,13 @@ from typing import NamedTuple
 
 import dagster as dg
 
+from orchestration.defs.show.dagster_failures import ToldFailure
 from sources.errors import HybridError
 
 LOADED = "loaded"
 """Name of the check."""
+IS_INVALID = "_file_is_invalid"
+"""End of the name of the job that stands in place of those of the pipeline."""
 _DESCRIPTION = "The file can be loaded, so that its pipeline is shown, supervised and restarted."
 
 
@@ -36,7 +39,7 @@ def unreadable_definitions(failed: UnreadableFile, number: int = 0) -> dg.Defini
     """Return the asset of a file that can't be loaded, its check, and the sensor that reports it.
 
     The check fails with what was wrong when the code location was loaded; the sensor reports that
-    once.
+    once. On the page of jobs, a job stands in place of the pipeline's, and fails with the same.
 
     Args:
         failed: The file.
@@ -44,16 +47,13 @@ def unreadable_definitions(failed: UnreadableFile, number: int = 0) -> dg.Defini
     """
     path = failed.path
     name = file_name(path) + (f"_{number}" if number else "")
-    spec = dg.AssetSpec(
-        [name, "file"], group_name=name, kinds={"yaml"}, description=f"`{path}`: {_DESCRIPTION}"
-    )
-
     error = failed.error
     told = str(error) if isinstance(error, HybridError) else f"{type(error).__name__}: {error}"
     text = (
         f"`{path}` can't be loaded, so its pipeline is neither shown nor supervised. {told} Then "
         "reload the code location."
     )
+    spec = dg.AssetSpec([name, "file"], group_name=name, kinds={"yaml"}, description=text)
 
     @dg.asset_check(asset=spec.key, name=LOADED, description=_DESCRIPTION)
     def loaded() -> dg.AssetCheckResult:
@@ -72,4 +72,14 @@ def unreadable_definitions(failed: UnreadableFile, number: int = 0) -> dg.Defini
         )
         return dg.SensorResult(asset_events=[event], cursor=text)
 
-    return dg.Definitions(assets=[spec], asset_checks=[loaded], sensors=[report])
+    @dg.op(name=f"load_{name}_file")
+    def load() -> None:
+        raise ToldFailure(text, {}, allow_retries=False)
+
+    @dg.job(name=f"{name}{IS_INVALID}", description=text)
+    def told_by_name() -> None:
+        load()
+
+    return dg.Definitions(
+        assets=[spec], asset_checks=[loaded], jobs=[told_by_name], sensors=[report]
+    )

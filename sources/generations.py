@@ -73,7 +73,7 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
     """
     serving = read_serving(loaded)
     name = newest_generation(loaded)
-    if name is None or not _has_run(loaded, serving.generation):
+    if name is None or not has_run(loaded):
         message = (
             f"Pipeline `{loaded.pipeline.name}` has not run yet, so it has no generation that a "
             "new one could replace."
@@ -158,8 +158,21 @@ def is_unread(generation: Generation) -> bool:
     return not (batches or is_adopted or generation.names("positions/*-end.json"))
 
 
-def _has_run(loaded: LoadedPipeline, serving: str) -> bool:
-    """Return whether the serving generation was launched and has created its table."""
+def has_run(loaded: LoadedPipeline) -> bool:
+    """Return whether the serving generation was launched and has created its table.
+
+    Only then can a new generation be begun.
+
+    Args:
+        loaded: The pipeline.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
+    """
+    if newest_generation(loaded) is None:
+        return False
+    serving = read_serving(loaded).generation
     if not is_unread(read_generation(loaded.state, serving)):
         return True
     return is_kept(loaded, serving) and has_log(target_of(loaded, serving))

@@ -189,11 +189,11 @@ def _marks(loaded: LoadedPipeline) -> dg.SensorDefinition:
         description="Marks ranges of the table as filled that history or the live run delivered.",
     )
     def mark(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
-        fresh = load_pipeline(loaded.path)
-        generation = fresh.open_generation(create=False)
-        if generation is None or not generation.exists("plan.json"):
-            return dg.SkipReason("Nothing was planned yet.")
-        with failures(fresh):
+        with failures(loaded):
+            fresh = load_pipeline(loaded.path)
+            generation = fresh.open_generation(create=False)
+            if generation is None or not generation.exists("plan.json"):
+                return dg.SkipReason("Nothing was planned yet.")
             events = filled_ranges(fresh, context.instance)
         if not events:
             return dg.SkipReason("No further range is filled.")
@@ -309,7 +309,10 @@ def _instant(name: str, config: RangeConfig) -> datetime:
 def _last_ranges(loaded: LoadedPipeline, ranges: Ranges, count: int) -> dict[str, Any] | str:
     """Return the run request for the last ranges that history covers, or why there is none."""
     with failures(loaded):
-        complete = latest_end(load_pipeline(loaded.path))
+        fresh = load_pipeline(loaded.path)
+        # It is on from the start, and so before anything was planned.
+        is_begun = fresh.open_generation(create=False) is not None
+        complete = latest_end(fresh) if is_begun else None
     if complete is None:
         return "History has not been read to its end yet, so no range is complete."
     whole = partitions(ranges).get_partition_keys(current_time=complete)

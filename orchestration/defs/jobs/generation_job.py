@@ -39,7 +39,7 @@ from orchestration.generations import promotion
 from orchestration.generations.lifecycle import discard, rerun
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table.reruns import Rerun
-from sources.generations import begin
+from sources.generations import begin, has_run
 from sources.kept_definitions import changed_since
 from sources.planning.approval import NotApprovedError
 from sources.serving import Serving, candidate_name
@@ -95,7 +95,13 @@ def rerun_schedules(loaded: LoadedPipeline, job: dg.JobDefinition) -> list[dg.Sc
     ]
 
 
-def _rerun_request(loaded: LoadedPipeline, declared: Rerun) -> dict[str, Any]:
+def _rerun_request(loaded: LoadedPipeline, declared: Rerun) -> dict[str, Any] | str:
+    """Return the run request of a scheduled rerun, or why there is none."""
+    with failures(loaded):
+        # The schedule is on from the start, and so before the first run.
+        if not has_run(load_pipeline(loaded.path)):
+            name = loaded.pipeline.name
+            return f"There is no table to compute again before the first run of the job `{name}`."
     fields = {
         "action": _RERUN,
         "promote": declared.promote.upper(),

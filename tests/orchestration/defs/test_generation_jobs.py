@@ -175,6 +175,11 @@ def test_ticks_that_come_at_once_or_while_one_is_under_way_make_one_rerun(tmp_pa
     assert found.execution_timezone == "Europe/Berlin"
     (tmp_path / "dagster").mkdir()
     with dg.DagsterInstance.local_temp(str(tmp_path / "dagster")) as instance:
+        # It is on by default: before the first run there is nothing to do, and no red run.
+        held = evaluate(case, instance)
+        assert not held.run_requests
+        assert "before the first run of the job `events`" in held.skip_message
+        case.run({1: 10})
         [request] = evaluate(case, instance).run_requests
         form = request.run_config["ops"]["do_events_generation"]["config"]
         assert form == {"action": "RERUN", "promote": "NEVER", "rows_at_least": 0.5}
@@ -196,6 +201,7 @@ def test_by_the_clock_the_last_whole_ranges_of_history_are_made_anew(tmp_path: P
     case.write(ranges={"by": "day", "start": "2024-01-01", "reruns": [nightly]})
     (tmp_path / "dagster").mkdir()
     with dg.DagsterInstance.local_temp(str(tmp_path / "dagster")) as instance:
+        assert "not been read to its end" in evaluate(case, instance).skip_message, "no state yet"
         case.loaded.open_generation(create=True)
         assert "not been read to its end" in evaluate(case, instance).skip_message
         case.run({1: 10}, end=datetime(2024, 1, 4, 23, tzinfo=UTC))

@@ -189,6 +189,7 @@ bench: install
 	$(BIN)/python -m benchmarks.upkeep
 	$(BIN)/python -m benchmarks.planning
 	$(BIN)/python -m benchmarks.catch_up
+	$(BIN)/python -m benchmarks.catch_up --profile
 	$(BIN)/python -m benchmarks.catch_up --cluster
 	$(BIN)/python -m benchmarks.catch_up --format avro
 	$(BIN)/python -m benchmarks.catch_up --format protobuf
@@ -198,6 +199,7 @@ bench: install
 	$(BIN)/python -m benchmarks.fixed
 	$(BIN)/python -m benchmarks.pipelines
 	$(BIN)/python -m benchmarks.flink
+	$(BIN)/python -m benchmarks.flink --profile windows
 	$(BIN)/python -m benchmarks.page
 
 clean:

@@ -3,19 +3,23 @@
     python -m benchmarks.catch_up --rows 4000000 --rounds 6
     python -m benchmarks.catch_up --format avro
     python -m benchmarks.catch_up --format protobuf
+    python -m benchmarks.catch_up --profile
 
 Plain Spark is what one writes without the project: its Kafka source with ``from_json`` or
 ``from_avro``; for Protobuf a Python function with the message's class, because Spark's Protobuf
 module for this version is in no repository. Prints rows/s of each round and the ratio of the
-medians.
+medians. ``--profile`` prints instead what the tasks of each contender spend their time on, sampled
+by the JVM's Flight Recorder.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from datetime import UTC
 from functools import partial
 from pathlib import Path
@@ -25,7 +29,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.avro.functions import from_avro
 
-from benchmarks.session import place, plain_topic, race, report, session
+from benchmarks.flight_recorder import profile
+from benchmarks.record import record
+from benchmarks.session import jvm_pid, place, plain_topic, race, report, session, write_to_delta
 from benchmarks.topics import (
     COLUMNS,
     SCHEMA,
@@ -51,6 +57,18 @@ _AVRO = JarSet(
     packages=("org.apache.spark:spark-avro_2.13:4.1.1",),
     excludes=tuple(excludes("spark").split(",")),
 )
+# Prefixes of class names, by stage of the work.
+STAGES = {
+    "parsing JSON": ("com.fasterxml.jackson", "org.apache.spark.sql.catalyst.json"),
+    "exchanging rows with Python": ("org.apache.spark.sql.execution.python", "org.apache.arrow"),
+    "reading from Kafka": ("org.apache.kafka", "org.apache.spark.sql.kafka010"),
+    "writing Parquet": (
+        "org.apache.parquet",
+        "org.apache.spark.sql.execution.datasources",
+        "org.apache.spark.sql.delta",
+    ),
+    "rows and expressions": ("org.apache.spark.sql",),
+}
 _PLAIN = {"json": "from_json", "avro": "from_avro", "protobuf": "Python function"}
 _DDL = ", ".join(f"`{name}` {kind}" for name, kind in COLUMNS.items())
 
@@ -65,6 +83,9 @@ def main() -> None:
         "--cluster",
         action="store_true",
         help="run on a standalone cluster: a master and two workers",
+    )
+    parser.add_argument(
+        "--profile", action="store_true", help="print a CPU profile instead of rows/s"
     )
     options = parser.parse_args()
     with (
@@ -82,10 +103,34 @@ def main() -> None:
             "project": partial(project_topic, spark, loaded, source),
             _PLAIN[options.format]: partial(_plain_spark, spark, servers, options.format),
         }
+        if options.profile:
+            _profile(contenders, jvm_pid(spark), folder / "out", options.format)
+            return
         speeds = race(contenders, options.rounds, options.rows, folder / "out")
         spark.stop()
     name = f"catch-up-{options.format}{'-cluster' * options.cluster}"
     report(name, speeds, "project", options.rows)
+
+
+def _profile(
+    contenders: Mapping[str, Callable[[], DataFrame]], pid: int, target: Path, form: Form
+) -> None:
+    """Profile one run of each contender, after a warm-up run of each; record and print it.
+
+    Args:
+        contenders: By name, a function that returns the rows to write.
+        pid: Process id of the JVM.
+        target: Path of the Delta table, which is removed afterwards.
+        form: Format of the topic.
+    """
+    for read in contenders.values():
+        write_to_delta(read, target)
+    profiles = {
+        name: asdict(profile(pid, partial(write_to_delta, read, target), STAGES))
+        for name, read in contenders.items()
+    }
+    record(f"profile-catch-up-{form}", profiles)
+    sys.stdout.write(f"{json.dumps(profiles, indent=1)}\n")
 
 
 def project_topic(spark: SparkSession, loaded: LoadedPipeline, source: KafkaSource) -> DataFrame:

@@ -56,6 +56,13 @@ _RATIOS = {
     "changes-schemas": "The same, with schemas in each record (the default of Kafka Connect)",
     "changes-trickle": "Small micro-batches of Debezium changes, one after the other",
 }
+_PROFILES = {
+    "profile-catch-up-json": "Catching up with a topic of JSON",
+    "profile-catch-up-avro": "Catching up with a topic of Avro",
+    "profile-flink-files": "Beside Flink: files of JSON lines to a table",
+    "profile-flink-topic": "Beside Flink: a topic of JSON to a table",
+    "profile-flink-windows": "Beside Flink: counts per hour and user",
+}
 _CURVES = {
     "planning": ("Planning Parquet files", "files", "plan_s"),
     "planning-iceberg": ("Planning an Iceberg snapshot", "files", "list_s"),
@@ -121,7 +128,7 @@ def kept() -> dict[str, Document]:
 
 def page_of(found: Mapping[str, Document]) -> str:
     """Return the text of the page, in Markdown, for results by name of the benchmark."""
-    parts = [_HEAD, *_ratios(found), *flink_section(found, _table)]
+    parts = [_HEAD, *_ratios(found), *flink_section(found, _table), *_profiles(found)]
     parts += [*_curves(found), *_switch(found)]
     parts += [*skew_section(found, _table), *lake_section(found, _table)]
     parts += [*_fixed(found), *_soak(found), *_kills(found)]
@@ -182,6 +189,36 @@ def _plot_ratios(known: Mapping[str, Any]) -> None:
     axis.set_xlabel(
         "rows/s ÷ rows/s of the other contender (dots: rounds; bar: ratio of the medians)"
     )
+
+
+def _profiles(found: Mapping[str, Document]) -> Iterator[str]:
+    """Yield the section of CPU profiles; nothing without results."""
+    known = _known(found, _PROFILES)
+    if not known:
+        return
+    yield "## CPU profile\n"
+    yield (
+        "Samples of the task threads by the JVM's Flight Recorder, after warm-up. Each sample is "
+        "assigned to a stage by the innermost stack frame that identifies one.\n"
+    )
+    for name, contenders in known.items():
+        yield f"### {_PROFILES[name]}\n"
+        yield _shares("stage", {key: of["stages"] for key, of in contenders.items()})
+
+
+def _shares(heading: str, by_contender: Mapping[str, Mapping[str, float]]) -> str:
+    """Return a table of shares in percent, a column for each contender.
+
+    Args:
+        heading: Heading of the first column.
+        by_contender: By contender, shares by name of the row.
+    """
+    names = dict.fromkeys(name for shares in by_contender.values() for name in shares)
+    rows = [
+        [name, *(f"{shares.get(name, 0):.1%}" for shares in by_contender.values())]
+        for name in names
+    ]
+    return _table([heading, *by_contender], rows)
 
 
 def _curves(found: Mapping[str, Document]) -> Iterator[str]:
@@ -277,22 +314,34 @@ def _kills(found: Mapping[str, Document]) -> Iterator[str]:
         return
     yield "## Crash test: kills at random instants\n"
     yield (
-        "State, checkpoint and target are in one store. Driver, JVM, broker and the process that "
-        "launched the driver were killed with SIGKILL, from before the plan to the promotion of "
-        "another generation. Each chain was run to its end after its kills, and its table was "
-        "compared with what DuckDB computes from all input. Runs of several seeds are summed up.\n"
+        "State, checkpoint and target are in one store. Each chain was run to its end after its "
+        "kills, and its table was compared with what DuckDB computes from all input. The watcher "
+        "is the process that launched the driver and follows it. Runs of several seeds are summed "
+        "up.\n"
     )
     names = ("kills", "chains", "rows lost", "rows doubled", "rows different")
     totals: Counter[tuple[str, str]] = Counter()
+    hits: dict[str, Counter[tuple[str, str]]] = {"victim": Counter(), "where": Counter()}
     for run in runs:
         store = run["store"]
         totals.update({(store, "runs"): 1, **{(store, name): run[name] for name in names}})
+        for hit in run["hits"]:
+            for by, counts in hits.items():
+                counts[store, hit[by]] += hit["kills"]
     stores = {store: place for store, place in _STORES.items() if (store, "runs") in totals}
     rows = [
         [place, *(str(totals[store, name]) for name in ("runs", *names))]
         for store, place in stores.items()
     ]
     yield _table(["store", "runs", *names], rows)
+    for heading, counts in zip(
+        ("killed with SIGKILL", "position of the chain"), hits.values(), strict=True
+    ):
+        rows = [
+            [what, *(str(counts[store, what]) for store in stores)]
+            for what in sorted({what for _, what in counts})
+        ]
+        yield _table([heading, *stores.values()], rows)
 
 
 def _machines(found: Mapping[str, Document]) -> Iterator[str]:

@@ -2,11 +2,12 @@
 
     python -m benchmarks.flink --rows 4000000 --rounds 5
     python -m benchmarks.flink --works topic windows
+    python -m benchmarks.flink --profile windows
 
 Needs Maven, which builds Flink's part. Each contender has two tasks and a heap of 4 GiB, and
 commits about once a second, exactly once. ``files``, ``topic`` and ``windows`` are done by
 processes that are warm; ``chain`` is a whole process each time. DuckDB compares each table with the
-input.
+input. ``--profile`` records instead what the project's tasks spend their time on in a warm work.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from benchmarks.catch_up import STAGES
+from benchmarks.flight_recorder import profile
 from benchmarks.flink import flink_works
 from benchmarks.flink.contender import Contender, whole_process
 from benchmarks.flink.inputs import Inputs, prepare
@@ -32,6 +35,14 @@ from benchmarks.record import record
 from benchmarks.session import in_turns
 from hybrid_extensions.servers.broker import LocalBroker
 
+_STAGES = {
+    "keeping state": (
+        "org.apache.spark.sql.execution.streaming.state",
+        "org.apache.spark.sql.execution.streaming.operators.stateful",
+        "org.rocksdb",
+    ),
+    **STAGES,
+}
 _WARM = ("files", "topic", "windows")
 _HYBRID = Path(sys.executable).with_name("hybrid")
 # What a contender did: its cost, and more figures of a chain.
@@ -53,11 +64,18 @@ def main() -> None:
         help="how Flink reads JSON: by Jackson's data binding, as its own format does, or by a "
         "parser that is written for these rows alone",
     )
+    parser.add_argument(
+        "--profile", choices=_WARM, help="record a CPU profile of the project instead"
+    )
     options = parser.parse_args()
-    flink_works.build()
+    if options.profile is None:
+        flink_works.build()
     with tempfile.TemporaryDirectory(prefix="hybrid-bench-") as name, LocalBroker() as broker:
         folder = Path(name)
         inputs = prepare(folder / "data", options.rows, broker.bootstrap_servers)
+        if options.profile is not None:
+            _profile(folder, inputs, options.profile)
+            return
         if warm := [work for work in _WARM if work in options.works]:
             with ExitStack() as stack:
                 contenders = _warm_contenders(stack, folder, inputs, options.parser)
@@ -76,8 +94,7 @@ def _warm_contenders(
     stack: ExitStack, folder: Path, inputs: Inputs, parser: str
 ) -> dict[str, Callable[[str, str], Round]]:
     """Start both contenders; return, by name, what does a piece of work into a named table."""
-    command = [sys.executable, "-m", "benchmarks.flink.project_works", str(folder / "spark")]
-    project = stack.enter_context(Contender(command, folder / "project.log"))
+    project = stack.enter_context(_project(folder))
     flink = stack.enter_context(Contender(flink_works.command(), folder / "flink.log"))
 
     def by_project(work: str, name: str) -> Round:
@@ -91,6 +108,22 @@ def _warm_contenders(
         return asdict(cost)
 
     return {"project": by_project, "Flink": by_flink}
+
+
+def _project(folder: Path) -> Contender:
+    """Start a driver of the project."""
+    command = [sys.executable, "-m", "benchmarks.flink.project_works", str(folder / "spark")]
+    return Contender(command, folder / "project.log")
+
+
+def _profile(folder: Path, inputs: Inputs, work: str) -> None:
+    """Profile a warm work of the project, after a run that warms up; record and print it."""
+    first, second = (pipeline(inputs, work, f"project_{number}").path for number in range(2))
+    with _project(folder) as project:
+        project.work({"pipeline": str(first)})
+        done = profile(project.jvm_pid(), lambda: project.work({"pipeline": str(second)}), _STAGES)
+    record(f"profile-flink-{work}", {"project": asdict(done)})
+    sys.stdout.write(f"{json.dumps(asdict(done), indent=1)}\n")
 
 
 def _project_chain(folder: Path, inputs: Inputs, name: str) -> Round:

@@ -68,6 +68,15 @@ class Contender:
         self._process.stdin.close()
         self._process.wait()
 
+    def jvm_pid(self) -> int:
+        """Return the process id of its JVM, once it has one."""
+        (pid,) = (
+            pid
+            for pid in processes_under(self._process.pid)
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "java"
+        )
+        return pid
+
     def work(self, options: Mapping[str, Any]) -> Cost:
         """Have a piece of work done, and measure it.
 

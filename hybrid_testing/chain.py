@@ -36,8 +36,10 @@ def read_bounded(spark: SparkSession, loaded: LoadedPipeline) -> None:
     """
     make_plan(loaded)
     context = PipelineContext.require(loaded)
-    for source in loaded.pipeline.sources:
+    for source in loaded.pipeline.hybrid_source().sources:
         if source.boundedness is not Boundedness.BOUNDED:
+            continue
+        if source.name != loaded.pipeline.run_of(source.name):
             continue
         if isinstance(source, KafkaSource):
             hand_over(context, source)

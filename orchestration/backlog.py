@@ -5,6 +5,7 @@ The lag that the status shows asks here, and :mod:`orchestration.catch_up`, whic
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from sources.config.source.kafka_source import KafkaSource
@@ -75,7 +76,7 @@ class Backlog(Protocol):
 
 
 def backlog_of(context: PipelineContext, *, as_of_now: bool = False) -> Backlog:
-    """Return the backlog of a pipeline's last source.
+    """Return the backlog of a pipeline's last source; of several inputs that of all their topics.
 
     Args:
         context: The pipeline and its state.
@@ -85,9 +86,10 @@ def backlog_of(context: PipelineContext, *, as_of_now: bool = False) -> Backlog:
         InputError: With ``as_of_now``: the topic or the folder can't be read.
         UnavailableError: With ``as_of_now``: the broker or the store does not answer.
     """
-    last = context.pipeline.sources[-1]
-    if isinstance(last, KafkaSource):
-        return TopicBacklog(context, last, as_of_now=as_of_now)
+    read = context.pipeline.turn_of(context.pipeline.sources[-1].name)
+    if topics := [each for each in read if isinstance(each, KafkaSource)]:
+        parts = [TopicBacklog(context, each, as_of_now=as_of_now) for each in topics]
+        return parts[0] if len(parts) == 1 else TopicsBacklog(parts)
     return FolderBacklogAsOfNow(context) if as_of_now else FolderBacklog(context)
 
 
@@ -137,7 +139,7 @@ class TopicBacklog:
         position = {**log.log_start(), **({} if start is None else start.offsets())}
         committed = None if beat is None else beat.offsets
         if committed is None:
-            place = len(self._context.pipeline.sources) - 1
+            place = self._context.pipeline.place_of(self._source.name)
             committed = next_offsets(self._context.generation.checkpoint, place)
         position.update(committed)
         ends = log.log_end() if self._ends is None else self._ends
@@ -187,6 +189,58 @@ class TopicBacklog:
         if self._opened is None or self._opened.missing:
             self._opened = KafkaLog(self._source, timeout_s)
         return self._opened
+
+
+class TopicsBacklog:
+    """Backlog of the topics of several inputs, which one run reads.
+
+    Args:
+        parts: The backlog of each topic.
+    """
+
+    unit = "records"
+
+    def __init__(self, parts: Sequence[TopicBacklog]) -> None:
+        self._parts = parts
+
+    def waiting(self, beat: Heartbeat | None) -> int:
+        """Return the number of offsets of all topics that are not committed yet.
+
+        Args:
+            beat: The run's latest heartbeat; None if it has not committed anything.
+
+        Raises:
+            InputError, UnavailableError, StateError: As :meth:`TopicBacklog.waiting`.
+        """
+        return sum(part.waiting(beat) for part in self._parts)
+
+    def reported(self, beat: Heartbeat, *, is_ended: bool) -> int:
+        """Return the number of offsets that are not committed; brokers are waited for briefly.
+
+        Args:
+            beat: The run's latest heartbeat.
+            is_ended: Without effect: the brokers are asked.
+
+        Raises:
+            InputError, UnavailableError, StateError: As :meth:`TopicBacklog.reported`.
+        """
+        return sum(part.reported(beat, is_ended=is_ended) for part in self._parts)
+
+    def held(self) -> int:
+        """Return how many offsets can't be read yet because of open transactions.
+
+        Raises:
+            InputError, UnavailableError: As :meth:`TopicBacklog.held`.
+        """
+        return sum(part.held() for part in self._parts)
+
+    def missing(self) -> list[str]:
+        """Return the names of declared topics that do not exist yet and are waited for; maybe none.
+
+        Raises:
+            InputError, UnavailableError: As :meth:`TopicBacklog.missing`.
+        """
+        return [name for part in self._parts for name in part.missing()]
 
 
 class FolderBacklog:

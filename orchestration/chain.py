@@ -323,7 +323,7 @@ class BoundedStep(Step[EndPosition]):
         run.observer.beat(self, beat)
         pipeline, generation = run.context.pipeline, run.context.generation
         is_cold = run.rest_requested and pipeline.switch == "cold"
-        if not is_cold or run.waiting is None or pipeline.source_after(self.name) is None:
+        if not is_cold or run.waiting is None or self.name == pipeline.sources[-1].name:
             return
         log, measured = read_progress_log(generation, self.name), sample_of(beat, None)
         if log is None or measured is None:
@@ -363,8 +363,9 @@ def steps_of(loaded: LoadedPipeline) -> list[Step[Any]]:
 
     These are ``take_snapshot`` if a snapshot is declared, an export of each source that needs one,
     ``plan``, and for each source a hand-over (if it reads a topic whose start the plan does not
-    decide) and the source itself; then ``rest_of_snapshot`` if changes are followed while a
-    snapshot is read.
+    decide) and the source itself; of several inputs, one step for the files of all, a hand-over to
+    each topic, and one step for the topics of all, named by the last of them; then
+    ``rest_of_snapshot`` if changes are followed while a snapshot is read.
     """
     first: list[Step[Any]] = [SnapshotStep()] if snapshots.declared(loaded) else []
     is_open = any(source.follows_while_reading for source in loaded.pipeline.file_sources)
@@ -379,9 +380,11 @@ def export_steps(loaded: LoadedPipeline) -> list[ExportStep]:
 
 def _steps_of_sources(loaded: LoadedPipeline) -> Iterator[Step[Any]]:
     planned = operations.planned_topic(loaded)
-    for source in loaded.pipeline.sources:
+    for source in loaded.pipeline.hybrid_source().sources:
         if source in loaded.pipeline.topics and source is not planned:
             yield HandoverStep(source.name)
+        if source.name != loaded.pipeline.run_of(source.name):
+            continue
         is_bounded = source.boundedness is Boundedness.BOUNDED
         yield BoundedStep(source.name) if is_bounded else LiveStep(source.name)
 

@@ -63,7 +63,7 @@ def require_ready_to_stream(context: PipelineContext, source: Source) -> None:
         UnavailableError: A broker, store or database does not answer.
     """
     require_belonging(context.loaded, context.generation)
-    context.switch_state.require_turn(source.name)
+    context.require_turn(source.name)
     require_ready(context, source)
     # Nobody may have looked at the slot and the table since the last run.
     look_at_slots(context.loaded, context.generation, partial(log_server, context.generation))
@@ -82,12 +82,13 @@ def require_ready(context: PipelineContext, source: Source) -> None:
     """
     require_in_service(context.loaded, context.generation)
     require_approved(context)
-    if isinstance(source, KafkaSource):
-        context.switch_state.require_start(source.name)
-        if source.boundedness is Boundedness.BOUNDED:
-            require_range(context.generation, source.name)
-        if not next_offsets(context, source):
-            require_sound(context, source)
+    for topic in context.pipeline.turn_of(source.name):
+        if isinstance(topic, KafkaSource):
+            context.switch_state.require_start(topic.name)
+            if topic.boundedness is Boundedness.BOUNDED:
+                require_range(context.generation, topic.name)
+            if not next_offsets(context, topic):
+                require_sound(context, topic)
     keep_definition(context.loaded, context.generation)
 
 
@@ -103,7 +104,7 @@ def next_offsets(context: PipelineContext, source: KafkaSource) -> Offsets:
         UnavailableError: The state's store does not answer.
     """
     generation = context.generation
-    place = context.pipeline.hybrid_source().index(source.name)
+    place = context.pipeline.place_of(source.name)
     if source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         return offset_log.next_offsets(generation.checkpoint, place)
     decided = find_range(generation, source.name)
@@ -128,6 +129,6 @@ def require_not_deleted(context: PipelineContext) -> None:
         InputError: The broker does not know the topic, or refuses.
         UnavailableError: The broker does not answer.
     """
-    last = context.pipeline.sources[-1]
-    if isinstance(last, KafkaSource):
-        check_not_deleted(next_offsets(context, last), KafkaLog(last).log_start())
+    for source in context.pipeline.turn_of(context.pipeline.sources[-1].name):
+        if isinstance(source, KafkaSource):
+            check_not_deleted(next_offsets(context, source), KafkaLog(source).log_start())

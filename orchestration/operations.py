@@ -28,6 +28,7 @@ from orchestration.requested_state import (
 )
 from sources.common.positions import EndPosition
 from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.rate_limit import RateLimit, put_in_force, rate_of
 from sources.errors import InputError, RunError
@@ -196,11 +197,11 @@ def run_bounded(
     """
     state = context.switch_state
     require_belonging(context.loaded, context.generation)
-    state.require_turn(source.name)
+    context.require_turn(source.name)
     if (end := state.end_of(source.name)) is not None:
         return end
     require_ready(context, source)
-    names = [each.name for each in context.pipeline.sources]
+    names = run_names(context.pipeline)
     is_warm = rest_requested and context.pipeline.switch == "warm"
     to_run = names[names.index(source.name) :] if is_warm else [source.name]
     process.run_to_end(context.loaded, context.generation, to_run, on_beat, on_output, means)
@@ -220,6 +221,16 @@ def run_bounded(
         )
         raise RunError(message, hint, source=source.name, generation=context.generation.name)
     return end
+
+
+def run_names(pipeline: Pipeline) -> list[str]:
+    """Return the names of the sources that have a run of their own, in the order of the chain.
+
+    Sources of several inputs that are read together have one, with the name of the last of them.
+    """
+    return list(
+        dict.fromkeys(pipeline.run_of(each.name) for each in pipeline.hybrid_source().sources)
+    )
 
 
 def go_live(

@@ -42,6 +42,8 @@ def hand_over(context: PipelineContext, source: KafkaSource, log: KafkaLog | Non
         InputError: A broker refuses, or records do not fit the columns.
     """
     context.switch_state.require_turn(source.name)
+    # What another input has read says nothing of where this one's topic starts.
+    context = context.of_source(source.name)
     ledger = find_ledger(context.generation, source)
     if ledger is None:
         ledger = _decide(context, source, log or KafkaLog(source))

@@ -88,6 +88,7 @@ def check_hand_over(
         SeamError: The topics are no longer those that were planned.
         UnavailableError: A broker does not answer.
     """
+    context = context.of_source(source.name)
     start = context.switch_state.require_start(source.name)
     ledger = require_ledger(context.generation, source)
     log = log or KafkaLog(source)

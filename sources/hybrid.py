@@ -198,7 +198,9 @@ class SwitchState:
         return self._generation.read(f"positions/{name}-start.json", StartPosition)
 
     def require_turn(self, name: str) -> None:
-        """Refuse a source before all sources before it have finished.
+        """Refuse a source before all bounded sources before it have finished.
+
+        A topic before it belongs to another input, and is followed together with it.
 
         Raises:
             StateError: An earlier source has not finished; names it.
@@ -206,7 +208,8 @@ class SwitchState:
 
         """
         for source in self._chain.sources[: self._chain.index(name)]:
-            if self.end_of(source.name) is None:
+            is_bounded = source.boundedness is Boundedness.BOUNDED
+            if is_bounded and self.end_of(source.name) is None:
                 message = (
                     f"Source `{name}` can't start: source `{source.name}`, which comes before it, "
                     "has not finished."

@@ -23,6 +23,7 @@ def followed_topic(loaded: LoadedPipeline) -> KafkaSource:
         InputError: The last source is no topic that is followed without end, another one is a
             topic, or one is exported into the state.
     """
+    loaded.pipeline.require_one_chain("To adopt a table")
     *earlier, last = loaded.pipeline.sources
     name = loaded.pipeline.name
     if not isinstance(last, KafkaSource) or last.boundedness is Boundedness.BOUNDED:

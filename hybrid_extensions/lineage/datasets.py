@@ -180,7 +180,7 @@ def _topics(context: PipelineContext | None, source: KafkaSource) -> Iterator[In
         if source.boundedness is Boundedness.BOUNDED and part.range is not None:
             end = part.range.ends
         else:
-            place = context.pipeline.hybrid_source().index(source.name)
+            place = context.pipeline.place_of(source.name)
             end = offset_log.next_offsets(context.generation.checkpoint, place)
     for topic in topics:
         own, until = (

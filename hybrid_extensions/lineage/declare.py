@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from sources.common.fields import Declared
@@ -29,6 +31,7 @@ class LineageSection(Section):
         lineage: OpenLineage events of the steps, for a catalog of data.
     """
 
+    takes_inputs: ClassVar[bool] = True
     lineage: Lineage | None = None
 
     def require_extras(self) -> None:

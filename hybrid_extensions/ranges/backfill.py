@@ -276,6 +276,7 @@ def latest_end(loaded: LoadedPipeline) -> datetime | None:
 
 
 def _serving(loaded: LoadedPipeline) -> PipelineContext:
+    loaded.pipeline.require_one_chain("To recompute a range of event times")
     return PipelineContext.require(in_service(loaded)[-1])
 
 

@@ -58,7 +58,7 @@ def _line(entry: LedgerEntry, count: SeamCount | None, read_to: Offsets) -> Part
 
 def _expected(context: PipelineContext, part: TopicPlan) -> HandOver:
     """Return a hand-over that is not made yet, as the plan expects it."""
-    start = part.expected_start
+    start, context = part.expected_start, context.of_source(part.source)
     names = [each.name for each in context.pipeline.sources]
     before = names[: names.index(part.source)]
     ends = context.switch_state.ends_before(part.source)
@@ -95,7 +95,7 @@ def _read_to(context: PipelineContext, source: KafkaSource) -> Offsets:
     """Return the first offset of each partition that the live run has not read, as it reported."""
     if source.boundedness is Boundedness.BOUNDED:
         return {}
-    beat = read_heartbeat(context.generation, source.name)
+    beat = read_heartbeat(context.generation, context.pipeline.run_of(source.name))
     return {} if beat is None or beat.offsets is None else beat.offsets
 
 

@@ -115,6 +115,7 @@ def try_sample(
             exists, or the files can't be read.
         HybridError: A step of the chain failed or was refused.
     """
+    loaded.pipeline.require_one_chain("To try a transform on a sample")
     started = time.monotonic()
     sample = sample_of(loaded, options)
     _require_free(options.keep)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -29,6 +29,7 @@ class UpkeepSection(Section):
         upkeep: Schedules that compact the table's small files, or delete files that nobody needs.
     """
 
+    takes_inputs: ClassVar[bool] = True
     upkeep: list[Upkeep] = Field(default_factory=list)
 
     @property

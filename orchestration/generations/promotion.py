@@ -305,7 +305,7 @@ def _require_ready(context: PipelineContext) -> None:
             continue
         look = look_at_live(context.loaded, generation)
         verdict: Verdict | None = None if look is None else look.verdict
-        beat = read_heartbeat(generation, source.name)
+        beat = read_heartbeat(generation, context.pipeline.run_of(source.name))
         if not is_ready(verdict, beat, context.pipeline.supervision):
             state = "was never started" if verdict is None else f"is {verdict.health}"
             reason = "" if verdict is None else f" ({verdict.reason})"

@@ -84,8 +84,7 @@ def look_at_live(
             require_belonging(loaded, generation)
         return None
     name, expected = loaded.pipeline.sources[-1].name, loaded.pipeline.supervision
-    progress = found or source_status(loaded, generation, name)
-    lag = progress.lag
+    lag, lag_error = _lag(loaded, generation, found or source_status(loaded, generation, name))
     # After the question to the broker, which may take seconds.
     looked_ms = now_ms()
     launch = last_launch(generation)
@@ -124,7 +123,7 @@ def look_at_live(
         beat=beat,
         lag=lag,
         behind_since_ms=behind_ms,
-        lag_error=progress.lag_error,
+        lag_error=lag_error,
         lag_unknown_since_ms=unknown_ms,
         refused=read_refused(generation, requested.at_ms),
         ended=None if is_alive else why_ended(generation, name),
@@ -164,6 +163,17 @@ def look_at_live(
         **clock._asdict(),
     }
     return Look(verdict, watch.model_copy(update=changes), looked_ms, slot, table, refused)
+
+
+def _lag(
+    loaded: LoadedPipeline, generation: Generation, found: SourceStatus
+) -> tuple[int | None, ErrorReport | None]:
+    """Return the lag of all topics that the live run reads, and why it is unknown."""
+    others = [each.name for each in loaded.pipeline.followed if each.name != found.source]
+    read = [found, *(source_status(loaded, generation, name) for name in others)]
+    lags = [each.lag for each in read if each.lag is not None]
+    error = next((each.lag_error for each in read if each.lag_error is not None), None)
+    return sum(lags) if len(lags) == len(read) else None, error
 
 
 def _wrong_rows(loaded: LoadedPipeline, generation: Generation) -> int | None:

@@ -6,13 +6,15 @@ from typing import Literal
 
 from pydantic import BaseModel
 
-from orchestration.backlog import backlog_of
+from orchestration.backlog import Backlog, TopicBacklog, backlog_of
 from orchestration.catch_up import held_in_words
 from orchestration.progress.forecast import eta_s
 from orchestration.requested_state import read_requested
 from sources.common.positions import now_ms, span_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.source_kinds import AnySource
 from sources.errors import ErrorReport, InputError, UnavailableError
 from sources.hybrid import Boundedness, SwitchState
 from sources.kafka.client.look_ups import missing_in_words
@@ -48,8 +50,9 @@ class SourceStatus(BaseModel):
         open_snapshot: How many chunks of a snapshot are read, as long as the table is not whole
             because changes are followed while it is read; else None.
         note: A sentence about a changed declaration that has no effect yet, about input that an
-            open transaction keeps back, about a topic that does not exist yet, or about a broker
-            that does not answer a bounded run; None if there is none.
+            open transaction keeps back, about a topic that does not exist yet, about an input
+            whose topic has no record yet, or about a broker that does not answer a bounded run;
+            None if there is none.
     """
 
     source: str
@@ -80,16 +83,18 @@ def source_status(loaded: LoadedPipeline, generation: Generation | None, name: s
     """
     if generation is None:
         return SourceStatus(source=name, state="waiting")
-    beat = read_heartbeat(generation, name)
+    run = loaded.pipeline.run_of(name)
+    beat = read_heartbeat(generation, run)
     source = loaded.pipeline.source(name)
     lag: int | None = None
     lag_error: ErrorReport | None = None
     held, missing = 0, list[str]()
     is_live = source.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
-    state = _state(loaded, generation, name, beat)
+    is_read = SwitchState(loaded.pipeline.hybrid_source(), generation).end_of(name) is not None
+    state = "finished" if is_read else _state(loaded, generation, run, beat)
     if is_live and beat is not None:
         try:
-            backlog = backlog_of(PipelineContext(loaded, generation))
+            backlog = _backlog(PipelineContext(loaded, generation), source)
             # One that died is started again soon; what it reported last is still of use.
             asked = read_requested(generation)
             is_ended = state not in ALIVE and asked is not None and not asked.is_requested
@@ -97,8 +102,10 @@ def source_status(loaded: LoadedPipeline, generation: Generation | None, name: s
             held, missing = backlog.held(), backlog.missing()
         except (InputError, UnavailableError) as error:
             lag_error = error.report()
-    left = eta_s(read_progress_log(generation, name)) if state == "running" else None
+    left = eta_s(read_progress_log(generation, run)) if state == "running" else None
     note = waiting_change(source, generation) if isinstance(source, FileSource) else None
+    if is_live and beat is not None and name in beat.silent and beat.watermark_ms is not None:
+        note = _silent_in_words(loaded, name)
     if held:
         note = held_in_words(held)
     if not is_live and state == "running" and beat is not None and beat.unreachable is not None:
@@ -117,12 +124,26 @@ def source_status(loaded: LoadedPipeline, generation: Generation | None, name: s
     )
 
 
+def _silent_in_words(loaded: LoadedPipeline, name: str) -> str:
+    """Return a sentence about an input that holds back the watermark of all inputs."""
+    return (
+        f"Input `{loaded.pipeline.input_of(name)}`: source `{name}` has had no record since the "
+        "run began, so the watermark of all inputs stands still: windows, and rows of joins that "
+        "wait for it, are not written. Its next record ends that, such as a heartbeat "
+        "that the transform leaves out after `withWatermark`."
+    )
+
+
+def _backlog(context: PipelineContext, source: AnySource) -> Backlog:
+    """Return the backlog of a live source: of one of several inputs that of its own topic."""
+    if context.pipeline.inputs and isinstance(source, KafkaSource):
+        return TopicBacklog(context, source)
+    return backlog_of(context)
+
+
 def _state(
     loaded: LoadedPipeline, generation: Generation, name: str, beat: Heartbeat | None
 ) -> SourceState:
-    enumerator = SwitchState(loaded.pipeline.hybrid_source(), generation)
-    if enumerator.end_of(name) is not None:
-        return "finished"
     run = find_run(generation, name)
     if run is not None and run.driver.beat() is None:
         return "starting"

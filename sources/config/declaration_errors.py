@@ -80,9 +80,13 @@ def explained(
 
 def with_source(line: str, location: tuple[int | str, ...], document: Any) -> str:
     """Return the line on what is wrong at a location, with the name of the source that it is in."""
-    if location[:1] != ("sources",) or len(location) == 1:
+    for at, part in enumerate(location[:-1]):
+        if part == "sources" and at in (0, 2):
+            break
+        document = document[part]
+    else:
         return line
-    source = document["sources"][location[1]]
+    source = document["sources"][location[at + 1]]
     name = source.get("name") if isinstance(source, dict) else None
     known = name is None or f"`{name}`" in line
     return line if known else f"  source `{name}`, {line.strip()}"

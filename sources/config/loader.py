@@ -77,6 +77,12 @@ class LoadedPipeline:
         return next((each for each in self.sections if isinstance(each, kind)), kind())
 
     @property
+    def by_input(self) -> dict[str, LoadedPipeline]:
+        """The pipeline as each of its inputs sees it, by name; empty without ``inputs``."""
+        own = self.pipeline
+        return {name: replace(self, pipeline=own.of_input(name)) for name in own.inputs}
+
+    @property
     def folder(self) -> Path:
         """Folder that relative paths of the declaration start from.
 
@@ -182,6 +188,11 @@ class LoadedPipeline:
             "sequence": pipeline.sequence,
             "sink": {**sink, "path": self.locate(pipeline.sink.path)},
         }
+        if pipeline.inputs:
+            contract["inputs"] = [
+                [name, [source.name for source in each.sources], each.key]
+                for name, each in pipeline.inputs.items()
+            ]
         contract |= pipeline.row_rules.contract()
         for source in pipeline.sources:
             contract |= source.contract()
@@ -285,6 +296,10 @@ def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedP
     pipeline, *sections = validated_parts(path, document, [Pipeline, *kinds], environment)
     assert isinstance(pipeline, Pipeline)
     for section in sections:
+        if pipeline.inputs and section != type(section)() and not section.takes_inputs:
+            names = ", ".join(f"`{name}`" for name in sorted(section.model_fields_set))
+            line = f"  {names} can't be combined with `inputs` yet. Remove it."
+            raise invalid_file(path, [line])
         try:
             section.check(pipeline)
         except ValueError as error:

@@ -25,6 +25,7 @@ from sources.config.shard_checks import check_shards
 from sources.config.source.deletes_by_key import row_to_delete
 from sources.config.source.event_time import DeclaredEventTime
 from sources.config.source.file_source import FileSource
+from sources.config.source.input import check_inputs
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source_chain import SourceChain
 from sources.config.spark_settings import SparkSettings
@@ -62,7 +63,7 @@ class Audit(Declared):
 
 
 class Pipeline(SourceChain):
-    """A chain of sources, a transform and a sink.
+    """A chain of sources, or several inputs, a transform and a sink.
 
     Attributes:
         event_time: Timestamp column with the time at which a row's event happened: its name, or
@@ -82,7 +83,8 @@ class Pipeline(SourceChain):
             after ``select``, alone or as ``check`` with ``on_violation``. One that is null is met.
         sample: Only a part of the rows is read, as ``hybrid try`` does; all of them by default.
         transform: What makes the rows of the target from those of all sources alike: a function
-            from DataFrame to DataFrame as ``module:function``, or a query as ``{sql: FILE}``.
+            from DataFrame to DataFrame as ``module:function``, or a query as ``{sql: FILE}``. With
+            ``inputs`` it has an argument, or a view, for each of them, by its name.
         sink: Target table.
         state: Folder for plans, positions and checkpoints, relative to the pipeline's file, or a
             URL such as ``s3://bucket/state`` or ``hdfs://namenode/state``.
@@ -203,29 +205,45 @@ class Pipeline(SourceChain):
 
     @model_validator(mode="after")
     def _chain_is_sound(self) -> Pipeline:
-        chain = self.hybrid_source().sources
-        if self.seam_filter == "key" and not self.key:
+        check_inputs(self)
+        every = self.hybrid_source().sources
+        if self.seam_filter == "key" and not all(self.keys.values()):
             message = (
                 "`key` is needed: `seam_filter: key` recognizes live rows that history already "
                 "delivered by their key. Declare `key: [<column>, …]`, or remove `seam_filter`."
             )
             raise ValueError(message)
-        check_selects(chain)
-        check_export_names(chain)
+        check_export_names(every)
         check_shards(self)
         self.row_rules.require_sql()
-        for each in chain:
+        for each in every:
             each.check_quarantine(each.name, self.event_time, self.row_rules)
         for file_source in self.file_sources:
             if file_source.arrival is not None:
                 check_arrival(file_source, self)
-        for before, source in zip([None, *chain], chain, strict=False):
-            source.check_after(before)
-        for source, after in zip(chain, [*chain[1:], None], strict=True):
-            for pattern in source.patterns:
-                self.hdfs.absolute(pattern)
-            source.check_before(after, self)
+        for chain in self.chains:
+            check_selects(chain)
+            for before, source in zip([None, *chain], chain, strict=False):
+                source.check_after(before)
+            for source, after in zip(chain, [*chain[1:], None], strict=True):
+                for pattern in source.patterns:
+                    self.hdfs.absolute(pattern)
+                source.check_before(after, self)
         return self
+
+    @property
+    def keys(self) -> dict[str, list[str]]:
+        """The key of each input's rows, by the input's name; without ``inputs`` ``key``, by ""."""
+        return {name: each.key for name, each in self.inputs.items()} or {"": self.key}
+
+    def of_input(self, name: str) -> Pipeline:
+        """Return the pipeline as one of its inputs sees it: with its own sources and key only.
+
+        What is decided for each chain by itself, as plan, hand-over and seam, is decided by this.
+        """
+        sources = next(chain for chain in self.chains if self.input_of(chain[0].name) == name)
+        own = {"sources": sources, "inputs": {}, "key": self.inputs[name].key}
+        return self.model_copy(update=own)
 
     @property
     def seam_rule(self) -> Literal["key", "event_time", "off"]:

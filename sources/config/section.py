@@ -21,9 +21,11 @@ class Section(Declared):
     Attributes:
         tags: The model that each value of a ``type`` stands for, where a field is one of several
             models.
+        takes_inputs: Whether the section can be declared beside ``inputs``.
     """
 
     tags: ClassVar[Mapping[str, type[BaseModel]]] = {}
+    takes_inputs: ClassVar[bool] = False
 
     @property
     def schedules(self) -> list[str]:

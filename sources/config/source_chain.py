@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pydantic import Field, model_validator
+
 from sources.common.fields import Declared, Name
 from sources.config.source.exported_source import ExportedFiles
 from sources.config.source.file_source import FileSource
+from sources.config.source.input import Input
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.source_kinds import AnySource, SourceSpec
 from sources.decoding.changes.added_columns import AddedColumn
@@ -20,22 +23,98 @@ class SourceChain(Declared):
     Attributes:
         name: Name of the pipeline and of its asset group in Dagster: lower case letters, digits
             and underscores.
-        sources: Sources in reading order. All but the last one are bounded (FLIP-150).
+        sources: Sources in reading order. All but the last one are bounded (FLIP-150). With
+            ``inputs``, the sources of all inputs, one input after the other.
+        inputs: In place of ``sources``: several inputs by name, each with a chain of its own. The
+            transform gets a DataFrame, or a view, of each name. Order matters: the transform has to
+            read them in the order in which they are declared.
     """
 
     name: Name
-    sources: list[SourceSpec]
+    sources: list[SourceSpec] = Field(default_factory=list)
+    inputs: dict[Name, Input] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _sources_of_inputs(self) -> SourceChain:
+        if not self.inputs:
+            return self
+        if self.sources:
+            message = (
+                "`sources` and `inputs` are both declared. Declare `sources` for one chain, or "
+                "`inputs` for several, each with its own `sources`."
+            )
+            raise ValueError(message)
+        # All else sees one list; the model is immutable only from here on.
+        object.__setattr__(self, "sources", [s for i in self.inputs.values() for s in i.sources])
+        return self
+
+    def require_one_chain(self, what: str) -> None:
+        """Refuse what needs one chain of sources, for a pipeline with several inputs.
+
+        Args:
+            what: What needs it, as the subject of a sentence.
+
+        Raises:
+            InputError: The pipeline declares ``inputs``.
+        """
+        if self.inputs:
+            message = (
+                f"{what} can't be done yet for pipeline `{self.name}`, which declares `inputs`: it "
+                "needs one chain of `sources`. Nothing was read or written."
+            )
+            hint = (
+                "Compute the whole table again in a new generation instead: `hybrid generation new "
+                "P`."
+            )
+            raise InputError(message, hint, pipeline=self.name, field="inputs")
 
     def hybrid_source(self) -> HybridSource[AnySource]:
         """Build the chain of the declared sources, which checks their names and their order.
 
+        Of several inputs it has the first source of each, then the second one of each, and so on;
+        topics come last, which one run follows together.
+
         Raises:
             InputError: It is empty, two sources share a name, or one before the last has no end.
         """
-        builder: HybridSourceBuilder[AnySource] = HybridSource.builder()
-        for source in self.sources:
-            builder.add_source(source)
-        return builder.build()
+        every: list[AnySource] = []
+        for chain in self.chains:
+            builder: HybridSourceBuilder[AnySource] = HybridSource.builder()
+            for source in chain:
+                builder.add_source(source)
+            every += builder.build().sources
+        if self.inputs:
+            positions = {s.name: number for chain in self.chains for number, s in enumerate(chain)}
+            every.sort(key=lambda s: (s.boundedness is not Boundedness.BOUNDED, positions[s.name]))
+        return HybridSource(tuple(every))
+
+    @property
+    def chains(self) -> list[list[AnySource]]:
+        """The sources of each input, in reading order; without ``inputs`` one chain with all."""
+        if not self.inputs:
+            return [self.sources]
+        return [[s for s in self.sources if self.input_of(s.name) == name] for name in self.inputs]
+
+    def place_of(self, name: str) -> int:
+        """Return the fixed place of a source in the query, from 0: that in ``sources``.
+
+        Raises:
+            InputError: The pipeline has no source of this name.
+        """
+        return self.sources.index(self.source(name))
+
+    def input_of(self, name: str) -> str | None:
+        """Return the name of the input that a source belongs to; None without ``inputs``."""
+        found = self.inputs.items()
+        return next((i for i, each in found if name in [s.name for s in each.sources]), None)
+
+    @property
+    def followed(self) -> list[AnySource]:
+        """The sources that the live run reads together, in their places; empty if all are bounded.
+
+        One at most without ``inputs``, else one of each.
+        """
+        return [s for s in self.sources if s.boundedness is not Boundedness.BOUNDED]
 
     def source(self, name: str) -> AnySource:
         """Return the source of this name.
@@ -43,7 +122,45 @@ class SourceChain(Declared):
         Raises:
             InputError: The pipeline has no source of this name.
         """
-        return self.sources[self.hybrid_source().index(name)]
+        chain = self.hybrid_source()
+        return chain.sources[chain.index(name)]
+
+    def chain_of(self, name: str) -> list[AnySource]:
+        """Return the sources of the input that a source belongs to; all without ``inputs``.
+
+        Raises:
+            InputError: The pipeline has no source of this name.
+        """
+        source = self.source(name)
+        return next(chain for chain in self.chains if source in chain)
+
+    def turn_of(self, name: str) -> list[AnySource]:
+        """Return the sources that one run reads together with a source, in their places.
+
+        That source alone; of several inputs the sources of all inputs that have the same position
+        in their chains, or the topics of all inputs.
+
+        Raises:
+            InputError: The pipeline has no source of this name.
+        """
+        source = self.source(name)
+        if not self.inputs:
+            return [source]
+        if source in self.followed:
+            return self.followed
+        position = self.chain_of(name).index(source)
+        found = [chain[position] for chain in self.chains if position < len(chain)]
+        return [each for each in found if each not in self.followed]
+
+    def run_of(self, name: str) -> str:
+        """Return the name of the source by which the run is named that reads a source.
+
+        Its own; of several inputs, whose sources a run reads together, that of the last input.
+
+        Raises:
+            InputError: The pipeline has no source of this name.
+        """
+        return self.turn_of(name)[-1].name
 
     def source_after(self, name: str) -> AnySource | None:
         """Return the source right after the source of this name; None after the last one.
@@ -51,8 +168,9 @@ class SourceChain(Declared):
         Raises:
             InputError: The pipeline has no source of this name.
         """
-        following = self.hybrid_source().index(name) + 1
-        return self.sources[following] if following < len(self.sources) else None
+        chain = self.chain_of(name)
+        following = chain.index(self.source(name)) + 1
+        return chain[following] if following < len(chain) else None
 
     def source_before(self, name: str) -> AnySource:
         """Return the source right before the source of this name.
@@ -63,7 +181,8 @@ class SourceChain(Declared):
         Raises:
             InputError: The pipeline has no source of this name.
         """
-        return self.sources[self.hybrid_source().index(name) - 1]
+        chain = self.chain_of(name)
+        return chain[chain.index(self.source(name)) - 1]
 
     @property
     def file_sources(self) -> list[FileSource]:
@@ -142,7 +261,8 @@ class SourceChain(Declared):
         Raises:
             InputError: The pipeline has no source of this name.
         """
-        later = self.sources[self.hybrid_source().index(name) + 1 :]
+        chain = self.chain_of(name)
+        later = chain[chain.index(self.source(name)) + 1 :]
         return next((source for source in later if isinstance(source, KafkaSource)), None)
 
     @property

@@ -22,10 +22,13 @@ class PipelineContext:
     Attributes:
         loaded: The pipeline's declaration, and where its file lies.
         generation: State folder of the generation: decisions are read from and written to it.
+        input: Name of the input whose sources and key alone the pipeline has (:meth:`of_source`);
+            None if it has all.
     """
 
     loaded: LoadedPipeline
     generation: Generation
+    input: str | None = None
 
     def __post_init__(self) -> None:
         """Complete the declaration with values from the state.
@@ -87,4 +90,36 @@ class PipelineContext:
         Raises:
             StateError: The generation has no plan yet.
         """
-        return require_plan(self.generation)
+        plan = require_plan(self.generation)
+        if self.input is None:
+            return plan
+        return plan.of_sources([source.name for source in self.pipeline.sources])
+
+    def require_turn(self, name: str) -> None:
+        """Refuse a source before all sources that are read before it have finished.
+
+        Those of other inputs that the same run reads may be unread.
+
+        Raises:
+            StateError: An earlier source has not finished; names it.
+            InputError: The pipeline has no source of this name.
+        """
+        self.switch_state.require_turn(self.pipeline.turn_of(name)[0].name)
+
+    def of_source(self, name: str) -> PipelineContext:
+        """Return the context as the input of a source sees it: with the sources of that input only.
+
+        Plan, hand-over and seam of a chain are decided by it. This context without ``inputs``, and
+        for a context that is an input's already.
+
+        Args:
+            name: Name of the source.
+
+        Raises:
+            InputError: The pipeline has no source of this name.
+        """
+        self.pipeline.source(name)
+        own = self.pipeline.input_of(name)
+        if own is None:
+            return self
+        return PipelineContext(self.loaded.by_input[own], self.generation, own)

@@ -6,7 +6,8 @@ here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -24,6 +25,7 @@ from sources.kafka.client.look_ups import KafkaLog
 from sources.kafka.client.new_topics import create_missing_topics
 from sources.planning.declaration_digests import keep_declaration
 from sources.planning.exports import with_required_exports
+from sources.planning.files.aligned_batches import with_ticks
 from sources.planning.files.copied_file_plan import plan_copies
 from sources.planning.files.file_plan import (
     FilePlan,
@@ -42,6 +44,9 @@ from sources.storage.probe import require_writable
 
 class Plan(Record):
     """Plan of a generation, which is one computation of the whole table.
+
+    Of several inputs it has the sources of all, one input after the other; :meth:`of_sources` is
+    the plan of one of them.
 
     Attributes:
         pipeline: Name of the pipeline.
@@ -69,6 +74,19 @@ class Plan(Record):
     def topics(self) -> list[TopicPlan]:
         """Plans of all Kafka sources in reading order: ``archives``, then ``topic``."""
         return [*self.archives, *([] if self.topic is None else [self.topic])]
+
+    def of_sources(self, names: Collection[str]) -> Plan:
+        """Return the plan of some of the sources: of those of one input.
+
+        Args:
+            names: Names of the sources.
+        """
+        files = [part for part in self.files if part.source in names]
+        topics = [part for part in self.topics if part.source in names]
+        archives = [part for part in topics if part.range is not None]
+        followed = next((part for part in topics if part.range is None), None)
+        own = {"files": files, "archives": archives, "topic": followed}
+        return self.model_copy(update=own)
 
     def topic_of(self, source: str) -> TopicPlan:
         """Return the plan of a Kafka source, by the source's name.
@@ -217,7 +235,8 @@ def require_plan(generation: Generation) -> Plan:
 def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
     """Make a plan of all sources and check them against each other, without writing state.
 
-    Topics that do not exist yet are created first, where the declaration says so.
+    Topics that do not exist yet are created first, where the declaration says so. Each of several
+    inputs is planned by itself.
 
     Returns:
         The plan, and the listing of each file source by the source's name, with its table of
@@ -226,6 +245,51 @@ def draft_plan(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
     Raises:
         InputError, UnavailableError, SeamError, StateError: As :func:`make_plan`.
     """
+    if not loaded.pipeline.inputs:
+        return _draft_chain(loaded)
+    listings: dict[str, FileListing] = {}
+    plans: list[Plan] = []
+    for own in loaded.by_input.values():
+        part, listed = _draft_chain(own)
+        plans.append(part)
+        listings |= listed
+    listings |= _aligned(loaded.pipeline, listings)
+    warnings = [warning for part in plans for warning in part.warnings]
+    topics = [topic for part in plans for topic in part.topics]
+    plan = plans[0].model_copy(
+        update={
+            "files": [_parsed(files, loaded.pipeline) for part in plans for files in part.files],
+            "archives": topics[:-1],
+            "topic": topics[-1] if topics else None,
+            "warnings": [*dict.fromkeys(warnings)],
+        }
+    )
+    return plan, listings
+
+
+def _aligned(pipeline: Pipeline, listings: dict[str, FileListing]) -> dict[str, FileListing]:
+    """Return the listings of several inputs' files, with the micro-batches that read them."""
+    found: dict[str, FileListing] = {}
+    for source in pipeline.bounded_files:
+        turn = [each for each in pipeline.turn_of(source.name) if isinstance(each, FileSource)]
+        if source.name not in found:
+            splits = {each.name: listings[each.name].splits for each in turn}
+            ticks = with_ticks(splits, {each.name: each for each in turn})
+            found |= {name: replace(listings[name], splits=table) for name, table in ticks.items()}
+    return found
+
+
+def _parsed(part: FilePlan, pipeline: Pipeline) -> FilePlan:
+    """Return the plan of one of several inputs' files, which this project's tasks parse.
+
+    A micro-batch of Spark's own reader can't be empty.
+    """
+    source = pipeline.file_source(part.source)
+    return part.model_copy(update={"parsed": part.parsed or source.shown_place})
+
+
+def _draft_chain(loaded: LoadedPipeline) -> tuple[Plan, dict[str, FileListing]]:
+    """Make the plan of one chain of sources, as :func:`draft_plan`."""
     pipeline = loaded.pipeline
     pipeline.require_default_expressions()
     clock_ms = now_ms()

@@ -80,7 +80,9 @@ class AnalysisRequest(BaseModel):
 
     Attributes:
         pipeline: Path of the pipeline's file.
-        columns: Columns that the transform gets, as names and Spark SQL types.
+        columns: Columns that the transform gets, as names and Spark SQL types; of several inputs
+            those of the first.
+        inputs: The columns of each of several inputs, by its name; empty for one.
         replayed: Names of the sources that read rows of their seam again (``seam_rule`` of the
             plan is ``replay``), which a stateful transform would count twice.
         digest: Digest of what the analysis depends on.
@@ -90,6 +92,7 @@ class AnalysisRequest(BaseModel):
 
     pipeline: Path
     columns: dict[str, str]
+    inputs: dict[str, dict[str, str]] = Field(default_factory=dict)
     replayed: list[str]
     digest: str
 
@@ -113,7 +116,11 @@ def request_by_plan(loaded: LoadedPipeline, plan: Plan) -> AnalysisRequest:
         OSError: The query or a module of the transform can't be read.
     """
     replayed = [part.source for part in plan.topics if part.seam_rule == "replay"]
-    return _request(loaded, plan.columns_by_name, replayed)
+    inputs = {
+        name: plan.of_sources([source.name for source in each.sources]).columns_by_name
+        for name, each in loaded.pipeline.inputs.items()
+    }
+    return _request(loaded, plan.columns_by_name, replayed, inputs)
 
 
 def request_by_declaration(loaded: LoadedPipeline) -> AnalysisRequest | None:
@@ -125,6 +132,12 @@ def request_by_declaration(loaded: LoadedPipeline) -> AnalysisRequest | None:
         OSError: The query or a module of the transform can't be read.
         InputError: ``select`` of the source does not fit its columns.
     """
+    if loaded.pipeline.inputs:
+        found = [request_by_declaration(each) for each in loaded.by_input.values()]
+        known = [each.columns for each in found if each is not None]
+        if len(known) < len(found):
+            return None
+        return _request(loaded, known[0], [], dict(zip(loaded.pipeline.inputs, known, strict=True)))
     for source in loaded.pipeline.sources:
         if isinstance(source, KafkaSource):
             declared = source.declared_columns
@@ -158,7 +171,10 @@ def keep_analysis(generation: Generation, analysis: TransformAnalysis) -> None:
 
 
 def _request(
-    loaded: LoadedPipeline, columns: dict[str, str], replayed: list[str]
+    loaded: LoadedPipeline,
+    columns: dict[str, str],
+    replayed: list[str],
+    inputs: dict[str, dict[str, str]] | None = None,
 ) -> AnalysisRequest:
     pipeline = loaded.pipeline
     given = pipeline.current(columns)
@@ -174,10 +190,18 @@ def _request(
         "spark": version("pyspark"),
         "found": sorted(TransformAnalysis.model_fields),
     }
+    if inputs:
+        depends_on["inputs"] = inputs
     live = pipeline.sources[-1]
     if isinstance(live, KafkaSource) and live.align is not None:
         depends_on["align"] = live.align.model_dump(mode="json")
     # Properties of Spark may hold secrets, of which a digest shows nothing.
     text = json.dumps(depends_on, sort_keys=True)
     digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return AnalysisRequest(pipeline=loaded.path, columns=given, replayed=replayed, digest=digest)
+    return AnalysisRequest(
+        pipeline=loaded.path,
+        columns=given,
+        inputs=inputs or {},
+        replayed=replayed,
+        digest=digest,
+    )

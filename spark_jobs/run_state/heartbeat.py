@@ -50,6 +50,8 @@ class Heartbeat(Record):
         state_rows: Rows in the state of the stateful operators.
         state_bytes: Bytes of memory that these rows take.
         offsets: Unbounded run: first offset not yet read, by partition.
+        silent: Unbounded run over several inputs: those of their topics that have had no record
+            since the query began, so that the watermark of all inputs stands still.
         drift_ms: How far partitions that are aligned are apart, in ms; None where none are.
         held_offsets: Offsets that wait until the slowest of these partitions is as far; None where
             none are aligned, or the driver has not looked for long.
@@ -97,6 +99,7 @@ class Heartbeat(Record):
     state_rows: int | None = None
     state_bytes: int | None = None
     offsets: Offsets | None = None
+    silent: list[str] = Field(default_factory=list)
     drift_ms: int | None = None
     held_offsets: int | None = None
     filtering: bool = False

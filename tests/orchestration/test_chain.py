@@ -10,6 +10,7 @@ import pytest
 from orchestration import chain as steps
 from orchestration.chain import ChainRun, HandoverStep, Observer, Outcome, Step, run_chain, run_step
 from sources.errors import InputError, SeamError
+from tests.minimal import minimal_pipeline
 from tests.orchestration.generations.generation_case import GenerationCase
 
 
@@ -64,3 +65,25 @@ def test_a_step_that_is_not_there_is_refused_with_the_names_of_those_that_are(
     chain_of(monkeypatch, Fixed("plan"), HandoverStep("live"))
     with pytest.raises(InputError, match="one of its steps: plan, live_handover"):
         run_step(ChainRun(GenerationCase(tmp_path).loaded), "live_handoff")
+
+
+def test_histories_of_several_inputs_come_first_and_one_live_run_follows_all_topics(
+    tmp_path: Path,
+) -> None:
+    inputs = {
+        name: {
+            "sources": [
+                {"name": f"old_{name}", "type": "files", "format": "avro", "path": f"{name}/*"},
+                {"name": f"new_{name}", "type": "kafka", "topic": name},
+            ]
+        }
+        for name in ("orders", "payments")
+    }
+    loaded = minimal_pipeline(tmp_path, inputs=inputs)
+    assert [step.name for step in steps.steps_of(loaded)] == [
+        "plan",
+        "old_payments",
+        "new_orders_handover",
+        "new_payments_handover",
+        "new_payments",
+    ]

@@ -360,16 +360,20 @@ def _handover(
 def _live(
     loaded: LoadedPipeline, step: LiveStep, before: Sequence[dg.AssetKey]
 ) -> dg.AssetsDefinition:
+    followed = loaded.pipeline.followed
+    upstream = [key for source in followed for key in upstream_keys(loaded, source.name)]
+
     @dg.asset(
         key=step_key(loaded, step.name),
-        deps=[*before, *upstream_keys(loaded, step.name)],
+        deps=[*before, *dict.fromkeys(upstream)],
         group_name=steps_group(loaded),
         kinds={"spark", "deltalake", *({"kafka"} & {loaded.pipeline.source(step.name).type})},
         tags={"boundedness": "continuous_unbounded"},
         pool=POOL,
         description=(
-            f"Starts the unbounded run of {step.name} and returns when its first batch is "
-            "committed; the run continues in the background, watched by the supervision. One that "
+            f"Starts the unbounded run of {' and '.join(s.name for s in followed)} and returns "
+            "when its first batch is committed; the run continues in the background, watched by "
+            "the supervision. One that "
             f"people have paused stays paused: `{control_name(loaded)}` with RESUME starts it."
         ),
         # A run that stays paused has no output: the steps after it are skipped, with no failure.

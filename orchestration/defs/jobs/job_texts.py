@@ -43,7 +43,8 @@ GENERATIONS = {
 def build(loaded: LoadedPipeline) -> str:
     """Return the description, in Markdown, of the job that runs the whole chain."""
     pipeline = loaded.pipeline
-    steps = [f"1. {_source(loaded, source.name)}" for source in pipeline.sources]
+    order = pipeline.hybrid_source().sources
+    steps = [f"1. {_source(loaded, source.name)}" for source in order]
     table = pipeline.sink.table or pipeline.sink.path
     key = ", ".join(f"`{name}`" for name in pipeline.sink.key)
     how = "updates rows by" if pipeline.sink.mode == "merge" else "adds rows, each once, by"

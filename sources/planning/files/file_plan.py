@@ -61,8 +61,9 @@ class FoundFiles(Part):
             declared. A split's ``layout`` is its index in this list.
         mapping: Names of the columns inside the files of a table; None if they are the same.
         parsed: Path of the first Parquet file that Spark's own reader does not accept, so that this
-            project's tasks parse all files; for a growing folder without files, its pattern. None
-            if Spark reads the files.
+            project's tasks parse all files; for a growing folder without files, its pattern; of one
+            of several inputs, whose micro-batches may be empty, its place. None if Spark reads the
+            files.
         absent: Warnings about declared names that no sampled row has.
     """
 

@@ -12,7 +12,7 @@ import hashlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,8 @@ class Shape:
 
     Args:
         rows: DataFrame that the transform returns for a stream; that stream is a leaf of the plan.
+        names: Names of columns of leaves by Spark's expression id, where those in the plan don't
+            tell them apart: with several inputs, each name begins with that of its input.
 
     Attributes:
         operators: What each stateful operator keeps in the checkpoint, and each watermark with its
@@ -50,10 +52,10 @@ class Shape:
         lines: Each node of Spark's analyzed plan as one line, from the input to the output.
     """
 
-    def __init__(self, rows: DataFrame) -> None:
+    def __init__(self, rows: DataFrame, names: Mapping[int, str] | None = None) -> None:
         self.operators: list[str] = []
         self.lines: list[str] = []
-        self._meaning: dict[int, str] = {}
+        self._meaning: dict[int, str] = dict(names or {})
         conf = rows.sparkSession.conf
         before = conf.get(_MOST_FIELDS)
         # By default Spark truncates long lists, which would hide a change in the rest.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -38,7 +39,9 @@ class QueryWatermark:
     reads: Reads
 
 
-def watermark_of(rows: DataFrame, given: DataFrame, event_time: str) -> QueryWatermark | None:
+def watermark_of(
+    rows: DataFrame, given: Sequence[DataFrame], event_time: str
+) -> QueryWatermark | None:
     """Return the watermark of a transform, read from its plan; None if it sets none.
 
     Of several, it has the longest delay, as Spark follows the one that is furthest behind
@@ -46,17 +49,18 @@ def watermark_of(rows: DataFrame, given: DataFrame, event_time: str) -> QueryWat
 
     Args:
         rows: DataFrame that the transform returned.
-        given: DataFrame that it was called with.
+        given: DataFrames that it was called with: one for each of its inputs.
         event_time: The pipeline's event-time column in ``given``, whose range the plan knows.
     """
     jvm: Any = rows.sparkSession._jvm
     node_class = jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
-    source = analyzed_plan(given)
+    inputs = [analyzed_plan(each) for each in given]
+    order: list[Reads] = ["unknown", "some rows", "all rows"]
     found: list[QueryWatermark] = []
 
     def visit(node: Any) -> None:
         if kind_of(node) == "EventTimeWatermark":
-            reads = _reads(node, source, event_time)
+            reads = max((_reads(node, each, event_time) for each in inputs), key=order.index)
             found.append(QueryWatermark(int(node_class.getDelayMs(node.delay())), reads))
         for child in each_of(node.children()):
             visit(child)
@@ -64,7 +68,6 @@ def watermark_of(rows: DataFrame, given: DataFrame, event_time: str) -> QueryWat
     visit(analyzed_plan(rows))
     if not found:
         return None
-    order: list[Reads] = ["unknown", "some rows", "all rows"]
     reads = next(each for each in order if any(each == one.reads for one in found))
     return QueryWatermark(max(each.delay_ms for each in found), reads)
 

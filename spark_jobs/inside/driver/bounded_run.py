@@ -83,7 +83,8 @@ def run_bounded(
                 return INCOMPLETE
             if query.has_new_rate():
                 continue
-            read, total = query.place.reached(query.committed()).splits, _splits(query)
+            read = query.reached(query.committed).splits
+            total = sum(end.splits for end in query.ends)
             message = (
                 f"Source `{source}`: the query ended after {read or 0:,} of {total:,} planned "
                 "splits. The rows of the others are not in the table yet."
@@ -94,12 +95,13 @@ def run_bounded(
             # Once more without a pace: a last micro-batch without data may be due.
             continue
         with reporter.at_work():
-            made = query.place.next_round()
-            if (seam := query.seam_to_count()) is not None:
+            rounds = [place.next_round() for place in query.read_places.values()]
+            made = next((each for each in rounds if each is not None), None)
+            for seam in query.seams_to_count():
                 count_seam(spark, seam, reporter)
         if made is None:
-            end = query.place.end
-            if end is None:
+            ends = query.ends
+            if len(ends) < len(query.read_places):
                 message = (
                     f"Source `{source}` was read to the end of its plan, but the plan contains no "
                     "end position, so the next source can't be started. What was read stays in the "
@@ -107,7 +109,8 @@ def run_bounded(
                 )
                 hint = "Begin a new generation, which plans again: `hybrid generation new P`."
                 raise RunError(message, hint, transient=False, source=source)
-            context.switch_state.finish(end)
+            for end in ends:
+                context.switch_state.finish(end)
             reporter.ended("finished")
             return FINISHED
         _report_round(source, made, reporter)
@@ -124,14 +127,15 @@ def _read(
     context, name = query.context, query.source.name
     with reporter.at_work():
         report = reporter.follow(spark, query)
-        guard = RetentionGuard(context, name, reporter)
+        guards = [RetentionGuard(context, each, reporter) for each in _guarded(context, name)]
         bad_records = collect_bad_records(context, reporter)
     try:
         with reporter.at_work():
             running = start(spark, query, reporter, report)
 
         def is_over() -> bool:
-            guard.look()
+            for guard in guards:
+                guard.look()
             require_no_late_rows(context)
             return running.is_over()
 
@@ -139,13 +143,15 @@ def _read(
             watch(running, report, reporter, bad_records, stop, is_over)
     except StreamingQueryException as error:
         with reporter.at_work():
-            look_up_older(spark, query.place.seam, reporter, error)
+            look_up_older(spark, query.seams, reporter, error)
         return None
     return running
 
 
-def _splits(query: QueryDeclaration) -> int:
-    return 0 if query.place.end is None else query.place.end.splits
+def _guarded(context: PipelineContext, name: str) -> list[str]:
+    """Return the source that is read, and of each other input the one before its topic."""
+    others = [chain for chain in context.pipeline.chains if all(s.name != name for s in chain)]
+    return [name, *(chain[-2].name for chain in others if len(chain) > 1)]
 
 
 def _report_round(source: str, made: Round, reporter: Reporter) -> None:

@@ -153,6 +153,9 @@ class PipelineRun:
 def _ahead(context: PipelineContext, source: str, *, is_same_driver: bool) -> Ahead | None:
     """Return the source after this one if it is a followed topic: what to prepare for."""
     topic = context.pipeline.topic_after(source)
+    if context.pipeline.inputs:
+        # Histories of other inputs may still be unread.
+        return None
     if topic is None or topic is not context.pipeline.source_after(source):
         return None
     is_followed = topic.boundedness is Boundedness.CONTINUOUS_UNBOUNDED

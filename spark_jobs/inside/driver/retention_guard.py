@@ -33,8 +33,8 @@ class RetentionGuard:
     """
 
     def __init__(self, context: PipelineContext, source: str, reporter: Reporter) -> None:
-        self._context = context
-        self._topic = context.pipeline.topic_after(source)
+        self._context = context.of_source(source)
+        self._topic = self._context.pipeline.topic_after(source)
         self._reporter = reporter
         self._watch: RetentionWatch | None = None
         self._looked_at = 0.0

@@ -68,7 +68,7 @@ def run_unbounded(
         prepared = None
         report = reporter.follow(spark, query)
         bad_records = collect_bad_records(context, reporter)
-        if (seam := query.seam_to_count()) is not None:
+        for seam in query.seams_to_count():
             # In a thread: the stream does not wait for the count.
             arguments = (spark, seam, reporter)
             threading.Thread(target=count_seam, args=arguments, daemon=True).start()
@@ -96,7 +96,7 @@ def run_unbounded(
             if (followed := follow_columns_of(context, error, reporter)) is not None:
                 context = followed
             else:
-                look_up_older(spark, query.place.seam, reporter, error)
+                look_up_older(spark, query.seams, reporter, error)
     reporter.ended("stopped")
     return STOPPED
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError
 from sources.hand_over import hand_over
 from sources.hand_over_checks import require_sound
@@ -32,12 +33,13 @@ def switch(context: PipelineContext, launch_id: str, name: str) -> bool:
         the reason is written to standard error, and the step that launches the source on its own is
         refused for the same reason.
     """
-    topic = next((source for source in context.pipeline.topics if source.name == name), None)
     try:
-        if topic is not None:
+        for topic in context.pipeline.turn_of(name):
+            if not isinstance(topic, KafkaSource):
+                continue
             log = KafkaLog(topic)
             hand_over(context, topic, log)
-            place = context.pipeline.hybrid_source().index(name)
+            place = context.pipeline.place_of(topic.name)
             # What was read already, for the rows that a generation has taken over, may be deleted.
             if not offset_log.next_offsets(context.generation.checkpoint, place):
                 require_sound(context, topic, log)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -167,7 +167,7 @@ def _progress_at(query: StreamingQuery) -> str | None:
 
 
 def look_up_older(
-    spark: SparkSession, seam: Seam | None, reporter: Reporter, error: StreamingQueryException
+    spark: SparkSession, seams: Sequence[Seam], reporter: Reporter, error: StreamingQueryException
 ) -> None:
     """Search all of history for rows of the seam that are older than the keys kept of history.
 
@@ -176,8 +176,8 @@ def look_up_older(
 
     Args:
         spark: The Spark session.
-        seam: The seam (the offsets in which live rows may repeat history) of the source; None if it
-            has none.
+        seams: The seams (the offsets in which live rows may repeat history) of the sources that the
+            query reads; empty for none.
         reporter: Gets a line with the number of rows that history holds.
         error: Failure of the query.
 
@@ -185,9 +185,9 @@ def look_up_older(
         StreamingQueryException: The failure as given, if it has another reason.
         InputError, SeamError: History can't be read any more.
     """
-    if seam is None or report_of(error).kind != OlderThanKeysError.kind:
+    if not seams or report_of(error).kind != OlderThanKeysError.kind:
         raise error
-    count = seam.look_up_older(spark)
+    count = sum(seam.look_up_older(spark) for seam in seams if seam.rule == "key")
     reporter.listeners.log(
         f"{counted(count, 'row of the seam is', 'rows of the seam are')} older than the keys kept "
         "of history, which holds such rows, too: removed. The query starts again."

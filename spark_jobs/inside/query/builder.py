@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
@@ -14,6 +15,7 @@ from sources.common.positions import iso, now_ms
 from sources.common.sql.sql_names import in_backticks
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError, SeamError
+from sources.planning.context import PipelineContext
 from sources.serving import target_of
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint.history_watermark import keep_history_watermark
@@ -36,6 +38,11 @@ from spark_jobs.inside.query.transform.described_transform import (
     describe_transform,
     no_rows,
     on_no_rows,
+)
+from spark_jobs.inside.query.transform.given_rows import (
+    Given,
+    frames_of,
+    require_declared_order,
 )
 from spark_jobs.inside.query.transform.passed_columns import (
     columns_passed_on,
@@ -69,6 +76,8 @@ class BuiltQuery:
     Attributes:
         writer: Spark's writer with target, checkpoint and trigger; ``start()`` starts the query.
         stream: The stream of the source that the run reads.
+        beside: The streams of the sources of other inputs that the run reads together with it, by
+            the numbers of their places.
         is_paced: Whether a bounded run waits between its micro-batches to keep a rate limit.
         guard: Sees, while the query runs, what others do to the target.
         has_watermark: Whether stateful operators may drop late rows, so that they are counted.
@@ -78,6 +87,7 @@ class BuiltQuery:
 
     writer: DataStreamWriter
     stream: PlaceStream
+    beside: dict[int, PlaceStream]
     is_paced: bool
     guard: TargetGuard
     has_watermark: bool
@@ -85,7 +95,7 @@ class BuiltQuery:
 
 
 def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
-    """Build the query: union of all places, transform, target. The caller starts it.
+    """Build the query: union of the places of each input, transform, target. The caller starts it.
 
     Before that it checks that sources, transform, checkpoint and target fit each other, creates
     the target if it does not exist, and records the transform in the state folder.
@@ -109,9 +119,11 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     pipeline = context.pipeline
     streams = [place.stream(spark) for place in query.places]
     stream = streams[query.index]
-    given = _union(query, streams)
+    beside = {number: streams[number] for number in query.beside}
+    given = _given(query, streams)
     rows = load_transform(context.loaded)(given)
     require_stream(pipeline.transform.name, rows)
+    require_declared_order(pipeline.transform.name, rows, given)
     require_replayable(pipeline, _replayed(query), rows)
     require_extensible(pipeline, rows)
     require_row_by_row(pipeline, rows)
@@ -119,9 +131,12 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
         require_no_watermark_on(pipeline.event_time.column, on_no_rows(spark, context))
     if needs_rows_passed_on(pipeline):
         empty = no_rows(spark, context)
-        require_passed_on(pipeline, load_transform(context.loaded)(empty), empty)
-    watermark = watermark_of(rows, given, pipeline.event_time.column)
-    warnings = [*_judge_watermark(query, watermark), *judge_alignment(pipeline, watermark)]
+        # With several inputs, nothing is declared that needs it.
+        if isinstance(empty, DataFrame):
+            require_passed_on(pipeline, load_transform(context.loaded)(empty), empty)
+    watermark = watermark_of(rows, frames_of(given), pipeline.event_time.column)
+    judged = [each for n in query.read_places for each in _judge_watermark(query, n, watermark)]
+    warnings = [*judged, *judge_alignment(pipeline, watermark)]
     if stream.alignment is not None:
         stream.alignment.is_needed = watermark is not None
     path = target_of(context.loaded, generation.name)
@@ -149,13 +164,23 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     writer = _writer(query, rows, path, guard, direct, positions).option(
         "checkpointLocation", generation.checkpoint.hadoop_path
     )
-    is_paced = query.is_bounded and stream.interval_ms > 0
+    read = [stream, *beside.values()]
+    is_paced = query.is_bounded and any(each.interval_ms > 0 for each in read)
+    writer = writer.trigger(**_trigger(query, read, is_paced=is_paced))
+    return BuiltQuery(writer, stream, beside, is_paced, guard, watermark is not None, warnings)
+
+
+def _trigger(
+    query: QueryDeclaration, read: Sequence[PlaceStream], *, is_paced: bool
+) -> dict[str, Any]:
+    """Return the trigger of a query that reads some streams."""
     if query.is_bounded and not is_paced:
-        writer = writer.trigger(availableNow=True)
-    else:
-        interval_ms = max(stream.interval_ms, _FIRST_MS) if stream.is_first else stream.interval_ms
-        writer = writer.trigger(processingTime=f"{interval_ms} milliseconds")
-    return BuiltQuery(writer, stream, is_paced, guard, watermark is not None, warnings)
+        return {"availableNow": True}
+    # No topic is read faster than it may be.
+    interval_ms = max(each.interval_ms for each in read)
+    if any(each.is_first for each in read):
+        interval_ms = max(interval_ms, _FIRST_MS)
+    return {"processingTime": f"{interval_ms} milliseconds"}
 
 
 def _writer(
@@ -193,16 +218,19 @@ def _positions(query: QueryDeclaration, stream: PlaceStream) -> CommitPositions:
     )
 
 
-def _judge_watermark(query: QueryDeclaration, watermark: QueryWatermark | None) -> list[str]:
+def _judge_watermark(
+    query: QueryDeclaration, number: int, watermark: QueryWatermark | None
+) -> list[str]:
     """Refuse an order of files in which rows would be dropped; return warnings where some may be.
 
     Nothing is known about the order of a topic's records, nor of files that arrive in a folder.
     """
-    end, place = query.place.end, query.place
+    place = query.places[number]
+    end = place.end
     if end is None or place.out_of_orderness_ms is None:
         return []
     is_exact = end.event_times == "exact"
-    source = query.source.name
+    source = query.context.pipeline.sources[number].name
     late_ms = place.out_of_orderness_ms
     if place.is_by_arrival:
         found = [judge_arrival(source, late_ms, watermark)]
@@ -213,9 +241,23 @@ def _judge_watermark(query: QueryDeclaration, watermark: QueryWatermark | None) 
     return [each for each in found if each is not None]
 
 
-def _union(query: QueryDeclaration, streams: list[PlaceStream]) -> DataFrame:
-    """Return the rows of all places with the columns that the transform sees."""
-    columns, pipeline = query.plan.columns.names, query.context.pipeline
+def _given(query: QueryDeclaration, streams: list[PlaceStream]) -> Given:
+    """Return the rows of all places; of several inputs those of each, by its name."""
+    context = query.context
+    if not context.pipeline.inputs:
+        return _union(context, streams)
+    names = [source.name for source in context.pipeline.sources]
+    by_name = dict(zip(names, streams, strict=True))
+    given: dict[str, DataFrame] = {}
+    for name, each in context.pipeline.inputs.items():
+        own = context.of_source(each.sources[0].name)
+        given[name] = _union(own, [by_name[source.name] for source in own.pipeline.sources])
+    return given
+
+
+def _union(context: PipelineContext, streams: Iterable[PlaceStream]) -> DataFrame:
+    """Return the rows of the places of one chain with the columns that the transform sees."""
+    columns, pipeline = context.plan.columns.names, context.pipeline
     added, types = pipeline.added_columns, pipeline.widened_columns
     parts = [
         with_added(each.rows, added).select(

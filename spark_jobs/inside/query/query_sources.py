@@ -1,4 +1,4 @@
-"""Declaration of one run's query: every source of the chain in its fixed place.
+"""Declaration of one run's query: every source of the pipeline in its fixed place.
 
 Spark's checkpoint knows its sources by their place in the plan. A source whose turn has not come
 is an empty placeholder, one whose turn is over is drained; so the same query, launched again on
@@ -7,10 +7,11 @@ the same checkpoint with the next source in its place, resumes with all its stat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from sources.common.positions import EndPosition
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.rate_limit import RateLimit, rate_of
@@ -31,7 +32,12 @@ from spark_jobs.inside.query.places.file_places import (
 )
 from spark_jobs.inside.query.places.followed_topic import Prepared
 from spark_jobs.inside.query.places.history import EarlierSources, Planned
-from spark_jobs.inside.query.places.place import Growing, SourcePlace, WaitingPlace
+from spark_jobs.inside.query.places.place import (
+    Growing,
+    Reached,
+    SourcePlace,
+    WaitingPlace,
+)
 from spark_jobs.inside.query.places.topic_places import (
     FollowedTopicPlace,
     ReadRangePlace,
@@ -47,16 +53,19 @@ from spark_jobs.inside.readers.topics.planned_topic import PlannedTopic
 class QueryDeclaration:
     """Query of one run, resolved from the pipeline and its state. Immutable.
 
-    A place is the fixed position of a source in the query's union.
+    A place is the fixed position of a source in the query: in its only union, or, with several
+    inputs, in the unions of all inputs, one after the other.
 
     Attributes:
         context: The pipeline and its state.
-        source: The source that this run reads.
-        index: Number of its place in the union, from 0.
+        source: The source that this run reads, and is named by.
+        index: Number of its place, from 0.
         rate: The rate limit of the source when the query was declared.
-        places: The places of all sources of the chain, in order: earlier sources are drained, this
-            one is read, later ones are empty placeholders.
-        history: The sources up to and including this one that are read from a plan.
+        places: The places of all sources of the pipeline, in order: earlier sources are drained,
+            this one is read, later ones are empty placeholders.
+        history: The sources of its chain, up to and including this one, that are read from a plan.
+        beside: The sources of other inputs that the run reads together with this one: their rate
+            limits by the numbers of their places.
     """
 
     context: PipelineContext
@@ -65,6 +74,7 @@ class QueryDeclaration:
     rate: RateLimit
     places: tuple[SourcePlace, ...]
     history: EarlierSources
+    beside: Mapping[int, RateLimit] = field(default_factory=dict)
 
     @property
     def generation(self) -> Generation:
@@ -80,6 +90,11 @@ class QueryDeclaration:
     def place(self) -> SourcePlace:
         """The place of the source that this run reads."""
         return self.places[self.index]
+
+    @property
+    def read_places(self) -> dict[int, SourcePlace]:
+        """The places that this run reads, by their numbers: that of the source first."""
+        return {number: self.places[number] for number in (self.index, *self.beside)}
 
     @property
     def growing(self) -> Growing | None:
@@ -103,38 +118,79 @@ class QueryDeclaration:
         """Whether the source that this run reads has an end, by its declaration."""
         return self.source.boundedness is Boundedness.BOUNDED
 
-    def committed(self) -> Any:
+    def committed(self, place: int | None = None) -> Any:
         """Return the offset up to which the source is committed, from the checkpoint as it is now.
+
+        Args:
+            place: Number of another place that this run reads; None for that of the source.
 
         Returns:
             Spark's offset, decoded from JSON; None if the source was never read.
         """
-        return offset_log.committed_offset(self.generation.checkpoint, self.index)
+        place = self.index if place is None else place
+        return offset_log.committed_offset(self.generation.checkpoint, place)
 
     def is_drained(self) -> bool:
-        """Return whether every planned split of the source was read and committed.
+        """Return whether every planned split of all that the run reads was read and committed.
 
         By the checkpoint as it is now; always False for a source without an end.
         """
-        return self.place.is_drained(self.committed())
+        places = self.read_places.items()
+        return all(place.is_drained(self.committed(number)) for number, place in places)
 
-    def seam_to_count(self) -> Seam | None:
-        """Return the source's seam if it was read past and its rows are not counted yet.
+    def reached(self, offset_of: Callable[[int], Any]) -> Reached:
+        """Return how far the sources that the run reads were read, together.
 
-        By the checkpoint as it is now; call it for a source with an end once it is drained.
-
-        Returns:
-            The seam, whose :meth:`Seam.count` is then due; None if nothing is to be counted.
+        Args:
+            offset_of: Returns Spark's offset of a place, decoded from JSON; None if never read.
         """
-        return self.place.seam if self.place.has_uncounted_seam(self.committed()) else None
+        places = self.read_places.items()
+        found = [place.reached(offset_of(number)) for number, place in places]
+        splits = [each.splits for each in found if each.splits is not None]
+        rows = [each.rows for each in found if each.rows is not None]
+        times = [each.event_time_ms for each in found if each.event_time_ms is not None]
+        return Reached(
+            splits=sum(splits) if len(splits) == len(found) else None,
+            rows=sum(rows) if len(rows) == len(found) else None,
+            event_time_ms=max(times, default=None),
+            offsets=found[0].offsets,
+        )
+
+    @property
+    def ends(self) -> list[EndPosition]:
+        """End positions of the sources that the run reads, in their turns; empty without ends."""
+        ends = {each.source: each for p in self.read_places.values() if (each := p.end) is not None}
+        turn = self.context.pipeline.turn_of(self.source.name)
+        return [ends[each.name] for each in turn if each.name in ends]
+
+    @property
+    def seams(self) -> list[Seam]:
+        """The seams of the topics that this run reads; empty for files."""
+        return [each.seam for each in self.read_places.values() if each.seam is not None]
+
+    def seams_to_count(self) -> list[Seam]:
+        """Return the seams that were read past and whose rows are not counted yet.
+
+        By the checkpoint as it is now; call it for a source with an end once it is drained. The
+        :meth:`Seam.count` of each is then due.
+        """
+        return [
+            place.seam
+            for number, place in self.read_places.items()
+            if place.seam is not None and place.has_uncounted_seam(self.committed(number))
+        ]
 
     def has_new_rate(self) -> bool:
-        """Return whether the source's rate limit was changed since the query was declared.
+        """Return whether a rate limit was changed since the query was declared.
 
         Read from the state folder at each call. The query has to be declared and built again to
         apply it.
         """
-        return rate_of(self.generation, self.source.name, self.source.rate) != self.rate
+        sources = self.context.pipeline.sources
+        return any(
+            rate_of(self.generation, sources[number].name, sources[number].rate) != rate
+            for number, rate in {self.index: self.rate, **self.beside}.items()
+        )
 
 
 def declare_query(
@@ -142,8 +198,9 @@ def declare_query(
 ) -> QueryDeclaration:
     """Resolve the query of a run that reads one source; nothing is built yet.
 
-    The query holds every source of the chain in its fixed place: the named one is read, earlier
-    ones are drained (their plans hold nothing more to read), later ones are empty.
+    The query holds every source of the pipeline in its fixed place: the named one is read, earlier
+    ones are drained (their plans hold nothing more to read), later ones are empty. With
+    several inputs, sources of other inputs are read together with it.
 
     Args:
         context: The pipeline and its state.
@@ -155,35 +212,49 @@ def declare_query(
         StateError: A source before it has not finished, or the decision where it starts (its
             hand-over) was not made.
     """
-    context.switch_state.require_turn(name)
-    chain = context.pipeline.hybrid_source()
-    index = chain.index(name)
-    source = chain.sources[index]
-    rate = rate_of(context.generation, name, source.rate)
-    columns = context.plan.columns.names
-    places: list[SourcePlace] = []
-    planned: list[Planned] = []
-    for number in range(len(chain.sources)):
-        turn = Turn(number, rate if number == index else None, is_over=number < index)
-        earlier = EarlierSources(tuple(planned), columns)
-        place, readable = place_of(context, turn, earlier, prepared)
-        places.append(place)
-        if readable is not None:
-            planned.append(readable)
-    history = EarlierSources(tuple(planned), columns)
-    return QueryDeclaration(context, source, index, rate, tuple(places), history)
+    context.require_turn(name)
+    pipeline = context.pipeline
+    order = pipeline.hybrid_source()
+    source = pipeline.source(name)
+    read = pipeline.turn_of(name)
+    rates = {
+        pipeline.place_of(each.name): rate_of(context.generation, each.name, each.rate)
+        for each in read
+    }
+    places: dict[int, SourcePlace] = {}
+    history = EarlierSources((), ())
+    for chain in pipeline.chains:
+        own = context.of_source(chain[0].name)
+        columns, planned = own.plan.columns.names, list[Planned]()
+        for each in chain:
+            number = pipeline.place_of(each.name)
+            is_over = order.index(each.name) < order.index(read[0].name)
+            turn = Turn(each, number, rates.get(number), is_over=is_over and number not in rates)
+            earlier = EarlierSources(tuple(planned), columns)
+            place, readable = place_of(own, turn, earlier, prepared)
+            places[number] = place
+            if readable is not None:
+                planned.append(readable)
+        if source in chain:
+            history = EarlierSources(tuple(planned), columns)
+    index = pipeline.place_of(name)
+    rate = rates.pop(index)
+    in_order = tuple(places[number] for number in sorted(places))
+    return QueryDeclaration(context, source, index, rate, in_order, history, rates)
 
 
 @dataclass(frozen=True)
 class Turn:
-    """Place of a source in the query's union, and whether this run reads it, or an earlier one did.
+    """Place of a source in the query, and whether this run reads it, or an earlier one did.
 
     Attributes:
-        index: Number of the source's place in the union, from 0.
+        source: The source.
+        index: Number of the source's place in the query, from 0.
         rate: Its rate limit if it is read by this run; None if it was read before or comes later.
         is_over: Whether the source was read to its end by an earlier run.
     """
 
+    source: FileSource | KafkaSource
     index: int
     rate: RateLimit | None
     is_over: bool
@@ -197,7 +268,7 @@ def place_of(
     This is the only function that asks which kind of source it is. Nothing is read yet.
 
     Args:
-        context: The pipeline and its state.
+        context: The pipeline and its state, as the input of the source sees it.
         turn: The source's place, and whether its turn has come.
         earlier: The sources before it that are read from a plan.
         prepared: DataFrame of a followed topic's rows that this driver built before, or None.
@@ -206,7 +277,7 @@ def place_of(
         The place; and the source as it is read from its plan, or None if its turn has not come or
         it is a topic that is followed without end.
     """
-    source = context.pipeline.sources[turn.index]
+    source = turn.source
     if isinstance(source, KafkaSource):
         return _topic_place(context, source, turn, earlier, prepared)
     plan = context.plan

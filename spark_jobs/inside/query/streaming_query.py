@@ -20,6 +20,8 @@ class RunningQuery:
     Attributes:
         declared: Declaration of the query, as given.
         stream: The stream of the source that the run reads.
+        streams: All streams that the run reads, by the numbers of their places: ``stream``, and
+            those of the topics of other inputs.
         is_paced: Whether a bounded run waits between its micro-batches to keep a rate limit.
         guard: Sees what others do to the target while the query runs.
         has_watermark: Whether stateful operators may drop late rows.
@@ -29,6 +31,7 @@ class RunningQuery:
     def __init__(self, declared: QueryDeclaration, built: BuiltQuery) -> None:
         self.declared = declared
         self.stream: PlaceStream = built.stream
+        self.streams: dict[int, PlaceStream] = {declared.index: built.stream, **built.beside}
         self.is_paced = built.is_paced
         self.guard = built.guard
         self.has_watermark = built.has_watermark
@@ -56,7 +59,10 @@ class RunningQuery:
         files have arrived. Asked at each look at the query.
         """
         declared = self.declared
-        is_outdated = declared.place.is_outdated(self.stream, declared.committed())
+        is_outdated = any(
+            declared.places[number].is_outdated(stream, declared.committed(number))
+            for number, stream in self.streams.items()
+        )
         return (is_outdated and self._has_reported()) or declared.has_new_rate()
 
     def _has_reported(self) -> bool:

@@ -6,7 +6,9 @@ import ast
 import json
 import math
 import time
+from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -115,6 +117,11 @@ class Measurement:
         self._seen: tuple[str, int] | None = None
         # The last micro-batch whose time of commit is known, and that time.
         self._commit = (-1, 0)
+        # Up to where each of several topics was read when the query began.
+        self._begun = {
+            number: self._read_up_to(number, declared.committed(number))
+            for number in (declared.read_places if declared.beside else ())
+        }
 
     def first_fields(self) -> dict[str, Any]:
         """Return the heartbeat's fields that are known before the query is started.
@@ -124,10 +131,14 @@ class Measurement:
         """
         place = self._declared.place
         fields: dict[str, Any] = {}
-        if place.end is not None:
-            fields = {"splits_total": place.end.splits, "rows_total": place.end.rows}
+        if ends := self._declared.ends:
+            rows = [end.rows for end in ends if end.rows is not None]
+            fields = {
+                "splits_total": sum(end.splits for end in ends),
+                "rows_total": sum(rows) if len(rows) == len(ends) else None,
+            }
         # A launch that resumes where another one ended reports that from the start.
-        reached = place.reached(self._declared.committed())
+        reached = self._declared.reached(self._declared.committed)
         if reached.splits is not None:
             fields |= {
                 "splits_done": reached.splits,
@@ -135,8 +146,33 @@ class Measurement:
                 "event_time_ms": reached.event_time_ms,
             }
         elif place.starts is not None:
-            fields["offsets"] = {**place.starts, **(reached.offsets or {})}
+            fields["offsets"] = self._offsets_reached(self._declared.committed)
         return fields
+
+    def _offsets_reached(self, offset_of: Callable[[int], Any]) -> Offsets:
+        """Return the first unread offset of each partition of all topics that the run follows.
+
+        Args:
+            offset_of: Returns Spark's offset of a place, decoded from JSON; None if never read.
+        """
+        offsets: Offsets = {}
+        for number in self._declared.read_places:
+            offsets |= self._read_up_to(number, offset_of(number))
+        return offsets
+
+    def _read_up_to(self, number: int, offset: Any) -> Offsets:
+        """Return the first unread offset of each partition of a topic, by Spark's offset of it."""
+        place = self._declared.places[number]
+        return {**(place.starts or {}), **(place.reached(offset).offsets or {})}
+
+    def _silent(self, offset_of: Callable[[int], Any]) -> list[str]:
+        """Return the names of several inputs' topics without a record since the query began."""
+        sources = self._declared.context.pipeline.sources
+        return [
+            sources[number].name
+            for number, begun in sorted(self._begun.items())
+            if self._read_up_to(number, offset_of(number)) == begun
+        ]
 
     def is_idle(self, running: StreamingQuery) -> bool:
         """Return whether the query waits for data: its last trigger has ended and found none.
@@ -203,16 +239,17 @@ class Measurement:
             "state_rows": sum(op.numRowsTotal for op in latest.stateOperators) or None,
             "state_bytes": sum(op.memoryUsedBytes for op in latest.stateOperators) or None,
         }
-        offset = offset_log.offset_of(declared.generation.checkpoint, committed, declared.index)
-        reached = declared.place.reached(offset)
+        offset_of = partial(offset_log.offset_of, declared.generation.checkpoint, committed)
+        reached = declared.reached(offset_of)
         if reached.splits is not None:
             fields |= {
                 "splits_done": reached.splits,
                 "rows_done": reached.rows,
                 "event_time_ms": reached.event_time_ms,
             }
-        elif offset is not None:
-            fields["offsets"] = reached.offsets
+        elif any(offset_of(number) is not None for number in declared.read_places):
+            fields["offsets"] = self._offsets_reached(offset_of)
+            fields["silent"] = self._silent(offset_of)
             if (highest := _event_ms(latest.eventTime.get("max"))) is not None:
                 fields["event_time_ms"] = highest
         return fields
@@ -236,28 +273,32 @@ class Measurement:
         }
 
     def _offsets(self, latest: Any) -> int:
-        """Return how many offsets of a followed topic were read; 0 for other sources."""
-        starts = self._declared.place.starts
-        if starts is None:
-            return 0
-        topic = latest.sources[self._declared.index]
-        before = {**starts, **_kafka_offsets(topic.startOffset)}
-        return _between(before, _kafka_offsets(topic.endOffset))
+        """Return how many offsets of followed topics were read; 0 for other sources."""
+        read = 0
+        for number, place in self._declared.read_places.items():
+            if place.starts is not None:
+                topic = latest.sources[number]
+                before = {**place.starts, **_kafka_offsets(topic.startOffset)}
+                read += _between(before, _kafka_offsets(topic.endOffset))
+        return read
 
     def lag(self, latest: Any) -> int | None:
-        """Return how many offsets of a followed topic the last micro-batch left unread.
+        """Return how many offsets of followed topics the last micro-batch left unread.
 
-        Counted up to the topic's end as that micro-batch saw it, over all partitions.
+        Counted up to the topics' ends as that micro-batch saw them, over all partitions.
 
         Args:
             latest: Spark's last progress report.
 
         Returns:
-            None if the source reports no end, as before its first offset.
+            None if a source reports no end, as before its first offset.
         """
-        topic = latest.sources[self._declared.index]
-        ends = _kafka_offsets(topic.latestOffset)
-        return _between(_kafka_offsets(topic.endOffset), ends) if ends else None
+        topics = [latest.sources[number] for number in self._declared.read_places]
+        ends = [_kafka_offsets(topic.latestOffset) for topic in topics]
+        if not all(ends):
+            return None
+        reached = [_kafka_offsets(topic.endOffset) for topic in topics]
+        return sum(_between(*each) for each in zip(reached, ends, strict=True))
 
     def advanced_at_ms(self, committed: int | None, beat: Heartbeat, *, idle: bool) -> int | None:
         """Return when this launch last committed a micro-batch or had nothing to read, in ms.

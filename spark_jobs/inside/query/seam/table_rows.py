@@ -41,6 +41,9 @@ def is_in_table(spark: SparkSession, context: PipelineContext, columns: Collecti
         columns: Names of the columns.
     """
     pipeline, used = context.pipeline, read_transforms(context.generation)
+    if context.input is not None:
+        # The transform has other inputs, too.
+        return False
     if pipeline.sink.mode != "append" or pipeline.added_columns or pipeline.widened_columns:
         return False
     # One that another transform has computed in part may lack rows of that part.
@@ -66,7 +69,7 @@ def rows_of_table(
         InputError: The table can't be read.
         UnavailableError: The table's store does not answer.
     """
-    generation, place = context.generation, context.pipeline.hybrid_source().index(source)
+    generation, place = context.generation, context.pipeline.place_of(source)
     last = offset_log.last_committed(generation.checkpoint)
     known = read_target_record(generation)
     if last is None or offset_log.offset_of(generation.checkpoint, last, place) is not None:

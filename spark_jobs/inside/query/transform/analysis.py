@@ -40,7 +40,8 @@ from spark_jobs.inside.query.builder import (
     require_row_by_row,
     require_stream,
 )
-from spark_jobs.inside.query.transform.column_lineage import column_lineage
+from spark_jobs.inside.query.transform.column_lineage import Inputs, column_lineage
+from spark_jobs.inside.query.transform.given_rows import Given, frames_of, require_declared_order
 from spark_jobs.inside.query.transform.passed_columns import columns_passed_on, require_passed_on
 from spark_jobs.inside.query.transform.user_transform import load_transform
 from spark_jobs.inside.query.transform.window_lengths import NoWindowsError
@@ -93,13 +94,15 @@ def analyze(
             can't do with a stream, or does not fit the sink; names file and line, or the column.
     """
     transform = load_transform(loaded)
-    given = empty_stream(spark, folder, parse_schema(request.columns))
+    given = _given(spark, request, folder)
     name = loaded.pipeline.transform.name
-    require_evaluable(given, loaded.pipeline.row_rules)
+    if isinstance(given, DataFrame):
+        require_evaluable(given, loaded.pipeline.row_rules)
     try:
         rows = transform(given)
         _require_sound(spark, loaded, request, rows, given)
-        require_passed_on(loaded.pipeline, rows, given)
+        if isinstance(given, DataFrame):
+            require_passed_on(loaded.pipeline, rows, given)
         return _described(loaded, request, rows, given)
     except HybridError as error:
         _locate(error, transform.line_of(error))
@@ -120,23 +123,32 @@ def analyze(
         raise refusal from error
 
 
+def _given(spark: SparkSession, request: AnalysisRequest, folder: Folder) -> Given:
+    """Return empty streams with the columns that the transform gets."""
+    if not request.inputs:
+        return empty_stream(spark, folder, parse_schema(request.columns))
+    inputs = request.inputs.items()
+    return {name: empty_stream(spark, folder, parse_schema(types)) for name, types in inputs}
+
+
 def _require_sound(
     spark: SparkSession,
     loaded: LoadedPipeline,
     request: AnalysisRequest,
     rows: DataFrame,
-    given: DataFrame,
+    given: Given,
 ) -> None:
     """Refuse what the start of a query would refuse."""
     pipeline = loaded.pipeline
     require_stream(pipeline.transform.name, rows)
+    require_declared_order(pipeline.transform.name, rows, given)
     require_columns(pipeline.sink, rows)
     require_replayable(pipeline, request.replayed, rows)
     require_extensible(pipeline, rows)
     require_row_by_row(pipeline, rows)
     if pipeline.event_time.outside == "keep":
         require_no_watermark_on(pipeline.event_time.column, rows)
-    judge_alignment(pipeline, watermark_of(rows, given, pipeline.event_time.column))
+    judge_alignment(pipeline, watermark_of(rows, frames_of(given), pipeline.event_time.column))
     _require_table_types(loaded, rows)
     jvm: Any = spark._jvm
     modes = jvm.org.apache.spark.sql.streaming.OutputMode
@@ -173,9 +185,12 @@ def _require_table_types(loaded: LoadedPipeline, rows: DataFrame) -> None:
 
 
 def _described(
-    loaded: LoadedPipeline, request: AnalysisRequest, rows: DataFrame, given: DataFrame
+    loaded: LoadedPipeline, request: AnalysisRequest, rows: DataFrame, given: Given
 ) -> TransformAnalysis:
-    lineage = column_lineage(rows, given)
+    # Of several inputs, whose columns may have the same names, nothing is followed.
+    lineage: list[Inputs] = [None] * len(rows.columns)
+    if isinstance(given, DataFrame):
+        lineage = column_lineage(rows, given)
     columns = [
         OutputColumn(
             name=field.name,
@@ -186,9 +201,12 @@ def _described(
         for field, inputs in zip(rows.schema, lineage, strict=True)
     ]
     event_time = loaded.pipeline.event_time.column
-    watermark, stateful = watermark_of(rows, given, event_time), Shape(rows).stateful
+    watermark = watermark_of(rows, frames_of(given), event_time)
+    stateful = Shape(rows).stateful
     windows = no_windows = None
-    if stateful:
+    if not isinstance(given, DataFrame):
+        no_windows = "the transform has several inputs"
+    elif stateful:
         try:
             windows = event_windows(rows, given, event_time)
         except NoWindowsError as error:

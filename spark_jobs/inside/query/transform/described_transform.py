@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.schema import parse_schema
 from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.transform_compatibility import Transform
 from spark_jobs.inside.checkpoint.transform_shape import Shape, digest
+from spark_jobs.inside.query.transform.given_rows import Given, names_of
 from spark_jobs.inside.query.transform.user_transform import load_transform
 from spark_jobs.inside.readers.empty_stream import empty_stream
 
@@ -25,7 +28,8 @@ def describe_transform(
         first_batch: Number of the first micro-batch that it computes.
         reached: How far the sources were read before that micro-batch, in words.
     """
-    shape = Shape(on_no_rows(spark, context))
+    given = no_rows(spark, context)
+    shape = Shape(load_transform(context.loaded)(given), names_of(given))
     return Transform(
         name=context.pipeline.transform.name,
         first_batch=first_batch,
@@ -46,10 +50,13 @@ def on_no_rows(spark: SparkSession, context: PipelineContext) -> DataFrame:
     return result
 
 
-def no_rows(spark: SparkSession, context: PipelineContext) -> DataFrame:
-    """Return an empty stream with the input columns of the pipeline's transform.
+def no_rows(spark: SparkSession, context: PipelineContext) -> Given:
+    """Return empty streams with the input columns of the pipeline's transform.
 
-    The transform is applied to it where only its columns and its plan matter.
+    The transform is applied to them where only its columns and its plan matter.
     """
-    columns = parse_schema(context.pipeline.current(context.plan.columns_by_name))
-    return empty_stream(spark, context.generation, columns)
+    empty = partial(empty_stream, spark, context.generation)
+    if inputs := context.pipeline.inputs:
+        plans = {name: context.of_source(each.sources[0].name) for name, each in inputs.items()}
+        return {name: empty(own.plan.columns) for name, own in plans.items()}
+    return empty(parse_schema(context.pipeline.current(context.plan.columns_by_name)))

@@ -19,6 +19,7 @@ from sources.common.schema import may_be_long, parse_type
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError
 from spark_jobs.inside.checkpoint.plan_nodes import analyzed_plan, each_of, kind_of, number_of
+from spark_jobs.inside.query.transform.given_rows import Given
 
 # Nodes that keep every row, as it is but for the columns that a projection adds or leaves out.
 _KEEPS_ROWS = {"Project", "SubqueryAlias", "EventTimeWatermark", "ResolvedHint"}
@@ -81,19 +82,21 @@ def require_passed_on(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> 
             _refuse(name, f"returns another column `{column.name()}`", str(column.name()))
 
 
-def columns_passed_on(rows: DataFrame, given: DataFrame) -> list[str] | None:
+def columns_passed_on(rows: DataFrame, given: Given) -> list[str] | None:
     """Return the columns of a transform that does nothing but pass on columns, in order.
 
     By Spark's analyzed plan; no query runs.
 
     Args:
         rows: DataFrame that the transform returns.
-        given: DataFrame that it was called with.
+        given: What it was called with.
 
     Returns:
         Names of columns, all of which ``given`` has; None if the transform computes, renames,
-        filters or keeps anything.
+        filters or keeps anything, or has several inputs.
     """
+    if not isinstance(given, DataFrame):
+        return None
     analyzed, leaf = analyzed_plan(rows), analyzed_plan(given)
     if any(kind_of(node) not in _REORDERS for node in _nodes(analyzed, leaf)):
         return None
@@ -102,13 +105,15 @@ def columns_passed_on(rows: DataFrame, given: DataFrame) -> list[str] | None:
     return [name for _, name in made] if is_passed else None
 
 
-def same_columns(rows: DataFrame, given: DataFrame) -> set[str]:
+def same_columns(rows: DataFrame, given: Given) -> set[str]:
     """Return the columns that a transform passes on under their names, whatever else it does.
 
     Args:
         rows: DataFrame that the transform returns.
-        given: DataFrame that it was called with.
+        given: What it was called with; of several inputs no column is looked for.
     """
+    if not isinstance(given, DataFrame):
+        return set()
     own = dict(_columns_of(analyzed_plan(given)))
     made = _columns_of(analyzed_plan(rows))
     return {name for number, name in made if own.get(number) == name}

@@ -25,9 +25,10 @@ from sources.config.code.user_functions import CodeLine, code_line, find_line, l
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from spark_jobs.inside.checkpoint.transform_shape import digest, digest_of_code
+from spark_jobs.inside.query.transform.given_rows import Given, frames_of
 
 VIEW = "input"
-"""Name of the view that a query reads."""
+"""Name of the view that a query reads; with several inputs there is a view of each name."""
 _HINT = "Correct the query, then plan again: `hybrid plan P`. Nothing was read or written."
 # `(line 3, pos 5)` of Spark's parser, `; line 3 pos 5` of its analyzer.
 _LINE = re.compile(r"\bline (\d+),? pos \d+")
@@ -39,8 +40,8 @@ _naming = threading.Lock()
 class UserTransform(Protocol):
     """Loaded transform of the user, an imported function or a query in SQL; called with rows."""
 
-    def __call__(self, rows: DataFrame) -> Any:
-        """Apply the transform to a DataFrame, and return what it makes of it.
+    def __call__(self, given: Given) -> Any:
+        """Apply the transform to the rows of its inputs, and return what it makes of them.
 
         That is a DataFrame, unless the user's code is wrong. Whatever the user's code raises
         passes.
@@ -69,11 +70,11 @@ class FunctionCall:
 
     loaded: LoadedPipeline
     declared: FunctionTransform
-    function: Callable[[Any], Any]
+    function: Callable[..., Any]
 
-    def __call__(self, rows: DataFrame) -> Any:
-        """Apply the function to rows, and return its result."""
-        return self.function(rows)
+    def __call__(self, given: Given) -> Any:
+        """Apply the function to rows, those of inputs by their names, and return its result."""
+        return self.function(given) if isinstance(given, DataFrame) else self.function(**given)
 
     def digest(self) -> str:
         """Return a digest of the code of the function's module, without comments and layout.
@@ -98,7 +99,7 @@ class FunctionCall:
 
 @dataclass(frozen=True)
 class QueryCall:
-    """Transform by a query in Spark SQL over the view ``input``.
+    """Transform by a query in Spark SQL over the view ``input``, or a view for each input.
 
     Attributes:
         loaded: The pipeline.
@@ -110,22 +111,28 @@ class QueryCall:
     declared: SqlTransform
     text: str
 
-    def __call__(self, rows: DataFrame) -> DataFrame:
-        """Apply the query to rows, which it reads as the view ``input``; return its result.
+    def __call__(self, given: Given) -> DataFrame:
+        """Apply the query to rows, which it reads as views; return its result.
+
+        The view is ``input``; of several inputs each is a view of its own name.
 
         Raises:
-            InputError: The text is not one query over the view.
+            InputError: The text is not one query over the views.
             AnalysisException: Spark can't analyze the query.
         """
-        self._require_query(rows.sparkSession)
-        given = self._with_watermark(rows)
+        views = {VIEW: given} if isinstance(given, DataFrame) else given
+        spark = frames_of(given)[0].sparkSession
+        for name in views:
+            self._require_query(spark, name)
         with _naming:
-            given.createOrReplaceTempView(VIEW)
             try:
-                # Analyzed at once, so the view is not needed any more.
-                return given.sparkSession.sql(self.text)
+                for name, rows in views.items():
+                    self._with_watermark(rows).createOrReplaceTempView(name)
+                # Analyzed at once, so the views are not needed any more.
+                return spark.sql(self.text)
             finally:
-                given.sparkSession.catalog.dropTempView(VIEW)
+                for name in views:
+                    spark.catalog.dropTempView(name)
 
     def digest(self) -> str:
         """Return a digest of the query's text and watermark; it tells whether they changed."""
@@ -136,20 +143,20 @@ class QueryCall:
         found = _LINE.search(str(error)) if isinstance(error, PySparkException) else None
         return CodeLine(self.declared.sql, 1 if found is None else int(found[1]))
 
-    def _require_query(self, spark: SparkSession) -> None:
+    def _require_query(self, spark: SparkSession, view: str) -> None:
         """Refuse all but one query over the view; Spark would run a command at once."""
         parser: Any = spark._jsparkSession.sessionState().sqlParser()
         # Spark's parser of queries knows no commands, and nothing may follow the query.
         query = parser.parseQuery(self.text)
         read = list(dict.fromkeys(_TABLE.findall(str(query.toString()))))
-        if VIEW in map(str.lower, read):
+        if view in map(str.lower, read):
             return
-        close = get_close_matches(VIEW, read, 1)
+        close = get_close_matches(view, read, 1)
         others = ", ".join(f"`{name}`" for name in read) or "no table"
         advice = f"; by `{close[0]}`, did you mean it?" if close else f"; it reads {others}."
         message = (
-            f"`transform: {self.declared.name}` does not read the view `{VIEW}`, which has the "
-            f"rows of all sources{advice}"
+            f"`transform: {self.declared.name}` does not read the view `{view}`, which has the "
+            f"rows of {'all sources' if view == VIEW else 'that input'}{advice}"
         )
         raise InputError(message, _HINT, field="transform.sql", value=self.declared.sql)
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from sources.config.source.file_source import FileSource
 from sources.config.source.rate_limit import Batch
+from sources.planning.files.aligned_batches import TICK, ends_by_tick
 from sources.planning.files.file_plan import Ints, micro_batches
 from spark_jobs.inside.readers.files.plan_log import versions_of
 
@@ -31,7 +32,8 @@ class PlannedPart:
     Attributes:
         splits: The table of splits, as given.
         ends: For each log entry, the number of splits up to and including it. An entry of Parquet
-            is one file; of other formats it is a whole micro-batch.
+            is one file; of other formats it is a whole micro-batch, which has no split where only
+            another input has rows at that time.
     """
 
     def __init__(self, splits: pa.Table, source: FileSource) -> None:
@@ -42,6 +44,8 @@ class PlannedPart:
         self.ends: Ints = (
             np.arange(1, len(splits) + 1) if source.is_read_by_spark else self._batches
         )
+        if TICK in splits.column_names:
+            self.ends = ends_by_tick(splits)
 
     @cached_property
     def largest(self) -> Batch:
@@ -150,7 +154,9 @@ class PlanEntries:
             [part.ends + first for part, first in zip(self.parts, before, strict=False)]
         )
         table = self.splits()
-        highest = np.maximum.accumulate(table["event_max_us"].fill_null(_NO_TIME).to_numpy())
+        times = table["event_max_us"].fill_null(_NO_TIME).to_numpy()
+        # The first entries may have no split.
+        highest = np.maximum.accumulate(np.append(_NO_TIME, times))
         known = not table["rows"].null_count
-        rows = np.cumsum(table["rows"].to_numpy())[splits - 1] if known else None
-        return splits, rows, highest[splits - 1]
+        rows = np.append(0, np.cumsum(table["rows"].to_numpy()))[splits] if known else None
+        return splits, rows, highest[splits]

@@ -15,7 +15,7 @@ from spark_jobs.inside.query.query_sources import QueryDeclaration
 
 def measurement(starts: dict[TopicPartition, int] | None) -> Measurement:
     """Of a query whose second source is read."""
-    declared = SimpleNamespace(index=1, place=SimpleNamespace(starts=starts))
+    declared = SimpleNamespace(read_places={1: SimpleNamespace(starts=starts)}, beside={})
     return Measurement(cast("QueryDeclaration", declared), 0)
 
 

@@ -43,3 +43,25 @@ def test_each_part_has_versions_of_its_own() -> None:
 def test_unknown_rows_and_event_times_stay_unknown() -> None:
     entries = PlanEntries((part([1, None], [None, None]),))
     assert entries.reached(2) == (2, None, None)
+
+
+def test_entries_without_a_split_count_as_read_with_nothing_in_them() -> None:
+    # Only another input has rows at the times of the first and the third.
+    table = pa.table(
+        {
+            "length": [1, 1],
+            "rows": pa.array([5, 7], pa.int64()),
+            "event_max_us": pa.array([1000, 3000], pa.int64()),
+            "tick": pa.array([1, 3], pa.int64()),
+        }
+    )
+    entries = PlanEntries((PlannedPart(table, SOURCE.parsed()),))
+    assert [version.stop for version in entries.versions()] == [4]
+    assert [entries.parts[0].splits_of(rank) for rank in range(4)] == [
+        (0, 0),
+        (0, 1),
+        (1, 1),
+        (1, 2),
+    ]
+    found = [entries.reached(read) for read in range(5)]
+    assert found == [(0, 0, None), (0, 0, None), (1, 5, 1), (1, 5, 1), (2, 12, 3)]

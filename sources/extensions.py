@@ -71,9 +71,9 @@ class Extension:
             :class:`spark_jobs.launch.places.cluster.Cluster`.
         jobs: Jobs among its definitions that messages and the page of a pipeline's table name, a
             sequence of :class:`orchestration.defs.jobs.added_jobs.AddedJob`.
-        sources: Mapping from values of a source's ``type`` to kinds of sources that are exported to
-            files, each a subclass of
-            :class:`sources.config.source.exported_source.ExportedSource`.
+        sources: Mapping from values of a source's ``type`` to kinds of sources, each a subclass of
+            :class:`sources.config.source.added_source.AddedSource`, such as those that are exported
+            to files (:class:`sources.config.source.exported_source.ExportedSource`).
         lost_state: What people can do if checkpoint or state of a table are lost: a text.
     """
 

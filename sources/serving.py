@@ -15,8 +15,9 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.state.generation import CURRENT, CurrentGeneration, Generation
 from sources.storage.folder import Folder
+from sources.storage.tables import delta_log
 
-OWNER = "hybrid.generation"
+OWNER = delta_log.OWNER
 """Property of a table: the transaction id of the generation that writes to it."""
 _SERVING = "serving.json"
 GENERATIONS = "_generations"

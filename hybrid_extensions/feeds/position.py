@@ -13,7 +13,7 @@ from sources.common.positions import Record
 from sources.common.schema import names_and_types
 from sources.serving import OWNER
 from sources.storage.folder import Folder
-from sources.storage.tables.delta_log import commit_name
+from sources.storage.tables.delta_log import commit_digest, commit_name
 
 
 class Position(Record):
@@ -85,8 +85,7 @@ def commit_of(folder: Folder, number: int) -> str:
     Raises:
         UnavailableError: The store of the table does not answer.
     """
-    text = folder.read_bytes(commit_name(number))
-    return "" if text is None else hashlib.sha256(text).hexdigest()
+    return commit_digest(folder.read_bytes(commit_name(number)))
 
 
 def why_not_from(before: Position, now: Position, commit_now: str) -> str | None:

@@ -129,6 +129,7 @@ def create_inputs(
                 if paths or not columns:
                     left_out[source.name] = files.create_view(connection, source, paths, view)
                     unproven |= left_out[source.name].columns
+                    notes += files.notes(source)
                 else:
                     _create_empty_view(connection, view, next(iter(columns)))
                 columns[source.name] = columns_of(connection, view)

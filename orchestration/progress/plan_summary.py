@@ -186,7 +186,7 @@ def _overlap(pipeline: Pipeline, topic: TopicPlan) -> str:
 
 
 def _after_that(pipeline: Pipeline, plan: Plan, files: Mapping[str, int]) -> list[str]:
-    """Return the sentence about a folder that keeps growing, or about a chain that has an end."""
+    """Return the sentence about a folder or table that keeps growing, or a chain with an end."""
     folder, source = plan.folder, pipeline.growing_folder
     if folder is not None and source is not None:
         every = (
@@ -195,6 +195,12 @@ def _after_that(pipeline: Pipeline, plan: Plan, files: Mapping[str, int]) -> lis
             else (f" every {duration(source.discovery_interval.total_seconds())}")
         )
         found = f"{counted(files[folder.source], 'file')}, {size(folder.bytes)}"
+        if folder.position is not None:
+            rows = "" if folder.rows is None else f", {counted(folder.rows, 'row')}"
+            return [
+                f"Reads version {folder.position.version:,} of the table of `{folder.source}` "
+                f"({found}{rows}), then what later commits append, looked for{every}."
+            ]
         return [f"The folder of `{folder.source}` continues: {found} so far, and new files{every}."]
     if not plan.topics or plan.topics[-1].range is not None:
         return ["Then the run ends, as every source has an end."]

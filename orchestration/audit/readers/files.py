@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from glob import escape, iglob
 from pathlib import Path
 from typing import NamedTuple
@@ -43,6 +43,9 @@ from sources.config.table.row_rules import RowRules
 from sources.errors import InputError
 from sources.files.tables.lake import lake_of
 from sources.hybrid import Boundedness
+from sources.planning.files.discovery import found_so_far
+from sources.planning.files.file_plan import FoundFiles
+from sources.planning.plan import Plan
 from sources.storage.stores import Stores
 
 _NO_DATA = re.compile(r"\.|_[^=]*$|.*\._COPYING_$|\+tmp$")
@@ -190,10 +193,53 @@ class AuditFiles:
         outside = f"SELECT * FROM ({rows}) WHERE {bounds.is_outside}"
         return LeftOut(outside, counted, unproven, rules)
 
+    def version_read(self, source: FileSource) -> int | None:
+        """Return the version of a Delta table up to which the pipeline has found its rows.
+
+        None for other sources, and where the state does not say.
+
+        Raises:
+            StateError: The state is damaged.
+            UnavailableError: The state's store does not answer.
+        """
+        if source.format != "delta":
+            return None
+        generation = self._loaded.open_generation(create=False)
+        plan = None if generation is None else generation.read("plan.json", Plan)
+        if generation is None or plan is None:
+            return None
+        parts: Sequence[FoundFiles] = [part for part in plan.files if part.source == source.name]
+        if plan.folder is not None and plan.folder.source == source.name:
+            parts = found_so_far(generation, plan.folder)
+        position = parts[-1].position if parts else None
+        return None if position is None else position.version
+
+    def notes(self, source: FileSource) -> list[str]:
+        """Return a sentence about the version at which a table that is followed is read.
+
+        None for other sources.
+        """
+        version = self.version_read(source)
+        if version is None or source.boundedness is Boundedness.BOUNDED:
+            return []
+        newest = DeltaTable(self._place(source)).version()
+        return [
+            f"Source `{source.name}`: rows of its table at version {version:,}, up to which the "
+            f"pipeline has found what is appended; the newest one is {newest:,}."
+        ]
+
     def _table(self, source: FileSource) -> DeltaTable:
-        """Open the Delta table of a source at its declared version, or at the latest."""
-        path = self._loaded.locate(self._copies.local_pattern(source.patterns[0]))
-        return DeltaTable(path, version=source.version)
+        """Open the Delta table of a source at the version that the pipeline has read.
+
+        That is the declared one, or that of the plan or the last discovery; the latest one where
+        none is known. The table's own library says which rows a version has.
+        """
+        version = source.version if source.version is not None else self.version_read(source)
+        return DeltaTable(self._place(source), version=version)
+
+    def _place(self, source: FileSource) -> str:
+        """Return the local folder of a Delta table: that of a copy if it is in a store."""
+        return self._loaded.locate(self._copies.local_pattern(source.patterns[0]))
 
     def _place_of(self, source: FileSource) -> tuple[str, Stores]:
         """Return where a table is; its own library reads it, at the declared version."""

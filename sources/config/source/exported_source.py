@@ -6,7 +6,7 @@ generation, and says up to where they reach; from then on it is a file source as
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from glob import escape
@@ -14,14 +14,12 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr, ValidationError
 
-from sources.common.fields import AssetName, Declared, Instant, Name
+from sources.common.fields import Instant
 from sources.common.positions import Offsets, Part
-from sources.config.source.file_options import FileBatch
+from sources.config.source.added_source import COMMON, AddedSource
 from sources.config.source.file_source import FileSource
-from sources.config.source.rate_limit import RateLimit
 from sources.storage.folder import Folder
 
-_OF_THE_READING = {"asset", "batch", "complete_through", "name", "rate", "select"}
 _NOT_OF_EXPORTS = {"converge", "discovery_interval", "path", "snapshot", "table", "version"}
 
 
@@ -60,34 +58,17 @@ class Export:
     report: Callable[[str], None]
 
 
-class ExportedSource(Declared, ABC):
-    """Base of a kind of source that an extension adds.
+class ExportedSource(AddedSource):
+    """Base of a kind of source that an extension adds, and whose rows are exported to files.
 
     A kind is a subclass whose ``type`` is a ``Literal`` with its name, with its own fields.
 
     Attributes:
         resumes: Whether an export that was interrupted is continued in the same folder, with the
             files that it has written. By default it begins again in an empty one.
-        type: Name of the kind.
-        name: Name of the source and of its asset: lower case letters, digits and underscores.
-        asset: Key of the Dagster asset that this data is, such as ``raw/orders``.
-        select: Output columns as Spark SQL expressions of the exported columns; all columns
-            unchanged by default.
-        complete_through: Time up to which the export holds every row. By default what the export
-            itself knows, or else its highest event time minus ``allowed_lateness``.
-        batch: Size limits of one micro-batch.
-        rate: Rate limit per second.
     """
 
     resumes: ClassVar[bool] = False
-
-    type: str
-    name: Name
-    asset: AssetName | None = None
-    select: dict[str, str] = Field(default_factory=dict)
-    complete_through: Instant | None = None
-    batch: FileBatch = FileBatch()
-    rate: RateLimit = RateLimit()
 
     @abstractmethod
     def export(self, export: Export) -> ExportEnd:
@@ -119,7 +100,7 @@ class ExportedSource(Declared, ABC):
         kind that differ from their defaults, so that a field added in a later version changes
         nothing.
         """
-        return self.model_dump(mode="json", exclude_defaults=True, exclude=_OF_THE_READING)
+        return self.model_dump(mode="json", exclude_defaults=True, exclude=set(COMMON))
 
     def as_files(self) -> ExportedFiles:
         """Return the file source that reads the exported files; it has no path yet.
@@ -127,8 +108,7 @@ class ExportedSource(Declared, ABC):
         Raises:
             ValueError: :meth:`reading` contradicts itself or the declared fields.
         """
-        names = ("name", "asset", "select", "complete_through", "batch", "rate")
-        given = {name: getattr(self, name) for name in names}
+        given = {name: getattr(self, name) for name in COMMON}
         try:
             return ExportedFiles.model_validate(
                 {**given, **self.reading(), "type": "files", "kind": self}

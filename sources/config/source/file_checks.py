@@ -20,6 +20,7 @@ _BY_EVENT_TIME = {
     "time_range": "a live run would have read the other rows, too",
 }
 _NEEDS_AN_END = {"complete_through", "converge", "offsets", "sequence", "time_range"}
+_OF_ONE_VERSION = {"table", "version"}
 
 
 def check_bad_rows(form: str, on_bad_record: str, *, multiline: bool) -> None:
@@ -86,7 +87,7 @@ def check_drift(form: str, drift: SchemaDrift, offsets: object) -> None:
 
 
 def check_endless(form: str, interval: timedelta, given: Collection[str]) -> None:
-    """Refuse fields that need an end in a source that reads a folder without end.
+    """Refuse fields that need an end in a source that reads a folder or table without end.
 
     Args:
         form: Format of the files.
@@ -94,7 +95,8 @@ def check_endless(form: str, interval: timedelta, given: Collection[str]) -> Non
         given: Names of the fields that the source declares.
 
     Raises:
-        ValueError: Such a field is declared, the interval is 0 or less, or a table is read.
+        ValueError: Such a field is declared, the interval is 0 or less, or a table is read whose
+            commits can't be followed.
     """
     if interval <= timedelta(0):
         message = (
@@ -103,13 +105,14 @@ def check_endless(form: str, interval: timedelta, given: Collection[str]) -> Non
             "field to read only the files that exist."
         )
         raise ValueError(message)
-    if form in ("delta", "iceberg"):
+    if form == "iceberg":
         message = (
-            f"`discovery_interval` has no meaning with `format: {form}`: a table is read at one "
-            "version. Remove `discovery_interval`."
+            "`discovery_interval` has no meaning with `format: iceberg`: such a table is read at "
+            "one version. Remove `discovery_interval`."
         )
         raise ValueError(message)
-    if ends := _NEEDS_AN_END & set(given):
+    needs = _NEEDS_AN_END | (_OF_ONE_VERSION if form == "delta" else set())
+    if ends := needs & set(given):
         message = (
             f"`{min(ends)}` has no meaning with `discovery_interval`, by which the folder is read "
             f"without end. Remove `{min(ends)}`, or remove `discovery_interval` to read only the "

@@ -97,8 +97,9 @@ class FileSource(BadRecords):
         snapshot: The files are a snapshot of the table whose changes the next source holds;
             ``hybrid snapshot`` takes it.
         converge: For a folder that grows while it is read: further rounds before the hand-over.
-        discovery_interval: Time between two listings of a folder that is read without end
-            (FLIP-27: ``FileSource.monitorContinuously``). Without it the source is bounded.
+        discovery_interval: Time between two listings of a folder, or two looks at the log of a
+            Delta table, that is read without end (FLIP-27: ``FileSource.monitorContinuously``).
+            Without it the source is bounded.
 
     """
 
@@ -151,6 +152,17 @@ class FileSource(BadRecords):
     def shown_place(self) -> str:
         """Name of the table, or the globs, for display."""
         return self.table or ", ".join(self.patterns)
+
+    def require_place(self) -> None:
+        """Refuse a source whose place is looked up elsewhere and is not known; called by the plan.
+
+        Does nothing for one that declares its place.
+        """
+
+    @property
+    def is_placed_by_plan(self) -> bool:
+        """Whether the plan looks up the place, which all that follows goes by: a table's name."""
+        return self.table is not None
 
     @property
     def is_parquet(self) -> bool:
@@ -326,19 +338,28 @@ class FileSource(BadRecords):
             require_meaning(self.name, kind, limit, ["bytes", "files"])
 
     def check_after(self, before: DeclaredSource | None) -> None:
-        """Refuse files right after a topic, as rows that are in both could not be recognized.
+        """Refuse files right after a topic, and a table that is followed after anything.
+
+        Rows that are in both could not be recognized.
 
         Args:
             before: The source right before this one; None if this is the first.
 
         Raises:
-            ValueError: The source before reads a topic.
+            ValueError: The source before reads a topic, or this one follows a table.
         """
         if before is not None and before.has_hand_over:
             message = (
                 f"source `{self.name}`: files can't come after the topics of source "
                 f"`{before.name}`, as rows that are in both could not be recognized. Move "
                 f"`{self.name}` before `{before.name}`."
+            )
+            raise ValueError(message)
+        if before is not None and self.is_table and self.discovery_interval is not None:
+            message = (
+                f"source `{self.name}` follows a table, so it can't come after source "
+                f"`{before.name}`: it reads the rows that the table has, too, before those that "
+                f"are appended. Remove `{before.name}`, or `discovery_interval`."
             )
             raise ValueError(message)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args
 
 from pydantic import AfterValidator, BaseModel, Field
 
-from sources.config.source.exported_source import ExportedSource
+from sources.config.source.added_source import AddedSource
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError
@@ -20,7 +20,7 @@ _OWN: Mapping[str, type[BaseModel]] = {"files": FileSource, "kafka": KafkaSource
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
 
-def exported_kinds(adds: Iterable[Mapping[str, Any]]) -> dict[str, type[ExportedSource]]:
+def added_kinds(adds: Iterable[Mapping[str, Any]]) -> dict[str, type[AddedSource]]:
     """Merge the kinds of sources that extensions add to one mapping, by name of the kind.
 
     Args:
@@ -28,9 +28,9 @@ def exported_kinds(adds: Iterable[Mapping[str, Any]]) -> dict[str, type[Exported
 
     Raises:
         InputError: A kind has the name of another one, or is no subclass of
-            :class:`ExportedSource`; names the distribution that adds it.
+            :class:`AddedSource`; names the distribution that adds it.
     """
-    found: dict[str, type[ExportedSource]] = {}
+    found: dict[str, type[AddedSource]] = {}
     for added in adds:
         for name, model in added.items():
             if (why := _unfit(name, model, {*_OWN, *found})) is not None:
@@ -43,8 +43,8 @@ def exported_kinds(adds: Iterable[Mapping[str, Any]]) -> dict[str, type[Exported
 
 def _unfit(name: Any, model: Any, taken: set[str]) -> str | None:
     """Return why a kind can't be added; None if it can."""
-    if not (isinstance(model, type) and issubclass(model, ExportedSource)):
-        return f"it is no subclass of `{ExportedSource.__module__}.ExportedSource`"
+    if not (isinstance(model, type) and issubclass(model, AddedSource)):
+        return f"it is no subclass of `{AddedSource.__module__}.AddedSource`"
     if name in taken:
         return "another kind has this name"
     if not (isinstance(name, str) and _NAME.fullmatch(name)):
@@ -60,15 +60,15 @@ def _path(model: Any) -> str:
     return f"{getattr(model, '__module__', '?')}.{getattr(model, '__qualname__', model)}"
 
 
-_EXPORTED = exported_kinds(contributions("sources"))
-SOURCE_MODELS: Mapping[str, type[BaseModel]] = {**_OWN, **_EXPORTED}
+_ADDED = added_kinds(contributions("sources"))
+SOURCE_MODELS: Mapping[str, type[BaseModel]] = {**_OWN, **_ADDED}
 """The model that each value of a source's ``type`` stands for."""
 
 if TYPE_CHECKING:
     SourceSpec = AnySource
 else:
     # The members are not known to a type checker, so that a kind is added in one place.
-    _READ = [Annotated[each, AfterValidator(each.as_files)] for each in _EXPORTED.values()]
+    _READ = [Annotated[each, AfterValidator(each.as_files)] for each in _ADDED.values()]
     SourceSpec = Annotated[
         Union[(FileSource, KafkaSource, *_READ)],
         Field(discriminator="type"),

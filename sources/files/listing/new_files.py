@@ -11,7 +11,8 @@ from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.listing.split_table import FileListing
-from sources.files.listing.splits import list_source
+from sources.files.listing.splits import list_appended, list_source
+from sources.files.tables.table_commits import Appended
 
 
 def paths_of(tables: Iterable[pa.Table]) -> pa.ChunkedArray:
@@ -53,7 +54,7 @@ def require_readable_by_spark(source: str, parsed: str | None) -> None:
 def list_arrived(
     loaded: LoadedPipeline,
     source: FileSource,
-    known: pa.ChunkedArray,
+    known: pa.ChunkedArray | Appended,
     read: Mapping[str, str],
     columns: Mapping[str, str],
     *,
@@ -64,7 +65,8 @@ def list_arrived(
     Args:
         loaded: The pipeline.
         source: One of its file sources.
-        known: Paths of the files that are not new.
+        known: Paths of the files that are not new; of a table that is followed, what its commits
+            append: these files are new.
         read: Planned columns of the files, partition columns included: names and Spark SQL types.
         columns: Planned output columns: names and Spark SQL types.
         is_parsed: Whether, by the plan, this project's tasks parse Parquet files instead of Spark.
@@ -79,21 +81,29 @@ def list_arrived(
         StateError: The files are a database snapshot that is not complete.
     """
     inside = {name: kind for name, kind in read.items() if name not in source.partitions}
-    listing = list_source(loaded, source, known, planned=parse_schema(inside))
+    planned = parse_schema(inside)
+    listing = (
+        list_appended(loaded, source, known)
+        if isinstance(known, Appended)
+        else list_source(loaded, source, known, planned=planned)
+    )
     if listing is None:
         return None
     if not is_parsed:
         require_readable_by_spark(source.name, listing.parsed)
     if rows := differences(parse_schema(columns), listing.columns):
-        name, planned, present = rows[0]
+        name, wanted, present = rows[0]
         message = (
             f"Source `{source.name}`: column `{name}` of the files that arrived is {present}, "
-            f"in the plan it is {planned}."
+            f"in the plan it is {wanted}."
         )
         file = str(listing.splits["path"][0])
         hint = (
             f"Rewrite the new files, such as {file}, with the planned column, or move them out of "
             "the source's folder (their rows will then be missing from the table); then try again."
+            if not isinstance(known, Appended)
+            else "Begin a new generation, which reads the table with its columns of today: `hybrid "
+            "generation new P`. To read the planned columns alone, declare them as `schema` first."
         )
         raise InputError(message, hint, source=source.name, file=file, column=name)
     return listing

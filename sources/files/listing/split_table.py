@@ -23,6 +23,7 @@ from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.columns.layouts import Layout
 from sources.files.columns.mapped_columns import MappedColumns
+from sources.files.tables.table_position import TablePosition
 from sources.formats.event_times import EVERY_TIME, TimeLimits
 from sources.storage.base import FILES
 from sources.storage.stores import Stores
@@ -71,6 +72,7 @@ class FileListing:
         mapping: Names of the columns inside the files of a table; None if they are the same.
         parsed: Path of the first Parquet file that Spark's own reader does not accept, so that this
             project's tasks parse all files; None if Spark reads them.
+        position: Version of the Delta table that the files are of; None without one.
     """
 
     splits: pa.Table
@@ -83,6 +85,7 @@ class FileListing:
     layouts: list[Layout] = field(default_factory=list)
     mapping: MappedColumns | None = None
     parsed: str | None = None
+    position: TablePosition | None = None
 
 
 def assemble(regions: pa.Table, ranges: pa.Table) -> pa.Table:

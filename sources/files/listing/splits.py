@@ -41,6 +41,7 @@ from sources.files.listing.split_table import (
 )
 from sources.files.tables.delta_table import list_table
 from sources.files.tables.lake import lake_of
+from sources.files.tables.table_commits import Appended
 from sources.files.tables.table_files import require_declared, require_names
 from sources.files.tables.table_times import times_within
 from sources.files.time_range import in_range, in_range_by_folder, time_limits, within_limits
@@ -98,7 +99,8 @@ def list_source(
 
     Returns:
         The splits; None if ``known`` is given and no other file exists. A table has no others, as
-        its declared version never changes.
+        its declared version never changes; what is appended to one that is followed is listed by
+        :func:`list_appended`.
 
     Raises:
         InputError: Without ``known`` no file matches; a file can't be read; columns differ between
@@ -128,6 +130,22 @@ def list_source(
             return None
         require_no_table_above(source.name, files, source.patterns, loaded.folder, stores)
     return list_splits(source, pipeline.event_time.column, files, stores, limits, planned)
+
+
+def list_appended(loaded: LoadedPipeline, source: FileSource, appended: Appended) -> FileListing:
+    """List the files that commits of a table append, which the source follows.
+
+    Args:
+        loaded: The pipeline.
+        source: One of its file sources.
+        appended: What the commits append.
+
+    Raises:
+        InputError: The table can't be read, or not at that version any more.
+        UnavailableError: A storage does not answer.
+    """
+    limits = time_limits(loaded.pipeline.event_time, source.time_range, now_ms())
+    return _list_table(loaded, source, limits, appended)
 
 
 def written_chunks(
@@ -391,12 +409,21 @@ def _event_column(source: FileSource, event_time: str) -> EventColumn:
     return event
 
 
-def _list_table(loaded: LoadedPipeline, source: FileSource, limits: TimeLimits) -> FileListing:
-    """Return the splits of a version of a table."""
+def _list_table(
+    loaded: LoadedPipeline,
+    source: FileSource,
+    limits: TimeLimits,
+    appended: Appended | None = None,
+) -> FileListing:
+    """Return the splits of a version of a table, or of the files that its commits append."""
     pipeline = loaded.pipeline
     event = _event_column(source, pipeline.event_time.column)
-    list_files = list_table if source.format == "delta" else lake_of(source).list_table
-    table = list_files(source, loaded.locate(source.patterns[0]), event, pipeline.stores)
+    source.require_place()
+    place = loaded.locate(source.patterns[0])
+    if source.format == "delta":
+        table = list_table(source, place, event, pipeline.stores, appended)
+    else:
+        table = lake_of(source).list_table(source, place, event, pipeline.stores)
     files = table_of(table.files)
     files = files.append_column("partition", pa.array(table.partitions, pa.string()))
     files = files.append_column("deleted", pa.array(table.deleted, pa.binary()))
@@ -419,8 +446,16 @@ def _list_table(loaded: LoadedPipeline, source: FileSource, limits: TimeLimits) 
     check_event_time(columns, pipeline.event_time.column, f"source `{source.name}`")
     inside = [name for name in table.partition_columns if name in names]
     ordered = splits.sort_by(READING_ORDER)
-    mapping = table.mapping
-    return FileListing(ordered, read, columns, inside, True, limits=limits, mapping=mapping)
+    return FileListing(
+        ordered,
+        read,
+        columns,
+        inside,
+        exact=True,
+        limits=limits,
+        mapping=table.mapping,
+        position=table.position,
+    )
 
 
 def _with_partitions(source: FileSource, files: pa.Table) -> pa.Table:

@@ -22,6 +22,7 @@ from sources.common.sql.select import EventColumn
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.columns.mapped_columns import MappedColumns
+from sources.files.tables.table_commits import Appended, TableCommits
 from sources.files.tables.table_files import TableFiles
 from sources.files.tables.table_times import FilesOfVersion
 from sources.formats.deletion_vectors import deletion_vector
@@ -49,7 +50,13 @@ _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 _VECTORS, _MAPPING = "deletionVectors", "columnMapping"
 
 
-def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores) -> TableFiles:
+def list_table(
+    source: FileSource,
+    path: str,
+    event: EventColumn,
+    stores: Stores,
+    appended: Appended | None = None,
+) -> TableFiles:
     """Return the data files of a Delta table at the declared version, or at the newest one.
 
     Args:
@@ -57,6 +64,8 @@ def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores
         path: Folder of the table, absolute.
         event: Column that holds the event time.
         stores: Storages of the pipeline.
+        appended: What commits of a table that is followed append: only these files are returned,
+            as the table has them at that position. None for all files.
 
     Raises:
         InputError: There is no such table or version, its event-time column is missing or of a
@@ -64,12 +73,13 @@ def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores
             statistics can't be read; or the storage refuses.
         UnavailableError: The storage does not answer.
     """
+    declared = source.version if appended is None else appended.position.version
     try:
-        table = delta_table(stores.folder(path), source.version)
+        table = delta_table(stores.folder(path), declared)
         actions = pa.table(table.get_add_actions(flatten=True))
     except (DeltaError, OSError) as error:
         stores.require_answer(path)
-        version = "newest version" if source.version is None else f"version {source.version}"
+        version = "newest version" if declared is None else f"version {declared}"
         reason = str(error).strip().removesuffix(".")
         if (unknown := _UNKNOWN.search(reason)) is not None:
             raise _has_features(source, [unknown[1] or "catalogManaged"]) from None
@@ -82,6 +92,12 @@ def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores
         )
         raise InputError(message, hint, source=source.name, table=path) from None
     _require_readable(source, table)
+    table_id = str(table.metadata().id)
+    commits = TableCommits(source.name, stores.folder(path))
+    position = commits.position(table_id, table.version())
+    vectors = _deleted(source, table, path, _paths(path, actions))
+    if appended is not None:
+        actions = _only(source, path, actions, appended, table_id)
     columns = normalize_schema(pa.schema(table.schema().to_arrow()))
     check_event_column(columns, event, path)
     names = table.metadata().partition_columns
@@ -90,7 +106,8 @@ def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores
         files.append(File(_located(path, row["path"]), row["size_bytes"], None, None))
         partitions.append(partition_from({name: row[f"partition.{name}"] for name in names}))
     mapping = _mapping(table)
-    deleted = _deleted(source, table, path, [file.path for file in files])
+    paths = [file.path for file in files]
+    deleted = [vectors.get(file) for file in paths]
     if source.offsets is not None and (mapping is not None or any(deleted)):
         message = (
             f"Source `{source.name}`: offsets can't be read from the files of its Delta table, "
@@ -103,13 +120,30 @@ def list_table(source: FileSource, path: str, event: EventColumn, stores: Stores
         inside = inside._replace(
             name=mapping.physical(event.name), number=mapping.number(event.name)
         )
-    paths = [file.path for file in files]
     found = FilesOfVersion(paths, partitions, deleted, actions["num_records"].to_pylist())
     if event.name in names:
         ranges = found.times_of_partitions(columns.field(event.name), event, stores)
     else:
         ranges = found.times(_known(actions, inside), inside, stores)
-    return TableFiles(files, partitions, names, columns, ranges, deleted, mapping, inside)
+    return TableFiles(files, partitions, names, columns, ranges, deleted, mapping, inside, position)
+
+
+def _only(
+    source: FileSource, path: str, actions: pa.Table, appended: Appended, table_id: str
+) -> pa.Table:
+    """Return the actions of the files that commits append; refuse a table that lacks one."""
+    wanted = {_located(path, each) for each in appended.paths}
+    found = _paths(path, actions)
+    lacking = wanted - set(found)
+    if lacking or table_id != appended.position.table_id:
+        message = (
+            f"Source `{source.name}`: version {appended.position.version} of the table {path} is "
+            "not the one whose commits were read: it was created again meanwhile, or lacks "
+            f"{min(lacking, default='nothing')}."
+        )
+        hint = "Begin a new generation, which reads the table as it is: `hybrid generation new P`."
+        raise InputError(message, hint, source=source.name, table=path)
+    return actions.filter(pa.array([each in wanted for each in found]))
 
 
 def _require_readable(source: FileSource, table: DeltaTable) -> None:
@@ -188,8 +222,8 @@ def _mapping(table: DeltaTable) -> MappedColumns | None:
 
 def _deleted(
     source: FileSource, table: DeltaTable, folder: str, paths: Sequence[str]
-) -> list[bytes | None]:
-    """Return the deletion vector of each file; None for a file without deleted rows."""
+) -> dict[str, bytes | None]:
+    """Return the deletion vectors of a table's files, by path; without those that have none."""
     found: dict[str, bytes | None] = {}
     if _VECTORS in (table.protocol().reader_features or ()):
         try:
@@ -213,7 +247,12 @@ def _deleted(
     if others := found.keys() - set(paths):
         message = f"{folder} has deletion vectors of files that are not in its log: {min(others)}."
         raise InputError(message, "Check the table, then plan again.", file=min(others))
-    return [found.get(path) for path in paths]
+    return found
+
+
+def _paths(table: str, actions: pa.Table) -> list[str]:
+    """Return the absolute paths of the files of a table's actions, in order."""
+    return [_located(table, path) for path in actions["path"].to_pylist()]
 
 
 def _located(table: str, path: str) -> str:

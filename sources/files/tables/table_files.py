@@ -13,6 +13,7 @@ from sources.common.sql.sql_names import in_backticks
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.columns.mapped_columns import MappedColumns
+from sources.files.tables.table_position import TablePosition
 from sources.formats.event_times import EventTimeRange
 from sources.storage.base import File
 
@@ -95,6 +96,7 @@ class TableFiles:
         deleted: Deletion vector of each file (:mod:`sources.formats.deletion_vectors`), or None.
         mapping: Names of the columns inside the files; None if they are those of the table.
         event: Column of the event time inside the files; its own name if it is a partition column.
+        position: The version that was read; None of tables whose commits are not followed.
     """
 
     files: list[File]
@@ -105,3 +107,4 @@ class TableFiles:
     deleted: list[bytes | None]
     mapping: MappedColumns | None
     event: EventColumn
+    position: TablePosition | None = None

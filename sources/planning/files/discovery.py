@@ -1,8 +1,9 @@
-"""Discovery of files in a folder that keeps growing: listed, written to the state, then read.
+"""Discovery of files in a folder or table that keeps growing: listed, kept in the state, then read.
 
 As in FLIP-27's ``ContinuousFileSplitEnumerator``, the folder is listed at an interval and a file is
 new if its path is not known. Known paths are in the state, so that a file is read once whatever its
-times, however slow a listing is, and whenever the run is stopped.
+times, however slow a listing is, and whenever the run is stopped. Of a Delta table its commits are
+read in place of a listing: each discovery has the version up to which they are known.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from sources.common.positions import Record, now_ms, span_ms
 from sources.errors import StateError
 from sources.files.listing.new_files import list_arrived, paths_of
 from sources.files.listing.splits import new_files
+from sources.files.tables.table_commits import Appended, TableCommits
+from sources.files.tables.table_position import TablePosition
 from sources.planning.context import PipelineContext
 from sources.planning.event_times import judge_outside
 from sources.planning.files.file_plan import FoundFiles, found_files, keep_splits, read_splits
@@ -94,6 +97,7 @@ class GrowingFolder:
         self.parts = found_so_far(context.generation, plan.folder)
         every = [*plan.files, *self.parts]
         self._known = paths_of(read_splits(part, context.generation) for part in every)
+        self._position = self.parts[-1].position
         self._listed_ms = now_ms()
 
     @property
@@ -112,9 +116,11 @@ class GrowingFolder:
         Nothing is written. Used to tell whether input is waiting.
 
         Raises:
-            InputError: The storage refuses.
+            InputError: The storage refuses; or a table that is followed removes or rewrites rows.
             UnavailableError: The storage does not answer.
         """
+        if self._position is not None:
+            return set(self._appended(self._position, to_read=False).paths)
         return set(new_files(self._loaded, self._source, self._known)["path"].to_pylist())
 
     def discover(self) -> FoundFiles | None:
@@ -126,15 +132,22 @@ class GrowingFolder:
 
         Raises:
             InputError: A file can't be read, has other columns than planned, or has rows whose
-                event time does not count and ``event_time.outside`` is ``fail``; or the storage
-                refuses.
+                event time does not count and ``event_time.outside`` is ``fail``; a table that is
+                followed removes or rewrites rows; or the storage refuses.
             UnavailableError: The storage does not answer.
         """
         planned = self.parts[0]
+        known: pa.ChunkedArray | Appended = self._known
+        if self._position is not None:
+            known = self._appended(self._position, to_read=True)
+            if not known.paths:
+                # Commits without rows, such as a compaction: only this process skips them.
+                self._position, self._listed_ms = known.position, now_ms()
+                return None
         listing = list_arrived(
             self._loaded,
             self._source,
-            self._known,
+            known,
             planned.read,
             planned.columns,
             is_parsed=planned.parsed is not None,
@@ -152,8 +165,13 @@ class GrowingFolder:
         standing = self._generation.put_if_absent(name, made).files
         splits = read_splits(standing, self._generation)
         self._known = pa.chunked_array([*self._known.chunks, *splits["path"].chunks])
+        self._position = standing.position
         self.parts.append(standing)
         return standing
+
+    def _appended(self, position: TablePosition, *, to_read: bool) -> Appended:
+        table = self._loaded.place(position.place)
+        return TableCommits(self._source.name, table).appended_after(position, to_read=to_read)
 
 
 def _name(source: str, number: int) -> str:

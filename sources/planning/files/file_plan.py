@@ -25,6 +25,7 @@ from sources.files.columns.layouts import Layout
 from sources.files.columns.mapped_columns import MappedColumns
 from sources.files.held_offsets import held_by_columns, held_by_names
 from sources.files.listing.split_table import FileListing, with_later_columns
+from sources.files.tables.table_position import TablePosition
 from sources.planning.absent_names import judge_names_of_files
 from sources.planning.event_times import (
     EventTimes,
@@ -65,6 +66,7 @@ class FoundFiles(Part):
             of several inputs, whose micro-batches may be empty, its place. None if Spark reads the
             files.
         absent: Warnings about declared names that no sampled row has.
+        position: Version of the Delta table that the files are of; None without one.
     """
 
     source: str
@@ -81,6 +83,7 @@ class FoundFiles(Part):
     mapping: MappedColumns | None = None
     parsed: str | None = None
     absent: list[str] = Field(default_factory=list)
+    position: TablePosition | None = None
 
 
 class FilePlan(FoundFiles):
@@ -133,6 +136,7 @@ def found_files(source: FileSource, listing: FileListing) -> FoundFiles:
         layouts=listing.layouts,
         mapping=listing.mapping,
         parsed=listing.parsed,
+        position=listing.position,
     )
 
 

@@ -1,4 +1,8 @@
-"""Plan of a folder that keeps growing: its files at planning time that no other source reads."""
+"""Plan of a folder or table that keeps growing: its files at planning time.
+
+Files of a folder that another source reads are left out; a table that is followed has no other
+source before it.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +45,11 @@ def plan_folder(
     """
     splits = {name: earlier.splits for name, earlier in before.items()}
     event_time = loaded.pipeline.event_time
-    listing = list_source(loaded, source, paths_of(splits.values()), clock_ms=clock_ms)
+    listing = (
+        _table(loaded, source, clock_ms)
+        if source.is_table
+        else list_source(loaded, source, paths_of(splits.values()), clock_ms=clock_ms)
+    )
     if listing is None:
         common = next((earlier.columns for earlier in before.values()), None)
         limits = time_limits(event_time, source.time_range, clock_ms)
@@ -62,10 +70,26 @@ def plan_folder(
     )
 
 
+def _table(loaded: LoadedPipeline, source: FileSource, clock_ms: int) -> FileListing:
+    """List a table that is followed; refuse the pipeline's own target, which would never end."""
+    source.require_place()
+    if loaded.place(source.patterns[0]).url == loaded.target.url:
+        message = (
+            f"Source `{source.name}` follows {loaded.target.url}, the table that this pipeline "
+            "writes to: each row would be read and written again without end."
+        )
+        hint = "Name the table of another pipeline, or another `sink.path`."
+        raise InputError(message, hint, source=source.name, table=loaded.target.url)
+    return list_source(loaded, source, clock_ms=clock_ms)
+
+
 def _require_whole(
     loaded: LoadedPipeline, source: FileSource, before: Mapping[str, pa.Table]
 ) -> None:
-    """Refuse a file of which an earlier source reads some rows only: the others would be lost."""
+    """Refuse a file of which an earlier source reads some rows only: the others would be lost.
+
+    Nothing is before a table that is followed.
+    """
     for name, splits in before.items():
         if loaded.pipeline.file_source(name).time_range.until is None:
             continue

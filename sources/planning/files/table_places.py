@@ -1,6 +1,6 @@
-"""Places of history tables that are declared by their name in a catalog.
+"""Places of tables that a source names, and does not declare: in a catalog, or of a pipeline.
 
-Only the plan asks the catalog. It keeps the place of each table, and whatever comes after it goes
+Only the plan looks them up. It keeps the place of each table, and whatever comes after it goes
 by the place: a name that refers to another table later changes nothing in a generation.
 """
 
@@ -68,16 +68,19 @@ def with_places(loaded: LoadedPipeline, places: Mapping[str, str]) -> LoadedPipe
 
 
 def with_planned_places(loaded: LoadedPipeline, generation: Generation) -> LoadedPipeline:
-    """Return a copy of a pipeline whose catalog tables have the paths that the plan recorded.
+    """Return a copy of a pipeline whose named tables have the paths that the plan recorded.
 
-    The same pipeline if it has no such table; without a plan the paths stay unknown.
+    The same pipeline if it has no such table; without a plan nothing is changed.
 
     Raises:
         StateError: The plan is damaged, or of an unknown version.
         UnavailableError: The state's store does not answer.
     """
-    if not tables_by_name(loaded.pipeline):
+    named = {source.name for source in loaded.pipeline.file_sources if source.is_placed_by_plan}
+    if not named or (plan := generation.read("plan.json", Plan)) is None:
         return loaded
-    plan = generation.read("plan.json", Plan)
-    parts = [] if plan is None else plan.files
-    return with_places(loaded, {part.source: part.table for part in parts if part.table})
+    places = {part.source: part.table for part in plan.files if part.table}
+    for part in [*plan.files, *([] if plan.folder is None else [plan.folder])]:
+        if part.position is not None and part.source in named:
+            places[part.source] = part.position.place
+    return with_places(loaded, places)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+
 from sources.storage.folder import Folder
 
 LOG = "_delta_log"
 """Folder of the log, in the folder of the table."""
+
+
+OWNER = "hybrid.generation"
+"""Property of a table: the transaction id of the generation that writes to it."""
 
 
 def commit_name(version: int) -> str:
@@ -14,6 +20,14 @@ def commit_name(version: int) -> str:
     ``_delta_log/`` and the version in 20 digits with ``.json``.
     """
     return f"{LOG}/{version:020d}.json"
+
+
+def commit_digest(commit: bytes | None) -> str:
+    """Return the SHA-256 of a commit's file, in hexadecimal; empty for None, a commit that is gone.
+
+    It tells a version from another one of the same number, of a table that was made again.
+    """
+    return "" if commit is None else hashlib.sha256(commit).hexdigest()
 
 
 def has_log(table: Folder) -> bool:

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from sources.config.source.exported_source import Export, ExportedSource, ExportEnd
-from sources.config.source.source_kinds import exported_kinds
+from sources.config.source.source_kinds import SOURCE_MODELS, added_kinds
 from sources.errors import InputError
 from tests.minimal import minimal_pipeline
 
@@ -34,13 +34,13 @@ class Spaced(Pages):
 
 
 def test_a_kind_is_found_by_its_name() -> None:
-    assert exported_kinds([{}, {"pages": Pages}]) == {"pages": Pages}
+    assert added_kinds([{}, {"pages": Pages}]) == {"pages": Pages}
 
 
 @pytest.mark.parametrize(
     ("adds", "why"),
     [
-        ([{"pages": object}], "is no subclass of .*ExportedSource"),
+        ([{"pages": object}], "is no subclass of .*AddedSource"),
         ([{"files": Files}], "another kind has this name"),
         ([{"pages": Pages}, {"pages": Pages}], "another kind has this name"),
         ([{"two words": Spaced}], "begins with a letter"),
@@ -50,12 +50,12 @@ def test_a_kind_is_found_by_its_name() -> None:
 )
 def test_what_is_no_kind_is_refused(adds: list[dict[str, Any]], why: str) -> None:
     with pytest.raises(InputError, match=why):
-        exported_kinds(adds)
+        added_kinds(adds)
 
 
 def test_the_refusal_names_the_distribution_that_adds_the_kind() -> None:
     with pytest.raises(InputError, match="uninstall the distribution `pydantic`, which adds it"):
-        exported_kinds([{"pages": BaseModel}])
+        added_kinds([{"pages": BaseModel}])
 
 
 @pytest.mark.parametrize(
@@ -63,8 +63,8 @@ def test_the_refusal_names_the_distribution_that_adds_the_kind() -> None:
     [
         (
             {"name": "history", "type": "sheets"},
-            "sources.0.type: `sheets` is not known here; known are files, kafka. Correct it, or "
-            "install the extension that adds it.",
+            f"sources.0.type: `sheets` is not known here; known are {', '.join(SOURCE_MODELS)}. "
+            "Correct it, or install the extension that adds it.",
         ),
         ({"name": "history"}, "sources.0.type: this field is needed, but not declared. Add it."),
     ],

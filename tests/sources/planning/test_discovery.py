@@ -189,7 +189,7 @@ def test_a_file_that_history_reads_in_part_is_refused(tmp_path: Path) -> None:
         ({"time_range": {"since": "2024-01-01T00:00:00Z"}}, "`time_range` has no meaning"),
         ({"offsets": "names"}, "`offsets` has no meaning"),
         ({"discovery_interval": "0 s"}, "`discovery_interval` is 0 s; it must be longer than 0 s"),
-        ({"format": "delta"}, "read at one version"),
+        ({"format": "iceberg"}, "read at one version"),
     ],
 )
 def test_what_means_nothing_without_an_end_is_refused(changes: dict[str, Any], text: str) -> None:

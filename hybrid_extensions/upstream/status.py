@@ -1,0 +1,118 @@
+"""Upstream tables that a pipeline follows, as a part of its status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pydantic import BaseModel
+
+from hybrid_extensions.upstream.source import UpstreamFiles
+from orchestration.supervision.status_part import Number, Row, StatusPart
+from sources.config.loader import LoadedPipeline
+from sources.errors import InputError
+from sources.files.tables.table_commits import TableCommits
+from sources.generations import acting_on
+from sources.planning.context import PipelineContext
+from sources.planning.files.discovery import found_so_far
+
+_HEADINGS = ("upstream", "table", "version read", "newest", "commits to read", "state")
+HELP = {
+    "upstream_healthy": "Whether the table of another pipeline can be followed",
+    "upstream_behind_commits": "Commits that append rows to it and are not found yet",
+}
+"""The numbers of each followed table, with what they say."""
+
+
+class UpstreamStatus(BaseModel):
+    """How far a source has followed the table of another pipeline.
+
+    Attributes:
+        source: Name of the source.
+        table: Folder of the table, absolute or a URL.
+        version: Version up to which its files are found, and read or about to be.
+        newest: Newest version; None if the table can't be followed beyond ``version``.
+        behind: Number of commits after ``version`` that append rows; None like ``newest``.
+        problem: Why it can't be followed; None if it can.
+    """
+
+    source: str
+    table: str
+    version: int
+    newest: int | None
+    behind: int | None
+    problem: str | None
+
+
+def status_part(loaded: LoadedPipeline) -> StatusPart:
+    """Return how far a pipeline has followed the tables of others as a part of its status.
+
+    Without such sources, or before the plan, the part has no rows.
+
+    Args:
+        loaded: The pipeline.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: A store does not answer.
+    """
+    found = list(_followed(loaded))
+    return StatusPart(
+        "upstream",
+        [each.model_dump(mode="json") for each in found],
+        all(each.problem is None for each in found),
+        _HEADINGS,
+        [_row(each) for each in found],
+        [number for each in found for number in _numbers(loaded.pipeline.name, each)],
+    )
+
+
+def _followed(loaded: LoadedPipeline) -> Iterator[UpstreamStatus]:
+    source = loaded.pipeline.growing_folder
+    if not isinstance(source, UpstreamFiles):
+        return
+    acting = acting_on(loaded, as_kept=True)
+    generation = acting.open_generation(create=False)
+    context = None if generation is None else PipelineContext(acting, generation)
+    if context is None or not context.is_planned or context.plan.folder is None:
+        return
+    position = found_so_far(context.generation, context.plan.folder)[-1].position
+    if position is None:
+        return
+    newest: int | None = None
+    behind: int | None = None
+    problem: str | None = None
+    try:
+        commits = TableCommits(source.name, acting.place(position.place))
+        appended = commits.appended_after(position, to_read=False)
+        newest, behind = appended.position.version, appended.commits
+    except InputError as error:
+        problem = str(error)
+    upstream = source.upstream
+    if problem is None and upstream is not None and upstream.target.url != position.place:
+        problem = (
+            f"Pipeline `{upstream.pipeline.name}` writes to {upstream.target.url} by now. Begin a "
+            "new generation, which reads that table: `hybrid generation new P`."
+        )
+    yield UpstreamStatus(
+        source=source.name,
+        table=position.place,
+        version=position.version,
+        newest=newest,
+        behind=behind,
+        problem=problem,
+    )
+
+
+def _row(found: UpstreamStatus) -> Row:
+    cells = (found.version, found.newest, found.behind)
+    shown = ("" if cell is None else f"{cell:,}" for cell in cells)
+    state = found.problem or ("up to date" if not found.behind else "following")
+    return Row((found.source, found.table, *shown, state), found.problem is None)
+
+
+def _numbers(pipeline: str, found: UpstreamStatus) -> Iterator[Number]:
+    labels = {"pipeline": pipeline, "source": found.source}
+    values = {"upstream_healthy": found.problem is None, "upstream_behind_commits": found.behind}
+    for name, value in values.items():
+        if value is not None:
+            yield Number(name, HELP[name], labels, value)

@@ -1,0 +1,191 @@
+"""Commits of a Delta table after a version: the files that each one appends.
+
+A source that follows a table reads every row once, so only commits that append are followed. What
+removes or rewrites rows, or is no longer in the log, is refused: the rows that were read before are
+in the target already. Compaction leaves the rows as they are, and is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from deltalake.exceptions import DeltaError
+
+from sources.errors import InputError
+from sources.files.tables.table_position import TablePosition
+from sources.storage.folder import Folder
+from sources.storage.tables.delta import delta_table
+from sources.storage.tables.delta_log import OWNER, commit_digest, commit_name
+
+_WAY_OUT = (
+    "Begin a new generation, which reads the table as it is now and follows it from there: `hybrid "
+    "generation new P`, then `hybrid run P`, and promote it."
+)
+
+
+class Appended(NamedTuple):
+    """What commits after a position append.
+
+    Attributes:
+        position: The version after the last of these commits.
+        paths: The files, as the log has them: as URIs, relative if they are in the table's folder.
+        commits: Number of commits that append files.
+    """
+
+    position: TablePosition
+    paths: frozenset[str]
+    commits: int
+
+
+class TableCommits:
+    """Reader of a table's commits after a position.
+
+    Args:
+        source: Name of the source, for messages.
+        table: Folder of the table.
+    """
+
+    def __init__(self, source: str, table: Folder) -> None:
+        self._source = source
+        self._table = table
+
+    def position(self, table_id: str, version: int) -> TablePosition:
+        """Return the position of a version that was just read from the table.
+
+        Args:
+            table_id: Id of the table in its log.
+            version: The version.
+        """
+        commit = self._read(version)
+        return TablePosition(
+            place=self._table.url, table_id=table_id, version=version, commit=commit_digest(commit)
+        )
+
+    def appended_after(self, position: TablePosition, *, to_read: bool) -> Appended:
+        """Return what the commits after a position append; nothing if there is none.
+
+        Args:
+            position: The position.
+            to_read: Whether the files are to be read from the table at the position returned. It
+                then lies before a compaction of files that are among those returned: at a later
+                version the rows are in other files, together with rows of older ones.
+
+        Raises:
+            InputError: A commit removes or rewrites rows, or is no longer in the log; or the table
+                is another one than that of the position, or gone.
+            UnavailableError: The store does not answer.
+        """
+        self._require_same(position)
+        paths: set[str] = set()
+        commits = 0
+        at = position
+        for version, text in self._after(position):
+            found = _actions(text)
+            if to_read and paths & {str(each["path"]) for each in found.rearranged}:
+                break
+            self._require_append(position, version, found)
+            commits += bool(found.added)
+            paths.update(str(each["path"]) for each in found.added)
+            at = at.model_copy(update={"version": version, "commit": commit_digest(text)})
+        return Appended(at, frozenset(paths), commits)
+
+    def _after(self, position: TablePosition) -> Iterator[tuple[int, bytes]]:
+        version = position.version + 1
+        while (text := self._read(version)) is not None:
+            yield version, text
+            version += 1
+
+    def _require_same(self, position: TablePosition) -> None:
+        """Refuse a table whose log does not continue the position."""
+        commit = self._read(position.version)
+        if commit is not None:
+            if position.commit and commit_digest(commit) != position.commit:
+                self._refuse(
+                    position,
+                    f"has another commit {position.version} than the one that was read: it was "
+                    "deleted and created again, or restored from a backup",
+                )
+            return
+        try:
+            newest = delta_table(self._table).version()
+        except (DeltaError, OSError) as error:
+            self._refuse(position, f"is gone: {str(error).strip().removesuffix('.')}")
+        if newest < position.version:
+            self._refuse(
+                position,
+                f"ends at version {newest}: it was deleted and created again, or restored from a "
+                "backup",
+            )
+        if newest > position.version and self._read(position.version + 1) is None:
+            self._refuse(
+                position,
+                f"has version {newest} by now, and its log no longer has the commit of version "
+                f"{position.version + 1} (`delta.logRetentionDuration`): what was appended since "
+                "then can't be told",
+            )
+
+    def _require_append(self, position: TablePosition, version: int, found: _Actions) -> None:
+        for metadata in found.metadata:
+            if metadata.get("id") != position.table_id:
+                self._refuse(position, f"was created again by the commit of version {version}")
+        if found.removed:
+            owners = [each.get("configuration", {}).get(OWNER) for each in found.metadata]
+            what = (
+                "the promotion or rollback of a generation, which replaces all rows"
+                if any(owners)
+                else f"a commit ({found.operation}) that removes or rewrites rows"
+            )
+            self._refuse(position, f"got version {version} by {what}")
+
+    def _refuse(self, position: TablePosition, what: str) -> NoReturn:
+        message = (
+            f"Source `{self._source}`: the table {position.place} {what}. Its rows were read up to "
+            f"version {position.version}, and only what is appended can be followed; nothing after "
+            "that version was read."
+        )
+        raise InputError(message, _WAY_OUT, source=self._source, table=position.place)
+
+    def _read(self, version: int) -> bytes | None:
+        return self._table.read_bytes(commit_name(version))
+
+
+class _Actions(NamedTuple):
+    """Actions of one commit that decide how it is followed.
+
+    Attributes:
+        added: Files with new rows.
+        removed: Files whose rows were removed or are written again in others.
+        rearranged: Files that were removed although their rows are still in the table.
+        metadata: Descriptions of the table that it replaces.
+        operation: Delta's name of the change, with the condition of the rows that it replaces, if
+            the commit says so.
+    """
+
+    added: Sequence[dict[str, Any]]
+    removed: Sequence[dict[str, Any]]
+    rearranged: Sequence[dict[str, Any]]
+    metadata: Sequence[dict[str, Any]]
+    operation: str
+
+
+def _actions(text: bytes) -> _Actions:
+    lines = [json.loads(line) for line in text.splitlines() if line.strip()]
+    added, removed, metadata, info = (
+        [line[name] for line in lines if line.get(name) is not None]
+        for name in ("add", "remove", "metaData", "commitInfo")
+    )
+    return _Actions(
+        added=[each for each in added if each.get("dataChange", True)],
+        removed=[each for each in removed if each.get("dataChange", True)],
+        rearranged=[each for each in removed if not each.get("dataChange", True)],
+        metadata=metadata,
+        operation=_operation(info[0] if info else {}),
+    )
+
+
+def _operation(info: dict[str, Any]) -> str:
+    name = str(info.get("operation", "unknown"))
+    condition = (info.get("operationParameters") or {}).get("predicate")
+    return name if condition in (None, "", "[]") else f"{name} where {condition}"

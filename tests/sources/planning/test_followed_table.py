@@ -1,0 +1,306 @@
+"""A Delta table that is followed: each appended row once, and every other change refused."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from sources.config.loader import LoadedPipeline
+from sources.errors import InputError
+from sources.planning.context import PipelineContext
+from sources.planning.files.discovery import GrowingFolder
+from sources.planning.files.file_plan import FoundFiles, read_splits
+from sources.planning.plan import make_plan
+from sources.serving import OWNER
+from sources.storage.tables.delta_log import commit_name
+from tests.minimal import minimal_model
+from tests.properties import examples
+
+BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
+SOURCE = {
+    "type": "files",
+    "name": "orders",
+    "path": "table",
+    "format": "delta",
+    "discovery_interval": "1 s",
+}
+
+
+def rows(numbers: range, **columns: Any) -> pa.Table:
+    times = [BEGIN + timedelta(minutes=number) for number in numbers]
+    at = pa.array(times, pa.timestamp("us", "UTC"))
+    return pa.table({"id": pa.array(numbers, pa.int64()), "at": at, **columns})
+
+
+class Followed:
+    """A table, and a pipeline that follows it."""
+
+    def __init__(self, folder: Path, **changes: Any) -> None:
+        self.folder = folder
+        self.table = folder / "table"
+        self.written = 0
+        self.found: Counter[int] = Counter()
+        self.changes = changes
+
+    def append(self, count: int = 2, **columns: Any) -> None:
+        numbers = range(self.written, self.written + count)
+        write_deltalake(self.table, rows(numbers, **columns), mode="append")
+        self.written += count
+
+    @property
+    def loaded(self) -> LoadedPipeline:
+        model = minimal_model({**SOURCE, **self.changes})
+        return LoadedPipeline(self.folder / "p.yaml", model)
+
+    def plan(self) -> FoundFiles:
+        folder = make_plan(self.loaded).folder
+        assert folder is not None
+        self._read(folder)
+        return folder
+
+    def look(self) -> FoundFiles | None:
+        """Whoever looks begins with what the state has."""
+        found = self.growing().discover()
+        if found is not None:
+            self._read(found)
+        return found
+
+    def growing(self) -> GrowingFolder:
+        return GrowingFolder(PipelineContext.require(self.loaded))
+
+    def _read(self, found: FoundFiles) -> None:
+        for path in read_splits(found, self.loaded.require_generation())["path"].to_pylist():
+            self.found.update(pq.read_table(path, columns=["id"])["id"].to_pylist())
+
+
+def test_the_plan_has_a_version_and_later_commits_are_found_from_there(tmp_path: Path) -> None:
+    case = Followed(tmp_path)
+    case.append()
+    case.append()
+    planned = case.plan()
+    assert (planned.splits, planned.rows) == (2, 4)
+    assert planned.position is not None
+    assert planned.position.version == 1
+    assert case.look() is None
+    case.append()
+    case.append()
+    assert len(case.growing().undiscovered()) == 2
+    found = case.look()
+    assert found is not None
+    assert found.position is not None
+    assert (found.position.version, found.splits) == (3, 2)
+    assert case.growing().undiscovered() == set()
+    assert case.found == Counter(range(8))
+
+
+@examples(40)
+@given(
+    st.lists(st.sampled_from(["append", "compact", "look", "checkpoint", "properties"]), max_size=9)
+)
+def test_each_row_is_found_once_however_files_are_compacted(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[str]
+) -> None:
+    case = Followed(tmp_path_factory.mktemp("followed"))
+    case.append()
+    case.plan()
+    for step in steps:
+        if step == "append":
+            case.append()
+        elif step == "look":
+            case.look()
+        elif step == "compact":
+            DeltaTable(case.table).optimize.compact()
+        elif step == "checkpoint":
+            DeltaTable(case.table).create_checkpoint()
+        else:
+            table = DeltaTable(case.table)
+            table.alter.set_table_properties({"delta.checkpointInterval": "100"})
+    while case.look() is not None:
+        pass
+    assert case.found == Counter(range(case.written))
+
+
+def delete(case: Followed) -> None:
+    DeltaTable(case.table).delete("id = 1")
+
+
+def update(case: Followed) -> None:
+    DeltaTable(case.table).update(predicate="id = 1", updates={"at": "at"})
+
+
+def overwrite(case: Followed) -> None:
+    write_deltalake(case.table, rows(range(9)), mode="overwrite")
+
+
+def merge(case: Followed) -> None:
+    merging = DeltaTable(case.table).merge(rows(range(1)), "s.id = t.id", "s", "t")
+    merging.when_matched_update_all().execute()
+
+
+def restore(case: Followed) -> None:
+    case.append()
+    DeltaTable(case.table).restore(0)
+
+
+def promote(case: Followed) -> None:
+    table = DeltaTable(case.table)
+    version = table.version() + 1
+    overwrite(case)
+    path = case.table / commit_name(version)
+    config = f'"configuration":{{"{OWNER}":"g2-77aa"}}'
+    meta = f'{{"metaData":{{"id":"{table.metadata().id}",{config}}}}}\n'
+    path.write_text(f"{path.read_text()}\n{meta}")
+
+
+def make_again(case: Followed) -> None:
+    shutil.rmtree(case.table)
+    for _ in range(3):
+        case.append()
+
+
+def set_back(case: Followed) -> None:
+    for version in (1, 2):
+        (case.table / commit_name(version)).unlink()
+
+
+def clean_log(case: Followed) -> None:
+    for _ in range(3):
+        case.append()
+    DeltaTable(case.table).create_checkpoint()
+    for version in range(5):
+        (case.table / commit_name(version)).unlink()
+
+
+def remove(case: Followed) -> None:
+    shutil.rmtree(case.table)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (delete, "got version 3 by a commit (DELETE where "),
+        (update, "got version 3 by a commit (UPDATE where "),
+        (merge, "got version 3 by a commit (MERGE) that removes or rewrites rows"),
+        (overwrite, "got version 3 by a commit (WRITE) that removes or rewrites rows"),
+        (restore, "got version 4 by a commit (RESTORE) that removes or rewrites rows"),
+        (promote, "got version 3 by the promotion or rollback of a generation"),
+        (make_again, "has another commit 2 than the one that was read"),
+        (set_back, "ends at version 0: it was deleted and created again, or restored"),
+        (clean_log, "has version 5 by now, and its log no longer has the commit of version 3"),
+        (remove, "is gone: "),
+    ],
+)
+def test_what_does_not_only_append_is_refused_with_its_version_and_nothing_is_read(
+    tmp_path: Path, change: Callable[[Followed], None], said: str
+) -> None:
+    case = Followed(tmp_path)
+    for _ in range(3):
+        case.append()
+    case.plan()
+    change(case)
+    for look in (case.look, lambda: case.growing().undiscovered()):
+        with pytest.raises(InputError) as caught:
+            look()
+        assert said in str(caught.value)
+        assert "Begin a new generation" in caught.value.hint
+    assert case.found == Counter(range(6))
+
+
+def test_a_new_generation_reads_what_a_refused_one_could_not(tmp_path: Path) -> None:
+    case = Followed(tmp_path)
+    case.append(5)
+    case.plan()
+    delete(case)
+    # The state is kept: only another one begins again.
+    other = Followed(tmp_path)
+    shutil.rmtree(tmp_path / "state")
+    planned = other.plan()
+    assert (planned.rows, other.look()) == (4, None)
+
+
+def test_commits_that_were_compacted_and_cleaned_away_while_nobody_looked_are_refused(
+    tmp_path: Path,
+) -> None:
+    case = Followed(tmp_path)
+    case.append()
+    case.plan()
+    case.append()
+    table = DeltaTable(case.table)
+    table.optimize.compact()
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False)
+    # The log still says what was appended; its file is gone, and a run refuses to begin without.
+    found = case.growing().discover()
+    assert found is not None
+    (path,) = read_splits(found, case.loaded.require_generation())["path"].to_pylist()
+    assert not Path(path).exists()
+
+
+def test_a_column_that_was_added_is_refused_and_left_out_if_columns_are_declared(
+    tmp_path: Path,
+) -> None:
+    case = Followed(tmp_path / "all")
+    narrow = Followed(tmp_path / "narrow", schema={"id": "bigint", "at": "timestamp"})
+    for each in (case, narrow):
+        each.folder.mkdir()
+        each.append()
+        each.plan()
+        new = rows(range(2, 4), vip=[True, False])
+        write_deltalake(each.table, new, mode="append", schema_mode="merge")
+    with pytest.raises(InputError, match="column `vip` of the files that arrived") as caught:
+        case.look()
+    assert "Begin a new generation" in caught.value.hint
+    narrow.look()
+    assert narrow.found == Counter(range(4))
+
+
+def test_names_of_partitions_that_a_log_has_in_another_spelling_are_found(tmp_path: Path) -> None:
+    case = Followed(tmp_path)
+    for number, name in enumerate(["a b", "ü", "50%", "x/y"]):
+        part = rows(range(number, number + 1), shop=[name])
+        write_deltalake(case.table, part, mode="append", partition_by=["shop"])
+        if number == 0:
+            case.plan()
+    case.look()
+    assert case.found == Counter(range(4))
+
+
+def test_the_own_target_is_refused(tmp_path: Path) -> None:
+    case = Followed(tmp_path, path="out")
+    case.table = tmp_path / "out"
+    case.append()
+    with pytest.raises(InputError, match="the table that this pipeline writes to"):
+        case.plan()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"version": 3}, "`version` has no meaning with `discovery_interval`"),
+        ({"path": None, "table": "sales.orders"}, "`table` has no meaning with"),
+        ({"time_range": {"since": "2024-01-01T00:00:00Z"}}, "`time_range` has no meaning"),
+        ({"format": "iceberg"}, "such a table is read at one version"),
+    ],
+)
+def test_what_one_version_needs_is_refused_for_a_table_that_is_followed(
+    changes: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValidationError, match=said):
+        minimal_model({**SOURCE, **changes})
+
+
+def test_a_table_that_is_followed_is_the_only_source() -> None:
+    history = {"type": "files", "name": "history", "path": "table", "format": "delta"}
+    with pytest.raises(ValidationError, match="follows a table, so it can't come after"):
+        minimal_model(history, SOURCE)

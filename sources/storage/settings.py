@@ -12,6 +12,8 @@ from sources.common.fields import Declared
 # With fifteen attempts, Hadoop's default, a wrong address fails after three minutes only. Four are
 # enough for the moment in which one namenode takes over from another.
 _PATIENCE = {"dfs.client.failover.max.attempts": "4"}
+# By default delta-rs waits for a silent store for three minutes.
+_DELTA_PATIENCE = {"retry_timeout": "30s"}
 
 
 _FROM_ENVIRONMENT: JsonDict = {"environment": True}
@@ -50,7 +52,7 @@ class S3Settings(Declared):
     @property
     def delta_options(self) -> dict[str, str]:
         """Storage options of delta-rs for this address; without credentials."""
-        options = {"AWS_REGION": self.region}
+        options = {"AWS_REGION": self.region, **_DELTA_PATIENCE}
         if self.endpoint is not None:
             is_plain = self.endpoint.startswith("http://")
             options |= {"AWS_ENDPOINT_URL": self.endpoint, "AWS_ALLOW_HTTP": str(is_plain)}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from sources.errors import UnavailableError
 from sources.storage.folder import Folder
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 A = TypeVar("A")
 _ATTEMPTS = 5
 _PAUSE_S = 0.2
+_PATIENCE_S = 30.0
+# Of any log one is there, unless somebody has deleted a file that Delta can do without.
+_FIRST = (f"{0:020d}.json", "_last_checkpoint")
 _INT96_AS_MICROS = "SET datafusion.execution.parquet.coerce_int96 = 'us'"
 
 
@@ -42,13 +45,28 @@ def delta_table(folder: Folder, version: int | None = None) -> DeltaTable:
 
 
 def is_delta_table(folder: Folder) -> bool:
-    """Return whether delta-rs finds a Delta table in a folder; False if its log can't be used.
+    """Return whether delta-rs finds a Delta table in a folder; False if it has no log.
 
     Raises:
-        OSError: The store does not answer, or refuses.
-        UnavailableError: The login to the store has expired.
+        OSError, UnavailableError: The store does not answer, or the login to it has expired.
+        OSError, InputError: The store refuses.
     """
-    return _asked(folder, lambda options: bool(DeltaTable.is_deltatable(folder.url, options)))
+    if folder.is_local:
+        return bool(DeltaTable.is_deltatable(folder.url))
+
+    # `is_deltatable` holds Python's global lock while it waits for a store: a driver would neither
+    # write a heartbeat nor renew its lease.
+    if any(folder.exists(f"_delta_log/{name}") for name in _FIRST):
+        return True
+
+    def opens(options: dict[str, str] | None) -> bool:
+        try:
+            DeltaTable(folder.url, storage_options=options)
+        except TableNotFoundError:
+            return False
+        return True
+
+    return _asked(folder, opens)
 
 
 def query_rows(table: DeltaTable, query: str) -> pa.RecordBatchReader:
@@ -116,11 +134,12 @@ def expired_login_of(
 def _asked(folder: Folder, ask: Callable[[dict[str, str] | None], A]) -> A:
     """Ask delta-rs with the login of this moment.
 
-    In a store up to five times, as the library does not repeat a request whose answer is cut off;
-    and twice if the login has just expired.
+    In a store up to five times within half a minute, as the library does not repeat a request whose
+    answer is cut off; and twice if the login has just expired.
     """
     attempts = 1 if folder.is_local else _ATTEMPTS
     has_expired = False
+    deadline = time.monotonic() + _PATIENCE_S
     for attempt in range(1, attempts + 1):
         options = folder.documents.delta_options
         try:
@@ -131,7 +150,8 @@ def _asked(folder: Folder, ask: Callable[[dict[str, str] | None], A]) -> A:
             if refused is not None and has_expired:
                 raise refused from None
             has_expired = refused is not None
-            if attempt == attempts or (refused is None and isinstance(error, DeltaError)):
+            is_late = attempt == attempts or time.monotonic() > deadline
+            if is_late or (refused is None and isinstance(error, DeltaError)):
                 raise
         if not has_expired:
             time.sleep(_PAUSE_S * attempt)

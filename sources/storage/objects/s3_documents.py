@@ -80,11 +80,14 @@ class S3Documents:
         for attempt in range(1, _TRIES + 1):
             try:
                 found = self._client.get_object(Bucket=bucket, Key=key)
-                data = found["Body"].read()
             except ClientError as error:
                 if error.response["Error"]["Code"] in MISSING:
                     return None
                 raise store_error(self._settings, path, "read", error) from None
+            except BotoCoreError as error:
+                raise store_error(self._settings, path, "read", error) from None
+            try:
+                data = found["Body"].read()
             except (ResponseStreamingError, ReadTimeoutError, FlexibleChecksumError) as error:
                 # boto3 repeats requests, but not the reading of an answer's body.
                 if attempt == _TRIES:

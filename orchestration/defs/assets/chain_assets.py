@@ -1,6 +1,6 @@
 """Assets of a pipeline's chain, one for each step."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from orchestration.chain import (
     ExportStep,
     HandoverStep,
     LiveStep,
-    Outcome,
     PlanStep,
     RestOfSnapshotStep,
     SnapshotStep,
@@ -23,8 +22,12 @@ from orchestration.chain import (
     export_steps,
     steps_of,
 )
-from orchestration.databases.snapshots import declared
-from orchestration.defs.assets.table import card_and_facts
+from orchestration.defs.assets.copying_assets import (
+    export_asset,
+    rest_of_snapshot_asset,
+    snapshot_asset,
+)
+from orchestration.defs.assets.run_notes import live_metadata, say_candidate
 from orchestration.defs.assets.upstream import upstream_keys
 from orchestration.defs.jobs.approval_waits import end_waits, wait
 from orchestration.defs.jobs.waiting_drivers import driver_of_plan, driver_of_step
@@ -36,7 +39,6 @@ from orchestration.defs.keys import (
     RESTART_TAG,
     RESULT_TAG,
     control_name,
-    generation_name,
     live_key,
     note_on_run,
     plan_key,
@@ -57,10 +59,8 @@ from sources.hand_over_checks import CHECKS
 from sources.kafka.start.declared_start import GapError
 from sources.ledger import read_ledger
 from sources.planning.approval import find_approval
-from sources.serving import candidate_name, generation_with_role, read_serving, target_of
+from sources.serving import candidate_name
 from spark_jobs.checkpoint.transform_compatibility import last_change
-from spark_jobs.launch.launch_record import log_path
-from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.late_row_count import read_late_rows
 
 
@@ -110,11 +110,11 @@ def _asset(
 ) -> dg.AssetsDefinition:
     match step:
         case SnapshotStep():
-            return _snapshot(loaded, step, before)
+            return snapshot_asset(loaded, step, before)
         case RestOfSnapshotStep():
-            return _rest_of_snapshot(loaded, step, before)
+            return rest_of_snapshot_asset(loaded, step, before)
         case ExportStep():
-            return _export(loaded, step, before)
+            return export_asset(loaded, step, before)
         case PlanStep():
             return _plan(loaded, step, before)
         case HandoverStep():
@@ -126,91 +126,6 @@ def _asset(
         case _:
             message = f"There is no asset for a step of kind {type(step).__name__}."
             raise TypeError(message)
-
-
-def _snapshot(
-    loaded: LoadedPipeline, step: SnapshotStep, before: Sequence[dg.AssetKey]
-) -> dg.AssetsDefinition:
-    def told(context: dg.AssetExecutionContext, outcome: Outcome[Any]) -> dict[str, Any]:
-        for each in outcome.value:
-            for warning in each.document["warnings"]:
-                context.log.warning(warning)
-        return metadata.snapshots(outcome.value)
-
-    what = (
-        "Copies the database tables into files, chunk by chunk, all as of one snapshot of the "
-        "database."
-    )
-    return _of_snapshot(loaded, step, before, what, told)
-
-
-def _rest_of_snapshot(
-    loaded: LoadedPipeline, step: RestOfSnapshotStep, before: Sequence[dg.AssetKey]
-) -> dg.AssetsDefinition:
-    what = (
-        "Copies the other chunks of the database table into files, while the live run merges them "
-        "and the changes; ends once the table is whole."
-    )
-    return _of_snapshot(loaded, step, before, what, lambda _, outcome: {"whole": outcome.text})
-
-
-def _of_snapshot(
-    loaded: LoadedPipeline,
-    step: SnapshotStep | RestOfSnapshotStep,
-    before: Sequence[dg.AssetKey],
-    what: str,
-    told: Callable[[dg.AssetExecutionContext, Outcome[Any]], dict[str, Any]],
-) -> dg.AssetsDefinition:
-    """Return the asset of a step that copies chunks of database tables into files.
-
-    Args:
-        loaded: The pipeline.
-        step: The step.
-        before: Assets of the steps before it.
-        what: What it does, for its description.
-        told: Returns the metadata of its outcome, and may write to the log.
-    """
-
-    @dg.asset(
-        key=step_key(loaded, step.name),
-        deps=before,
-        group_name=steps_group(loaded),
-        kinds={each.snapshot.kind.name for each in declared(loaded) if each.snapshot is not None},
-        description=f"{what} Safe to run again: chunks that are complete are kept.",
-    )
-    def copied(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        with failures(loaded):
-            fresh = load_pipeline(loaded.path)
-            say_candidate(context, fresh)
-            outcome = step.run(ChainRun(fresh, AssetLog(context, fresh)))
-        return dg.MaterializeResult(metadata=told(context, outcome))
-
-    return copied
-
-
-def _export(
-    loaded: LoadedPipeline, step: ExportStep, before: Sequence[dg.AssetKey]
-) -> dg.AssetsDefinition:
-    kind = loaded.pipeline.exported_source(step.source).shown_place
-
-    @dg.asset(
-        key=step_key(loaded, step.name),
-        deps=[*before, *upstream_keys(loaded, step.source)],
-        group_name=steps_group(loaded),
-        kinds={kind},
-        description=(
-            f"Exports {step.source} to files in the state, once for each generation; the plan "
-            "reads these. Safe to run again: a complete export is kept."
-        ),
-    )
-    def export(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
-        with failures(loaded):
-            fresh = load_pipeline(loaded.path)
-            say_candidate(context, fresh)
-            made = step.run(ChainRun(fresh, AssetLog(context, fresh))).value
-        return dg.MaterializeResult(metadata=metadata.export(made))
-
-    return export
 
 
 def _plan(
@@ -408,73 +323,6 @@ def _pause_of(run: ChainRun) -> str | None:
     if requested is None or not requested.is_paused:
         return None
     return f"{ended_in_words(requested)} It stays paused; to resume it, run `hybrid resume P`."
-
-
-def say_candidate(context: dg.AssetExecutionContext, loaded: LoadedPipeline) -> None:
-    """Log once in a Dagster run that it computes a candidate, and tag the run with its name.
-
-    Does nothing if there is no candidate, or the run has that tag.
-
-    Args:
-        context: The run of an asset of the chain, which works on the newest generation.
-        loaded: The pipeline.
-
-    Raises:
-        StateError: The state can't be read.
-        UnavailableError: The state's store does not answer.
-    """
-    candidate = candidate_name(loaded)
-    run = context.instance.get_run_by_id(context.run.run_id)
-    if candidate is None or run is None or GENERATION_TAG in run.tags:
-        return
-    note_on_run(context, {GENERATION_TAG: candidate})
-    context.log.info(
-        f"This run computes {candidate}, a candidate: readers go on to see "
-        f"{read_serving(loaded).generation} until the job `{generation_name(loaded)}` promotes it."
-    )
-
-
-def live_metadata(
-    context: dg.AssetExecutionContext | dg.OpExecutionContext,
-    loaded: LoadedPipeline,
-    beat: Heartbeat,
-) -> metadata.Metadata:
-    """Return the metadata of a live run that has started; log the start, and tag the Dagster run.
-
-    For a candidate's run, the pipeline's card as readers see it comes first, and the names of the
-    run's own entries begin with ``candidate:``.
-
-    Args:
-        context: The Dagster run that started it.
-        loaded: The pipeline, by the declaration that the live run has.
-        beat: First heartbeat of the live run.
-
-    Raises:
-        StateError: The state can't be read.
-        UnavailableError: A store or a broker does not answer.
-    """
-    generation = loaded.require_generation()
-    note_on_run(context, {GENERATION_TAG: generation.name})
-    context.log.info(
-        f"The run of `{beat.source}` (generation {generation_with_role(loaded)}) is live: "
-        f"driver {beat.pid}."
-    )
-    if (changed := last_change(generation)) is not None:
-        context.log.warning(changed)
-    shown = metadata.live(
-        beat, log_path(generation, beat.source), target_of(loaded, generation.name).url
-    )
-    told = {**shown, **metadata.transform(changed)}
-    if candidate_name(loaded) != generation.name:
-        return {"generation": role_of(loaded, generation.name), **told}
-    # The stream that readers depend on is another one: it comes first.
-    seen, _ = card_and_facts(loaded)
-    return {
-        "now": dg.MetadataValue.md(seen.markdown),
-        "generation": role_of(loaded, read_serving(loaded).generation),
-        "candidate": role_of(loaded, generation.name),
-        **{f"candidate: {name}": value for name, value in told.items()},
-    }
 
 
 def _is_requested(context: dg.AssetExecutionContext, *assets: dg.AssetKey) -> bool:

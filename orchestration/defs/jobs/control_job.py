@@ -9,7 +9,7 @@ from orchestration import operations
 from orchestration.attribution import acting_user
 from orchestration.audit.kept_audit import keep_audit
 from orchestration.audit.run import audit
-from orchestration.defs.assets.chain_assets import live_metadata
+from orchestration.defs.assets.run_notes import live_metadata
 from orchestration.defs.assets.table import (
     card_and_facts,
     card_metadata,

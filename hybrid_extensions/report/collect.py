@@ -30,6 +30,7 @@ from sources.common.optional import require_extra
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError
+from sources.extensions import contributions
 from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
 from sources.serving import generation_with_role, pending_switch, read_serving, target_of
@@ -63,6 +64,7 @@ def collect(loaded: LoadedPipeline, *, with_audit: bool = False) -> Report:
         table=target_of(loaded).url,
         state=loaded.state.url,
         status=_section(lambda: status(loaded)),
+        parts=_section(lambda: [part(loaded) for part in contributions("status")]),
         target=_section(lambda: _target(loaded)),
         plan=_section(lambda: plan_part(PipelineContext.require(loaded))),
         hand_overs=_section(lambda: hand_overs(PipelineContext.require(loaded))),

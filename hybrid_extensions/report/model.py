@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from orchestration.audit.kept_audit import KeptAudit
 from orchestration.generations.lifecycle import GenerationLine
 from orchestration.supervision.status import Status
+from orchestration.supervision.status_part import StatusPart
 from sources.kafka.seam import SeamRule
 
 
@@ -233,6 +234,7 @@ class Report(ReportPart):
         generation: The generation that it is about, with its role; ``none`` if nothing was planned.
         table, state: Path or URL of the generation's table, and of the state folder.
         status: Progress and verdict as of now.
+        parts: What extensions show of it, such as how far feeds are.
         target: The table.
         plan: What is read.
         hand_overs: The hand-overs to Kafka sources, in reading order.
@@ -249,6 +251,7 @@ class Report(ReportPart):
     table: str
     state: str
     status: Status | Missing
+    parts: list[StatusPart] | Missing
     target: TargetPart | Missing
     plan: PlanPart | Missing
     hand_overs: list[HandOver] | Missing

@@ -9,16 +9,19 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import dagster as dg
 import duckdb
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from hybrid_extensions.feeds.dagster import feed_definitions
 from hybrid_extensions.feeds.feed_record import feed_statuses
 from hybrid_extensions.feeds.kept import comparison, keeper
 from sources.errors import InputError, StateError
 from tests.command_line import invoke
 from tests.hybrid_extensions.feeds.feed_case import row
 from tests.hybrid_extensions.feeds.kept.kept_case import Kept, at
+from tests.hybrid_extensions.report.page_case import page_of
 
 BEGIN_MS = 1_704_067_200_000  # 2024-01-01
 
@@ -190,6 +193,19 @@ def test_a_value_that_was_served_late_differs_until_then(case: Kept, clock: Cloc
     assert agreement.examples[0].served == {"n": None}
 
 
+def test_a_key_that_a_load_lacks_is_served_no_more(case: Kept) -> None:
+    case.write([row(0), row(1)])
+    case.deliver()
+    case.delete("id = 1")
+    case.own("second")
+    assert case.deliver().kind == "load"
+    case.train([(0, 0, at(0)), (1, 0, at(0))])
+    agreement = case.served().agreement
+    # Two of the first load, the key that stayed, and the one that is gone.
+    assert (agreement.changes, agreement.changes_equal) == (4, 3)
+    assert (agreement.examples[0].key, agreement.examples[0].served) == ("1:a", {"n": None})
+
+
 def test_rows_are_as_late_as_their_oldest_commit(case: Kept, clock: Clock) -> None:
     case.write([row(0)])
     case.deliver()
@@ -309,6 +325,24 @@ class TestCommand:
         status, text = self.run("status", differing.path, "--json")
         assert status == 1
         assert "more than `max_different` allows" in json.loads(text)["feeds"][0]["text"]
+
+    def test_the_report_shows_it_too(self, differing: Kept) -> None:
+        differing.served()
+        shown = page_of(differing.path).sections["status"]
+        assert "did not find what training takes." in shown
+
+    @pytest.mark.parametrize(("limit", "passed"), [(None, True), (0.1, False)])
+    def test_the_check_in_dagster_is_red_above_the_declared_share(
+        self, differing: Kept, limit: float | None, passed: bool
+    ) -> None:
+        differing.declare({**differing.plain, "keep": {**differing.keep, "max_different": limit}})
+        (defined,) = feed_definitions(differing.loaded).asset_checks or []
+        assert isinstance(defined, dg.AssetChecksDefinition)
+        assert [each.name for each in defined.check_specs] == ["served_as_trained"]
+        found = defined()
+        assert isinstance(found, dg.AssetCheckResult)
+        assert found.passed is passed
+        assert found.metadata["look-ups compared"] != dg.MetadataValue.int(0)
 
     def test_the_same_seed_makes_the_same_look_ups(self, differing: Kept) -> None:
         first, same, other = (differing.served(seed=seed) for seed in (1, 1, 2))

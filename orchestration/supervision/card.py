@@ -31,6 +31,8 @@ STARTING = "Starting"
 """Headline of a live run that was requested, and has not committed a micro-batch yet."""
 _PARTIAL = "Reading the snapshot"
 _RESTARTED = "It is restarted automatically."
+_UNANSWERED = "Broker does not answer"
+_UNKNOWN_LAG = ("catching-up", "late")
 _NOT_UP = ("paused", "stopped", "dead", "failed", "crash-looping")
 _AT_WORK = ("starting", "running", "silent", "failed", "dead", "stopped")
 
@@ -163,6 +165,9 @@ def _state(loaded: LoadedPipeline, found: Status) -> tuple[str, list[str]]:
         is_up = found.live.health not in _NOT_UP
         since = _since(loaded, found) if is_up else []
         headline = found.live.health.replace("-", " ").capitalize()
+        unknown = found.sources[-1].lag_error
+        if found.live.health in _UNKNOWN_LAG and unknown is not None and unknown.transient:
+            headline = _UNANSWERED
         if found.live.health == "starting":
             return STARTING, [SPARK_STARTS, *waits]
         if (chunks := found.sources[-1].open_snapshot) is not None:

@@ -95,7 +95,8 @@ def waiting_time(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
         return unknown.model_copy(update={"name": "waiting_time", "text": text})
     still_ms = 0 if seen.behind_since_ms is None else now_ms - seen.behind_since_ms
     if still_ms > fresh_ms + beat.pace_ms:
-        text = f"Input waits, and nothing was committed for {_span(still_ms)}."
+        text = f"Nothing was committed for {_span(still_ms)}."
+        text = text if seen.lag is None else f"Input waits. {text}"
         late.append(_Excess(text, still_ms, fresh_ms + beat.pace_ms))
     is_waiting = seen.lag != 0
     if is_waiting and expected.event_time_lag is not None and beat.event_time_ms is not None:

@@ -214,6 +214,10 @@ def _committing(
     if still_s < limit_s and beat.unreachable is None:
         reason = "The live run commits what arrives."
         return _Process("healthy", reason, still_s=still_s, limit_s=limit_s)
+    if seen.lag is None and seen.lag_error is not None and seen.lag_error.transient:
+        # Whether input waits is unknown, and a restart would find no broker either.
+        reason = f"Nothing was committed for {duration(still_s)}. {seen.lag_error}"
+        return _Process("catching-up", reason, still_s=still_s, limit_s=limit_s)
     waits = "input waits" if seen.lag is None else findings.waiting_in_words(seen.lag)
     reason = f"Nothing was committed for {duration(still_s)} while {waits}"
     # A micro-batch that takes long is not stuck while tasks of it end.
@@ -248,6 +252,11 @@ def _ended(seen: Seen, requested_ms: int, now_ms: int) -> _Process:
         # The driver's way out is to run all of it again; of a live run it is the run alone, which
         # also goes on where the newest generation does not serve. There is one command, not two.
         hint = beat.failure.hint.replace(_RUN, _RESUME)
+        unknown = seen.lag_error
+        if beat.failure.transient and unknown is not None and unknown.transient:
+            # Whatever Spark says about it: this is why.
+            reason = f"The live run failed, and its broker does not answer: {unknown}"
+            return _Process("dead", reason, "dead", beat.failure)
         return _failed("The live run failed", beat.failure.model_copy(update={"hint": hint}))
     if beat is not None and beat.state == "stopped":
         return _Process("dead", f"The live run ended, although nobody stopped it.{_AGAIN}", "dead")

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from orchestration.supervision.card import card
 from orchestration.supervision.look import Look
 from orchestration.supervision.rules.verdict import Verdict
+from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import Tick, decide, tick
 from orchestration.supervision.watch_memory import write_watch
 from sources.common.positions import now_ms
@@ -61,6 +63,24 @@ def test_the_verdict_names_the_broker_and_the_way_out_and_warns(
     )
     assert lag.text in verdict.reason
     assert "waiting_s" not in verdict.numbers
+
+
+def test_a_driver_that_waits_for_the_broker_is_not_stuck_and_the_broker_is_named(
+    case: LiveCase, servers: str
+) -> None:
+    old_ms = now_ms() - 120_000
+    case.launch("a", batch_id=1, idle=False, advanced_at_ms=old_ms, worked_at_ms=old_ms)
+    verdict = look(case)
+    assert (verdict.health, verdict.down) == ("catching-up", None)
+    alive = next(each for each in verdict.findings if each.name == "alive")
+    assert (alive.passed, alive.is_pending) == (False, True)
+    assert alive.text.startswith("Nothing was committed for 2 min")
+    assert f"The Kafka broker {servers} can't be reached" in alive.text
+    assert "input waits" not in alive.text
+    with case.alive():
+        seen = card(case.loaded, status(case.loaded), None)
+    assert seen.headline == "Broker does not answer"
+    assert servers in seen.reason
 
 
 def test_a_look_asks_once_and_waits_less_than_others_do(

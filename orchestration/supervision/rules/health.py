@@ -180,15 +180,17 @@ def _process(seen: Seen, expected: Supervision, now_ms: int) -> _Process:
         ) / 1000
         limit_s = expected.start_within.total_seconds()
         first = "The first micro-batch of the live run is not committed"
+        unknown = seen.lag_error
+        why = f" {unknown}" if unknown is not None and unknown.transient else ""
         if age_s >= limit_s:
             return _Process(
                 "stuck",
-                f"{first} after {duration(age_s)}.",
+                f"{first} after {duration(age_s)}.{why}",
                 "stuck",
                 still_s=age_s,
                 limit_s=limit_s,
             )
-        return _Process("starting", f"{first} yet.", still_s=age_s, limit_s=limit_s)
+        return _Process("starting", f"{first} yet.{why}", still_s=age_s, limit_s=limit_s)
     silent_s, limit_s = (now_ms - beat.at_ms) / 1000, expected.stuck_after.total_seconds()
     if silent_s >= limit_s:
         driver = f"The driver of the live run, process {beat.pid},"

@@ -83,6 +83,13 @@ def test_a_driver_that_waits_for_the_broker_is_not_stuck_and_the_broker_is_named
     assert servers in seen.reason
 
 
+def test_a_driver_that_can_not_begin_names_the_broker(case: LiveCase, servers: str) -> None:
+    case.launch("a", idle=False, advanced_at_ms=None)
+    verdict = look(case)
+    assert verdict.health == "starting"
+    assert f"not committed yet. The Kafka broker {servers} can't be reached" in verdict.reason
+
+
 def test_a_look_asks_once_and_waits_less_than_others_do(
     case: LiveCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

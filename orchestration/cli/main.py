@@ -167,8 +167,8 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
         from orchestration.cli.starter.files import StarterOptions, start
 
         options = StarterOptions(name, files or "", topic, servers, event_time, key or [])
-        loaded, written, warnings = start(folder, options)
-        remedies.name(loaded.path)
+        _, written, warnings = start(folder, options)
+        remedies.name(written[0])
         shown = "\n".join(f"  {path}" for path in written)
         told = "".join(f"Note: {each}\n" for each in warnings)
         text = f"Written:\n{shown}\n{told}Check these files, then run `hybrid plan P`."

@@ -69,6 +69,14 @@ def test_a_pipeline_over_files_can_be_planned_at_once(tmp_path: Path, name: str)
     assert columns == COLUMNS
 
 
+def test_the_command_that_follows_names_the_file_as_it_is_seen_from_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "a.parquet", table())
+    assert " plan mine.yaml`" in invoke(["init", "mine", "--files", "*.parquet"]).stdout
+
+
 def test_names_that_mean_something_else_in_yaml_are_texts(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", table().rename_columns(["no", "at", "v", "on", "ok"]))
     status, answer = call(tmp_path, "--files", "*.parquet", "--topic", "2024", "--key", "no")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from pydantic import Field, field_validator
 
 from sources.common.fields import Declared, Duration
-from sources.config.yaml_document import read_document, validated
+from sources.config.document.yaml_document import read_document, validated
 from sources.errors import InputError
 from sources.storage.folder import Folder
 from sources.storage.settings import HdfsSettings, S3Settings

@@ -12,12 +12,12 @@ import yaml
 
 from sources.common.positions import Record
 from sources.config.code.own_modules import OwnModules
-from sources.config.declaration_errors import invalid_file
+from sources.config.document.declaration_errors import invalid_file
+from sources.config.document.yaml_document import parse_document, read_document, validated_parts
 from sources.config.pipeline import Pipeline
 from sources.config.plain_paths import require_plain_path
 from sources.config.section import Section
 from sources.config.source.file_source import FileSource
-from sources.config.yaml_document import parse_document, read_document, validated_parts
 from sources.errors import InputError, StateError
 from sources.extensions import contributions
 from sources.state.generation import Generation, Ways, open_generation

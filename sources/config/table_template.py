@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 from pydantic import ConfigDict, Field, model_validator
 
 from sources.common.fields import Declared, Name
+from sources.config.document.yaml_document import read_document, validated
 from sources.config.loader import WRITTEN, LoadedPipeline, declare
 from sources.config.pipeline import Pipeline
 from sources.config.source.snapshot import SnapshotOptions
@@ -27,7 +28,6 @@ from sources.config.table_names import (
     table_of_file,
     topic_part,
 )
-from sources.config.yaml_document import read_document, validated
 from sources.errors import InputError
 from sources.extensions import contributions
 

@@ -15,8 +15,8 @@ from orchestration.defs.jobs.added_jobs import added_jobs
 from orchestration.defs.keys import control_name, generation_name
 from orchestration.remedies import Remedy, render
 from orchestration.supervision.rules.verdict import Verdict
+from sources.config.document.yaml_document import variables_used
 from sources.config.loader import LoadedPipeline
-from sources.config.yaml_document import variables_used
 
 _GENERATION = ("new", "compare", "promote", "rollback", "discard", "finish", "abort")
 _CONTROL = ("pause", "resume", "drain", "stop", "rate", "approve", "compact", "vacuum")

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from sources.common.environment import is_set
+from sources.config.document.yaml_document import variables_used
 from sources.config.loader import LoadedPipeline
-from sources.config.yaml_document import variables_used
 from sources.errors import InputError
 from sources.state.generation import Generation
 from spark_jobs.jvm.class_archive import use_archive

@@ -325,8 +325,8 @@ def slot(**seen: Any) -> Seen:
         ),
         (
             replace(STILL, lag=None, lag_error=NO_BROKER),
-            "stuck",
-            "while input waits. The broker b:1 is down. A restart waits until the broker answers.",
+            "late",
+            "The broker b:1 is down.",
         ),
         (
             replace(slot(gone="it is lost"), is_alive=False),

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sources.common.environment import is_set, variable
+from sources.config.document.yaml_document import variables_used
 from sources.config.loader import load_pipeline
-from sources.config.yaml_document import variables_used
 from sources.errors import InputError
 from tests.sources.config.test_loader import write
 

@@ -9,10 +9,10 @@ from typing import Any, get_args
 
 import pytest
 
+from sources.config.document.yaml_document import validated
 from sources.config.loader import LoadedPipeline, declare
 from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource
-from sources.config.yaml_document import validated
 from sources.decoding.value_formats.registry import VALUE_FORMATS, formats_of_fields
 from sources.errors import StateError
 from sources.formats.csv.options import CsvOptions

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ValidationError
 
 from sources.common.environment import FILE_SUFFIX, is_set, variable
 from sources.common.fields import Declared
-from sources.config.declaration_errors import explained, invalid_file, with_source
-from sources.config.plain_secrets import check_secrets_come_from_environment
+from sources.config.document.declaration_errors import explained, invalid_file, with_source
+from sources.config.document.plain_secrets import check_secrets_come_from_environment
 from sources.errors import InputError
 
 M = TypeVar("M", bound=BaseModel)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sources.config.plain_secrets import check_secrets_come_from_environment
+from sources.config.document.plain_secrets import check_secrets_come_from_environment
 from sources.errors import InputError
 
 SECRET, KEY_SECRET = "hunter2", "swordfish"

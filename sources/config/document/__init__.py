@@ -1,0 +1,1 @@
+"""A declaration as a YAML document: reading it, and refusing what it must not have."""

@@ -179,7 +179,7 @@ def stop(generation: Generation, source: str) -> bool:
         )
         return True
     if not is_driver(generation, beat.pid):
-        if not is_held(generation):
+        if not is_held(generation) or not os.path.exists(f"/proc/{beat.pid}"):
             # The run has ended by itself in the meantime.
             return False
         message = (

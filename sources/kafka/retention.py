@@ -130,10 +130,12 @@ class RetentionWatch:
                     f"source `{self._source.name}` to continue without them."
                 )
                 raise self._error(message, hint, partition, needed)
-        self._date(settings)
+        # Of the others, gaps are accepted.
+        there = {at: needed for at, needed in self._needed.items() if needed >= starts[at]}
+        self._date(settings, there)
         now_ms = self._now_ms()
         headroom = []
-        for partition, needed in self._needed.items():
+        for partition, needed in there.items():
             kept = retention_ms(settings[partition.topic])
             left = []
             if kept is not None and partition in self._dates:
@@ -153,11 +155,11 @@ class RetentionWatch:
         topic, number = partition
         return SeamError(message, hint, source=name, topic=topic, partition=number, offset=offset)
 
-    def _date(self, settings: Settings) -> None:
+    def _date(self, settings: Settings, needed: Offsets) -> None:
         """Read the timestamps of the first needed records where Kafka deletes by time."""
         undated = {
             partition: offset
-            for partition, offset in self._needed.items()
+            for partition, offset in needed.items()
             if partition not in self._dates and retention_ms(settings[partition.topic]) is not None
         }
         for record in self._log.read(undated, 1, self._ends):

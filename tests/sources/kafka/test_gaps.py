@@ -143,6 +143,10 @@ class TestFixedOffsetsAndTheEndOfHistory:
         asked = log({T0: {0: 0, 1: 10, 3: 20}}, markers={T0: [(2, ms(15))]})
         assert decide(asked, holds({T0: 2}), start={"offsets": {0: 3}}).gaps == []
 
+    def test_a_log_that_begins_right_behind_history_lacks_nothing(self) -> None:
+        asked = log({T0: {0: 0, 1: 10, 3: 20}}, {T0: 2}, markers={T0: [(2, ms(15))]})
+        assert decide(asked, holds({T0: 2}), start={"offsets": {0: 3}}).gaps == []
+
     def test_what_was_deleted_behind_held_offsets_is_a_gap(self) -> None:
         asked = log({T0: [0, 10, 20, 30]}, {T0: 3})
         (gap,) = gaps(asked, holds({T0: 2}), start={"offsets": {0: 3}})

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
+from sources.common.database_snapshot import PostgresSnapshot
 from sources.common.positions import HeldOffsets, PartitionStart, StartPosition
+from sources.common.topic_log import LogRecord
 from sources.config.pipeline import Pipeline
-from sources.kafka.seam import seam_rule, seam_warnings
+from sources.config.source.kafka_source import KafkaSource
+from sources.errors import SeamError
+from sources.kafka.seam import check_compaction, check_start, seam_rule, seam_warnings
 from tests.minimal import minimal_model
 from tests.sources.kafka.test_start_offsets import T0, history
 
@@ -18,6 +23,7 @@ START = StartPosition(
     time_ms=0,
     partitions={T0: PartitionStart(start=1, log_start=0, log_end=9, reason="")},
 )
+TAKEN = PostgresSnapshot(lsn=1, xmin=1, xmax=1, in_progress=[], taken_ms=7)
 
 
 def pipeline(**declared: Any) -> Pipeline:
@@ -90,3 +96,54 @@ def test_the_plan_says_where_an_archive_begins_later_than_its_topic() -> None:
     ]
     whole = start.model_copy(update={"partitions": {T0: part.model_copy(update={"log_start": 0})}})
     assert seam_warnings(pipeline(), "none", history(0, offsets=held), whole, 0) == []
+
+
+def test_how_the_last_source_ended_decides_not_how_the_first_one_did() -> None:
+    """A snapshot, then files of later changes: the topic follows the files."""
+    snapshot, files = history(0, snapshot=TAKEN), history(1)
+    declared = pipeline(key=["id"])
+    assert seam_rule(declared, [files, snapshot], START, {T0: 9}) == "sequence"
+    assert seam_rule(declared, [snapshot, files], START, {T0: 9}) == "key"
+    first, last = history(0, sequence=5), history(1)
+    assert seam_rule(declared, [last, first], START, {T0: 9}) == "sequence"
+    assert seam_rule(declared, [first, last], START, {T0: 9}) == "key"
+
+
+@pytest.mark.parametrize(
+    ("policy", "mode", "on_gap", "is_refused"),
+    [
+        ("compact", "append", "fail", True),
+        ("compact,delete", "append", "fail", True),
+        ("delete", "append", "fail", False),
+        ("compact", "merge", "fail", False),
+        ("compact", "append", "accept", False),
+    ],
+)
+def test_a_compacted_topic_lacks_rows_that_a_table_of_all_rows_needs(
+    policy: str, mode: str, on_gap: str, is_refused: bool
+) -> None:
+    source = KafkaSource.model_validate(
+        {"type": "kafka", "name": "live", "topic": "t", "on_gap": on_gap}
+    )
+    settings = {"t": {"cleanup.policy": policy}}
+    with pytest.raises(SeamError, match="Topic `t` is compacted") if is_refused else nullcontext():
+        check_compaction(pipeline(key=["id"], sink={"mode": mode}), source, settings)
+
+
+@pytest.mark.parametrize("at_ms", [-1, 0])
+def test_a_look_up_by_time_needs_records_with_a_time(at_ms: int) -> None:
+    by_time = START.model_copy(update={"time_ms": 5})
+    sample = [LogRecord(T0, 3, at_ms, b"{}")]
+    with (
+        pytest.raises(SeamError, match="offset 3 has no timestamp") if at_ms < 0 else nullcontext()
+    ):
+        check_start("key", [history(0)], by_time, sample)
+    check_start("key", [history(0)], START.model_copy(update={"time_ms": None}), sample)
+
+
+def test_sampled_times_decide_nothing_where_there_is_no_key() -> None:
+    sampled = history(0).model_copy(update={"event_times": "sampled"})
+    check_start("key", [sampled], START, [])
+    check_start("event_time", [history(0)], START, [])
+    with pytest.raises(SeamError, match="Event times of source `history` were sampled"):
+        check_start("event_time", [sampled, history(0)], START, [])

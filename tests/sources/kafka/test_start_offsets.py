@@ -707,6 +707,18 @@ class TestOffsetsThatHistoryHolds:
         reason = "the files suggest that they end before offset 1"
         assert found.partitions[T0].reason == reason
 
+    def test_a_partition_of_which_files_suggest_nothing_is_read_from_its_first_record(self) -> None:
+        asked = log({T0: [0, 10], T1: [0, 10, 20]})
+        suggested = holds({T0: 2}, exact=False).model_copy(update={"complete_through_ms": ms(10)})
+        assert starts(decide(asked, suggested)) == {T0: 1, T1: 0}
+
+    def test_what_was_deleted_behind_the_suggested_end_is_a_gap(self) -> None:
+        asked = log({T0: [0, 10, 20, 30]}, {T0: 2})
+        suggested = holds({T0: 1}, exact=False).model_copy(update={"complete_through_ms": ms(30)})
+        found = decide(asked, suggested, on_gap="accept")
+        assert starts(found) == {T0: 2}
+        assert [(gap.from_offset, gap.to_offset) for gap in found.gaps] == [(1, 2)]
+
     def test_a_history_that_is_ahead_of_the_log_is_not_of_this_log(self) -> None:
         assert refused(log({T0: [0, 10]}), holds({T0: 3})) == (
             "Topic `t`, partition 0: start offset 3 is beyond the log end 2. The offset was "

@@ -12,7 +12,7 @@ SHORT := HYBRID_EXAMPLES=0.2
 unexport PYTHONDONTWRITEBYTECODE
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: install lock demo demo-lake demo-cdc demo-features ui test test-rest test-all fast shuffled peers tables expressions test-ui test-airflow pictures crash chaos simulate soak lint bench clean
+.PHONY: install lock demo demo-lake demo-cdc demo-features ui test test-rest test-all fast shuffled peers tables expressions test-ui test-airflow pictures crash chaos simulate mutate soak lint bench clean
 
 install: $(VENV)/installed
 
@@ -161,6 +161,12 @@ chaos: install
 SCHEDULES ?= 10000
 simulate: install
 	$(BIN)/python -m tests.simulation.run --schedules $(SCHEDULES) --seed $(SEED) $(TRACE)
+
+# Changes the rules by chance, and tells which changes no fast test notices. `make mutate MUTANTS=100 ROOM=seam`;
+# the rooms are in tests/mutation/rooms.toml.
+MUTANTS ?= 500
+mutate: install
+	$(SHORT) $(BIN)/python -m tests.mutation.run --mutants $(MUTANTS) --seed $(SEED) $(if $(ROOM),--room $(ROOM))
 
 # Half an hour of steady input.
 soak: install

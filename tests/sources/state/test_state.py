@@ -12,7 +12,15 @@ import pytest
 
 from sources.common.positions import EndPosition
 from sources.errors import StateError
-from sources.state.generation import make_generation, open_generation, read_generation
+from sources.state.generation import (
+    is_there,
+    make_generation,
+    mark_removed,
+    open_generation,
+    read_generation,
+    remove_generation,
+)
+from sources.storage.documents import LocalDocuments
 from sources.storage.folder import Folder
 from tests.services.small_disk import small_disk
 
@@ -142,3 +150,58 @@ def test_a_document_that_is_removed_while_it_is_written_is_an_error_with_a_way_o
     monkeypatch.setattr(os, "link", link)
     with pytest.raises(StateError, match=r"end.json was removed .* Try again"):
         Folder(tmp_path).put_if_absent("end.json", end(1))
+
+
+def test_which_generation_is_the_newest_is_never_guessed(tmp_path: Path) -> None:
+    home = Folder(tmp_path / "p")
+    made = open_generation(home, {}, create=True)
+    assert made is not None
+    home.delete("current.json")
+    again = open_generation(home, {}, create=True)
+    assert again is not None
+    assert again.info == made.info, "nothing was read yet"
+    home.delete("current.json")
+    made.replace_bytes("checkpoint/offsets/0", b"v1")
+    for create in (True, False):
+        with pytest.raises(StateError, match=r"current\.json is missing, although generation g1"):
+            open_generation(home, {}, create=create)
+
+
+class OneByOne(LocalDocuments):
+    """A store in which a folder can't be deleted in one step."""
+
+    deletes_at_once = False
+
+
+def test_a_generation_is_removed_file_by_file_and_what_has_to_stay_stays(tmp_path: Path) -> None:
+    home = Folder(tmp_path / "p", OneByOne())
+    made = make_generation(home, "g1", {})
+    for name in ("plan.json", "checkpoint/offsets/0", "run/lease.json"):
+        made.replace_bytes(name, b"{}")
+    remove_generation(home, "g1", keep=["run/lease.json"])
+    assert made.names("*") == ["run/lease.json"]
+    assert not is_there(home, "g1")
+    # One that a crash left half removed is gone, and can be made again.
+    other = make_generation(home, "g2", {})
+    other.replace_bytes("plan.json", b"{}")
+    mark_removed(home, "g2")
+    assert not is_there(home, "g2")
+    new = make_generation(home, "g2", {})
+    assert is_there(home, "g2")
+    assert new.info.transaction_id != other.info.transaction_id
+    assert new.names("*") == ["generation.json"]
+
+
+def test_files_are_found_by_folder_and_pattern_and_a_folder_knows_where_it_lies(
+    tmp_path: Path,
+) -> None:
+    folder = Folder(tmp_path)
+    for name in ("a/1-end.json", "a/2-start.json", "ab/3-end.json", "4-end.json"):
+        folder.replace_bytes(name, b"{}")
+    assert folder.names("a/*-end.json") == ["a/1-end.json"]
+    assert folder.names("a*/*-end.json") == ["a/1-end.json", "ab/3-end.json"]
+    assert folder.names("*-end.json") == ["4-end.json", "a/1-end.json", "ab/3-end.json"]
+    assert folder.folder("a/b").name_in(folder) == "a/b"
+    assert folder.folder("ab").name_in(folder.folder("a")) is None
+    assert folder.name_in(folder) is None
+    assert (folder.pace_s, folder.poll_s) == (0, 0)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -22,7 +23,7 @@ from sources.storage.objects.s3_documents import S3Documents
 from sources.storage.settings import S3Settings
 from spark_jobs.run_state import lease, lock
 from spark_jobs.run_state.lease import Lease, LeaseRecord, look, take
-from tests.services.processes import NEVER_ENDS, wait_for
+from tests.services.processes import NEVER_ENDS, runs, wait_for
 from tests.services.s3_server import LOGIN, client
 from tests.services.versitygw import Versitygw
 
@@ -250,3 +251,58 @@ def test_of_two_launches_one_gets_the_lease(
     second = lock.take_launch_lock(generation, "two")
     assert second is not None
     second.release()
+
+
+def test_a_renewal_counts_from_its_own_time_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(monotonic=lambda: 100.0, sleep=time.sleep)
+    monkeypatch.setattr(lease, "time", clock)
+    held = held_by(Folder(tmp_path), "a", ttl_s=30)
+    clock.monotonic = lambda: 129.0
+    assert held.is_held()
+    held.renew()
+    clock.monotonic = lambda: 158.0
+    assert held.is_held()
+    clock.monotonic = lambda: 159.0
+    assert not held.is_held()
+    held.release()
+
+
+def test_a_killed_holder_that_its_parent_has_not_noticed_is_gone(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"True\n"
+        seen = look(Folder(tmp_path), NAME)
+        assert seen is not None
+        assert seen.is_valid
+        other.kill()
+        wait_for(lambda: not runs(other.pid), "its end")
+        seen = look(Folder(tmp_path), NAME)
+        assert seen is not None
+        assert not seen.is_valid
+        held_by(Folder(tmp_path), "b").release()
+
+
+def test_each_renewal_and_takeover_changes_the_document(tmp_path: Path) -> None:
+    first = held_by(Folder(tmp_path), "a")
+    first.renew()
+    renewed = first.record.renewals
+    again = held_by(Folder(tmp_path), "a")
+    assert again.record.renewals > renewed
+    assert again.record.epoch == first.record.epoch
+    again.release()
+    first.release()
+
+
+def test_a_lease_is_kept_by_one_process_of_one_machine(tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    held = held_by(folder, "a")
+    seen = look(folder, NAME)
+    assert seen is not None
+    assert seen.is_kept_by(os.getpid())
+    assert not seen.is_kept_by(os.getppid())
+    assert not seen.model_copy(update={"machine": "another one"}).is_kept_by(os.getpid())
+    held.release()

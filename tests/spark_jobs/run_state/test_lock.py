@@ -1,0 +1,124 @@
+"""Locks on a file system: one holder at a time, seen by others, and free once it has ended."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from sources.errors import StateError
+from sources.state.generation import Generation, make_generation
+from sources.storage.folder import Folder
+from spark_jobs.run_state import lock
+from spark_jobs.run_state.lock import Lock, QueryLock
+from tests.services.processes import NEVER_ENDS, is_awaited, wait_for
+
+HOLD = f"""
+import os, sys
+lock = os.open(sys.argv[1], os.O_RDWR)
+import fcntl
+fcntl.flock(lock, fcntl.LOCK_EX)
+print("held", flush=True)
+{NEVER_ENDS}
+"""
+
+
+@pytest.fixture
+def generation(tmp_path: Path) -> Generation:
+    return make_generation(Folder(tmp_path / "state"), "g1", {})
+
+
+def test_two_drivers_never_share_a_checkpoint(generation: Generation) -> None:
+    assert not lock.is_held(generation)
+    with QueryLock(generation) as held:
+        assert not held.is_lease
+        held.require_held()
+        assert lock.is_held(generation)
+        with pytest.raises(StateError, match="Another run of this pipeline is active") as caught:
+            QueryLock(generation).__enter__()
+        assert caught.value.transient
+    assert not lock.is_held(generation)
+    assert lock.seen_lease(generation) is None
+
+
+TAKEN: dict[str, Callable[[Generation], Lock | None]] = {
+    "launch": lambda generation: lock.take_launch_lock(generation, "a"),
+    "switch": lambda generation: lock.take_switch_lock(Folder(generation.root.parent)),
+    "range": lambda generation: lock.take_range_lock(Folder(generation.root.parent)),
+    "extension": lambda generation: lock.take_lock(Folder(generation.root.parent), "own"),
+    "shared driver": lambda generation: lock.take_driver_lock(Folder(generation.root.parent)),
+}
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_lock_has_one_holder_and_is_free_afterwards(name: str, generation: Generation) -> None:
+    first = TAKEN[name](generation)
+    assert first is not None
+    others = {other: take(generation) for other, take in TAKEN.items()}
+    assert [other for other, taken in others.items() if taken is None] == [name]
+    first.release()
+    # A second time it does nothing.
+    first.release()
+    again = TAKEN[name](generation)
+    assert again is not None
+    for taken in (again, *others.values()):
+        if taken is not None:
+            taken.release()
+
+
+def test_launches_and_switches_are_seen_by_others(generation: Generation) -> None:
+    home = Folder(generation.root.parent)
+    assert (lock.is_launched(generation), lock.is_switching(home)) == (False, False)
+    launch, switch = lock.take_launch_lock(generation, "a"), lock.take_switch_lock(home)
+    assert launch is not None
+    assert switch is not None
+    assert (lock.is_launched(generation), lock.is_switching(home)) == (True, True)
+    assert not lock.is_held(generation), "no driver is up yet"
+    launch.hand_over(1)
+    switch.release()
+    assert (lock.is_launched(generation), lock.is_switching(home)) == (False, False)
+    assert Path(lock.launch_lock_path(generation)).exists()
+
+
+def test_a_killed_holder_leaves_the_lock(generation: Generation) -> None:
+    path = generation.path("run/query.lock")
+    os.close(lock.open_lock(path))
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        assert lock.is_held(generation)
+        assert lock.is_driver(generation, other.pid)
+        assert not lock.is_driver(generation, os.getpid())
+        assert not lock.is_driver(generation, 2**22 + 1), "there is no such process"
+        other.kill()
+    assert not lock.is_held(generation)
+    assert not lock.is_driver(generation, other.pid)
+
+
+def test_merges_wait_for_each_other(generation: Generation) -> None:
+    done: list[str] = []
+
+    def merge() -> None:
+        with lock.table_turn(generation):
+            done.append("second")
+
+    waiting = threading.Thread(target=merge)
+    with lock.table_turn(generation):
+        waiting.start()
+        path = generation.path("run/table.lock")
+        wait_for(lambda: is_awaited(path), "the other merge")
+        done.append("first")
+    waiting.join()
+    assert done == ["first", "second"]
+
+
+def test_a_lock_that_can_not_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StateError, match="can't be taken: File exists") as caught:
+        lock.take_switch_lock(Folder(tmp_path / "file"))
+    assert not caught.value.transient

@@ -15,15 +15,16 @@ from hybrid_extensions.servers.process import HOST, free_ports
 from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
-from orchestration.supervision.supervisor import restart, tick
-from sources.config.loader import LoadedPipeline, load_pipeline
+from orchestration.supervision.supervisor import Tick, tick
+from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
-from tests.e2e.case import Case, live_of, start_live, wrong
+from tests.e2e.case import Case, start_live, wrong
 from tests.services.network import Network
 from tests.services.processes import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, pytest.mark.crash]
-DRIVER, EVERYBODY = b"driver-of-the-case", b"-of-the-case"
+THEIRS = b"client-of-the-case"
+"""What driver and supervision call themselves; the test itself reaches the broker."""
 COMMAND = "python -m pytest tests/e2e/supervision/test_network.py"
 TOLD_S = 60.0
 """What fails is named within this time."""
@@ -58,16 +59,10 @@ FAULTS = [
 
 
 @pytest.fixture
-def whose(request: pytest.FixtureRequest) -> bytes:
-    found: bytes = request.param
-    return found
-
-
-@pytest.fixture
-def network(whose: bytes) -> Iterator[Network]:
-    """The way to a broker, of those clients that the test is about."""
+def network() -> Iterator[Network]:
+    """The way to a broker."""
     (port,) = free_ports(1)
-    with Network(port, whose) as made:
+    with Network(port, THEIRS) as made:
         # Where clients are sent once they have found the broker.
         config = {"advertised.listeners": f"PLAINTEXT://{HOST}:{made.port}"}
         with LocalBroker(config=config, port=port):
@@ -75,11 +70,8 @@ def network(whose: bytes) -> Iterator[Network]:
 
 
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize(
-    "whose", [DRIVER, EVERYBODY], ids=["of the driver", "of driver and supervision"], indirect=True
-)
 def test_a_live_run_whose_broker_is_out_of_reach_says_so_and_ends_exact(
-    tmp_path: Path, network: Network, whose: bytes, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, network: Network
 ) -> None:
     case = Case(tmp_path, f"{HOST}:{network.port}")
     case.write_history()
@@ -87,16 +79,13 @@ def test_a_live_run_whose_broker_is_out_of_reach_says_so_and_ends_exact(
 
     def edit(document: dict[str, Any]) -> None:
         topic = document["sources"][1]
-        topic["properties"] = {"both": {"client.id": "${PART}-of-the-case"}}
+        topic["properties"] = {"both": {"client.id": THEIRS.decode()}}
         document["supervision"] = {"restarts": {"backoff": "0 s"}}
 
-    monkeypatch.setenv("PART", "driver")
     loaded = case.pipeline(edit)
     told: list[dict[str, Any]] = []
     try:
         start_live(loaded)
-        monkeypatch.setenv("PART", "supervision")
-        loaded = load_pipeline(loaded.path)
         wait_until_caught_up(PipelineContext.require(loaded))
         for number, fault in enumerate(FAULTS):
             fault.begin(network)
@@ -107,7 +96,7 @@ def test_a_live_run_whose_broker_is_out_of_reach_says_so_and_ends_exact(
             begun = time.monotonic()
             wait_for(lambda: health_of(loaded) == ("healthy", 0), "a run that has caught up", 200)
             told[-1]["caught up after, s"] = round(time.monotonic() - begun, 1)
-        record(f"network-{whose.decode()}", {"faults": told}, COMMAND)
+        record("network-broker", {"faults": told}, COMMAND)
     finally:
         network.heal()
         operations.stop(loaded)
@@ -123,8 +112,7 @@ def watch(loaded: LoadedPipeline, fault: Fault, servers: str) -> dict[str, Any]:
     healths: list[str] = []
     while (past := time.monotonic() - begun) < fault.seconds or (fault.is_named and not named_s):
         assert past < 3 * TOLD_S, f"{fault.name} is not named: {healths}, {reason}"
-        found = tick(loaded)
-        assert found is not None
+        found = look(loaded)
         if not healths or found.verdict.health != healths[-1]:
             healths.append(found.verdict.health)
         reason = found.verdict.reason
@@ -134,56 +122,12 @@ def watch(loaded: LoadedPipeline, fault: Fault, servers: str) -> dict[str, Any]:
     return {"health": healths, "named after, s": named_s, "reason": reason}
 
 
-def health_of(loaded: LoadedPipeline) -> tuple[str, float | None]:
+def look(loaded: LoadedPipeline) -> Tick:
     found = tick(loaded)
     assert found is not None
+    return found
+
+
+def health_of(loaded: LoadedPipeline) -> tuple[str, float | None]:
+    found = look(loaded)
     return found.verdict.health, found.verdict.numbers.get("lag")
-
-
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("whose", [EVERYBODY], ids=["of everybody"], indirect=True)
-def test_an_outage_that_ends_the_driver_needs_nobody_once_the_broker_answers(
-    tmp_path: Path, network: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    case = Case(tmp_path, f"{HOST}:{network.port}")
-    case.write_history()
-    case.produce(range(500, 1000))
-    limit = 1
-
-    def edit(document: dict[str, Any]) -> None:
-        topic = document["sources"][1]
-        # By default Spark waits for three minutes.
-        soon = {"default.api.timeout.ms": 4000, "request.timeout.ms": 3000}
-        topic["properties"] = {"both": {"client.id": "part-of-the-case"}, "java": soon}
-        document["supervision"] = {"restarts": {"backoff": "0 s", "limit": limit, "loop": 2}}
-
-    loaded = case.pipeline(edit)
-    live = live_of(loaded)
-    try:
-        start_live(loaded)
-        wait_until_caught_up(PipelineContext.require(loaded))
-        network.silence()
-        case.produce(range(1000, 1100))
-        wait_for(lambda: health_of(loaded)[0] == "dead", lambda: str(tick(loaded)), 200)
-        for _ in range(limit + 2):
-            found = tick(loaded)
-            assert found is not None
-            assert found.restart is None
-            assert f"The Kafka broker {case.servers} can't be reached" in found.verdict.reason
-            assert "A restart waits until the broker answers." in found.verdict.reason
-        assert found.verdict.failure is not None
-        assert (found.verdict.failure.kind, found.verdict.failure.transient) == (
-            "unavailable",
-            True,
-        )
-        network.heal()
-        found = tick(loaded)
-        assert found is not None
-        assert found.restart is not None
-        restart(loaded, live)
-        wait_for(lambda: health_of(loaded) == ("healthy", 0), "a run that has caught up", 200)
-    finally:
-        network.heal()
-        operations.stop(loaded)
-    report = audit(loaded)
-    assert (report.expected, wrong(report)) == (1100, {})

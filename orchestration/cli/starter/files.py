@@ -128,6 +128,8 @@ def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[P
         notes.append(f"The key is [{key}], as {found.why_key}. Check that it is so in all files.")
     if found.index:
         left_out = ", ".join(f"`{name}`" for name in found.index)
+        # In a CSV file it has no name: DuckDB gives it one.
+        left_out = "the column without a name" if found.format == "csv" else left_out
         notes.append(f"Left out: {left_out}, the numbers of the rows that pandas has written.")
     if found.unnamed:
         left_out = ", ".join(f"`{name}`" for name in found.unnamed)

@@ -317,7 +317,7 @@ def test_the_index_that_pandas_writes_is_left_out_and_what_is_unique_becomes_the
         rows.to_csv(tmp_path / "data" / name)
     status, answer = call(tmp_path, "--files", "data/*")
     assert status == 0, answer
-    index = "`__index_level_0__`" if name.endswith("parquet") else "`column0`"
+    index = "`__index_level_0__`" if name.endswith("parquet") else "the column without a name"
     assert answer["notes"] == [
         "The key is [order_no], as its value is another one in each of 3 rows of "
         f"{name}. Check that it is so in all files.",

@@ -6,7 +6,7 @@ import errno
 import os
 import pickle
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from functools import partial
@@ -204,7 +204,7 @@ def test_what_is_written_on_a_disk_survives_a_power_failure_with_all_folders_abo
     monkeypatch.setattr(os, "fsync", noted)
     documents = LocalDocuments()
     os.close(open_lock(tmp_path / "locks" / "run" / "query.lock"))
-    writes = {
+    writes: dict[str, Callable[[str], object]] = {
         "new/run/put.json": lambda path: documents.put(path, b"1"),
         "new/run/absent.json": lambda path: documents.put_if_absent(path, b"2"),
         "locks/run/launch.json": lambda path: documents.put(path, b"3"),

@@ -269,6 +269,10 @@ def comparison(found: GenerationComparison) -> Group:
     parts += [escape(f"{kind}: {row}") for kind, rows in found.examples.items() for row in rows]
     if found.audit_misfit is not None:
         parts.append(f"[yellow]An audit would be refused:[/] {escape(found.audit_misfit)}")
+    parts.append(
+        f"To let readers see {found.candidate}: `hybrid generation promote P`; to delete it: "
+        "`hybrid generation discard P`."
+    )
     return Group(*parts)
 
 

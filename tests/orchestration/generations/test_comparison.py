@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,7 @@ def test_a_comparison_counts_differences_by_column_and_shows_how_numbers_moved(
     assert v.moved == "lowest 10 to 20, median 20 to 31, mean 20 to 30.3333, highest 30 to 40"
     assert "1 changed (`v` in 1)" in found.text
     shown = " ".join(invoke(["generation", "compare", str(case.loaded.path)]).output.split())
+    assert re.search(f"To let readers see g2: `[^`]*generation promote {case.loaded.path}`;", shown)
     assert "mean 20 to 30.3333" in shown
     [row] = generation_metadata.comparison(found)["columns"].records
     assert row.data == {"column": "v", "changed rows": 1, "values": v.moved}

@@ -1,0 +1,48 @@
+"""A Delta table of others that is followed from its first version on, which has no rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+from pyspark.sql import SparkSession
+
+from orchestration.audit.run import audit
+from sources.planning.plan import make_plan
+from tests.e2e.case import SMALL, TRANSFORMS, moment, wrong
+from tests.e2e.in_session import run_live
+from tests.minimal import minimal_pipeline
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+
+
+def rows(numbers: range, shop: str) -> pa.Table:
+    at = pa.array([moment(number) for number in numbers], pa.timestamp("us", "UTC"))
+    shops = pa.array([shop] * len(numbers), pa.string())
+    return pa.table({"id": pa.array(numbers, pa.int64()), "at": at, "shop": shops})
+
+
+def test_an_empty_table_with_partitions_is_followed(tmp_path: Path, spark: SparkSession) -> None:
+    table = tmp_path / "table"
+    DeltaTable.create(table, rows(range(0), "").schema, partition_by=["shop"])
+    (tmp_path / "transforms.py").write_text(TRANSFORMS)
+    source = {"type": "files", "name": "orders", "path": "table", "format": "delta"}
+    followed = {**source, "discovery_interval": "100 ms"}
+    loaded = minimal_pipeline(tmp_path, followed, key=["id"], spark={"conf": dict(SMALL)})
+    make_plan(loaded)
+
+    def goes_on() -> None:
+        for number, shop in enumerate(["a b", "50%"]):
+            begin = 10 * number
+            write_deltalake(table, rows(range(begin, begin + 10), shop), mode="append")
+        DeltaTable(table).optimize.compact()
+        write_deltalake(table, rows(range(20, 30), "a b"), mode="append")
+
+    run_live(spark, loaded, meanwhile=goes_on)
+    report = audit(loaded)
+    assert (report.expected, wrong(report), report.ok) == (30, {}, True)
+    found = DeltaTable(tmp_path / "out").to_pyarrow_table(columns=["id", "shop"]).to_pylist()
+    expected = {n: "50%" if 10 <= n < 20 else "a b" for n in range(30)}
+    assert {each["id"]: each["shop"] for each in found} == expected

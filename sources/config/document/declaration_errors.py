@@ -46,11 +46,11 @@ def explained(
         model: The model that was validated.
         models: All models that the file's fields are of: those of the pipeline, then of extensions.
     """
-    types = _tags(model)
+    types, loc = _tags(model), error["loc"]
     location = [
         part
-        for part in error["loc"]
-        if part not in types and part != BY_NAME and not str(part).startswith("literal[")
+        for at, part in enumerate(loc)
+        if not _is_tag(loc, at, types) and part != BY_NAME and not str(part).startswith("literal[")
     ]
     where = ".".join(str(part) for part in location) or "pipeline"
     if error["type"] == "extra_forbidden":
@@ -97,12 +97,22 @@ def _tags(model: type[BaseModel]) -> Mapping[str, type[BaseModel]]:
     return model.tags if issubclass(model, Section) else _TAGS
 
 
+def _is_tag(location: tuple[int | str, ...], at: int, types: Mapping[str, type[BaseModel]]) -> bool:
+    """Return whether a part of a location is the name of a model, not of a field or a number.
+
+    Kinds of sources may have the names of fields, such as `table`; theirs come after a number.
+    """
+    part = location[at]
+    is_in_list = at > 0 and isinstance(location[at - 1], int)
+    return part in types and (part not in SOURCE_MODELS or is_in_list)
+
+
 def _fields_at(location: tuple[int | str, ...], model: type[BaseModel]) -> list[str]:
     """Return the field names that a YAML mapping at a location may use."""
     current: type[BaseModel] | None = model
     types = _tags(model)
-    for part in location:
-        if part in types:
+    for at, part in enumerate(location):
+        if _is_tag(location, at, types):
             current = types[str(part)]
         elif isinstance(part, str) and part in (fields := _fields_of(current)):
             current = _model_in(fields[part].annotation)

@@ -147,5 +147,13 @@ def test_the_status_counts_what_is_to_be_read_and_names_what_can_not_be(tmp_path
     assert "removes or rewrites rows" in part.rows[0].cells[-1]
 
 
+def test_a_field_named_table_is_named_in_messages(tmp_path: Path) -> None:
+    files = {"type": "files", "name": "raw", "table": "one", "format": "delta"}
+    with pytest.raises(InputError, match=r"sources\.0\.table: String should match"):
+        load_pipeline(declare(tmp_path, "first", files))
+    with pytest.raises(InputError, match=r"sources\.0\.files: unknown field"):
+        load_pipeline(declare(tmp_path, "second", {**FOLLOWED, "pipeline": "x", "files": 1}))
+
+
 def test_without_such_a_source_there_is_no_part(tmp_path: Path) -> None:
     assert status_part(load_pipeline(upstream(tmp_path))).rows == []

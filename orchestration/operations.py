@@ -7,8 +7,8 @@ them in order are in :mod:`orchestration.chain`; the hand-over, which needs no S
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 
 from orchestration import step_observers
@@ -31,7 +31,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.rate_limit import RateLimit, put_in_force, rate_of
-from sources.errors import InputError, RunError
+from sources.errors import HybridError, InputError, RunError
 from sources.generations import generations
 from sources.hand_over import hand_over
 from sources.hybrid import Boundedness
@@ -41,7 +41,7 @@ from sources.planning.plan import Plan, make_plan
 from sources.planning.transform_analysis import request_by_declaration
 from sources.serving import declared_generation
 from sources.state.action_log import recorded
-from sources.state.generation import read_generation
+from sources.state.generation import Generation, read_generation
 from spark_jobs.launch import process
 from spark_jobs.launch.questions.table_places import find_places
 from spark_jobs.launch.questions.transform_check import TransformCheck
@@ -268,36 +268,70 @@ def go_live(
     require_ready_to_stream(context, source)
     generation = context.generation
     before = read_requested(generation)
-    start = partial(_start, context, source, on_beat, waiting)
     if before is not None and before.is_requested:
         # Nothing changes, but that what failed before is forgotten.
-        return _request(context, source, start, before, by)
+        with _requested(generation, source.name, before, by):
+            return _start(context, source, on_beat, waiting)
     what = "start" if before is None else "resume"
     live = {"live run": in_words(before)}
     with recorded(context.loaded.state, what, by, generation.name, live) as after:
         after["live run"] = "live"
-        return _request(context, source, start, before, by)
+        with _requested(generation, source.name, before, by):
+            return _start(context, source, on_beat, waiting)
 
 
-def _request(
-    context: PipelineContext,
-    source: Source,
-    start: Callable[[], Heartbeat],
-    before: RequestedState | None,
-    by: str,
-) -> Heartbeat:
-    generation = context.generation
-    request(generation, source.name, is_requested=True, by=by)
+@contextmanager
+def _requested(
+    generation: Generation, source: str, before: RequestedState | None, by: str
+) -> Iterator[None]:
+    """Request the live run around the body of ``with``; an interrupt restores what was before."""
+    request(generation, source, is_requested=True, by=by)
     try:
-        return start()
+        yield
     except Exception:
         raise
     except BaseException:
         if before is None:
-            request(generation, source.name, is_requested=False, by=by)
+            request(generation, source, is_requested=False, by=by)
         elif not before.is_requested:
             write_requested(generation, before)
         raise
+
+
+@contextmanager
+def own_request(loaded: LoadedPipeline, by: str) -> Iterator[None]:
+    """Cancel, if the body of ``with`` is interrupted, its own request for a live run.
+
+    It is kept if the run was requested before, or runs: a stream that has ended with the command
+    that started it would else be dead, not stopped.
+
+    Args:
+        loaded: The pipeline.
+        by: Who interrupts it; empty if unknown.
+
+    Raises:
+        StateError: After an interrupt: the state can't be read or written.
+        UnavailableError: After an interrupt: the state's store does not answer.
+    """
+    before = _find_requested(loaded)
+    try:
+        yield
+    except KeyboardInterrupt:
+        after = _find_requested(loaded)
+        was_requested = before is not None and before.is_requested
+        is_requested = after is not None and after.is_requested
+        if after is not None and is_requested and not was_requested and not is_live(loaded):
+            why = "the command that started it was interrupted"
+            generation = loaded.require_generation()
+            request(generation, after.source, is_requested=False, by=by, why=why)
+        raise
+
+
+def _find_requested(loaded: LoadedPipeline) -> RequestedState | None:
+    with suppress(HybridError):
+        generation = loaded.open_generation(create=False)
+        return None if generation is None else read_requested(generation)
+    return None
 
 
 def resume(context: PipelineContext, source: Source) -> Heartbeat:

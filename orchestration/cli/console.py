@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -31,10 +31,9 @@ from orchestration.chain import (
 )
 from orchestration.cli.output import person, tell
 from orchestration.progress.in_words import progress_parts, share_of
-from orchestration.requested_state import RequestedState, read_requested, request
 from orchestration.supervision import controls
 from sources.config.loader import LoadedPipeline
-from sources.errors import HybridError, InputError
+from sources.errors import InputError
 from spark_jobs.launch.runs import last_lines
 from spark_jobs.run_state.heartbeat import Heartbeat, describe
 
@@ -132,35 +131,16 @@ def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
     Raises:
         HybridError: As :func:`orchestration.chain.run_chain`; or the stream can't be stopped.
     """
-    before = _requested(loaded)
     try:
-        with progress(loaded) as observer:
+        with operations.own_request(loaded, person(None)), progress(loaded) as observer:
             run_chain(
                 ChainRun(loaded, observer, rest_requested=True, until_caught_up=stop_when_caught_up)
             )
             if stop_when_caught_up:
                 operations.stop(loaded)
     except KeyboardInterrupt:
-        after = _requested(loaded)
-        if after is not None and after.is_requested and not (before and before.is_requested):
-            _withdraw(loaded, after)
         tell(INTERRUPTED_RUN)
         raise
-
-
-def _requested(loaded: LoadedPipeline) -> RequestedState | None:
-    with suppress(HybridError):
-        generation = loaded.open_generation(create=False)
-        return None if generation is None else read_requested(generation)
-    return None
-
-
-def _withdraw(loaded: LoadedPipeline, requested: RequestedState) -> None:
-    """Record that a live run is not to run, unless it does: else it would be dead, not stopped."""
-    if not operations.is_live(loaded):
-        why = "the command that started it was interrupted"
-        generation = loaded.require_generation()
-        request(generation, requested.source, is_requested=False, by=person(None), why=why)
 
 
 @contextmanager

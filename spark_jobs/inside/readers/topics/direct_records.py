@@ -31,7 +31,7 @@ from spark_jobs.inside.readers.spark_errors import reporting
 from spark_jobs.inside.readers.topics.decode_records import KEY, ORIGINS, RECORD, VALUE
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS
-from spark_jobs.inside.readers.topics.parse_records import reads_times_as_arrow
+from spark_jobs.inside.readers.topics.parse_json import reads_times_as_arrow
 from spark_jobs.inside.readers.topics.range_records import RECORDS, Fetched, as_rows, fetcher
 
 _EARLIEST, _LATEST = _BOUNDS = ("__earliest", "__latest")

@@ -193,6 +193,21 @@ def test_a_value_that_was_served_late_differs_until_then(case: Kept, clock: Cloc
     assert agreement.examples[0].served == {"n": None}
 
 
+def test_a_table_of_all_values_is_compared_with_itself(tmp_path: Path, clock: Clock) -> None:
+    case = Kept(tmp_path, lambda declared: declared["sink"].update(mode="append"))
+    case.declare({**case.plain, "keep": {"path": "kept"}})
+    case.write(row(n) for n in range(3))
+    case.deliver()
+    clock.ms += 60_000
+    case.write([row(4, 1)])
+    case.deliver()
+    found = case.served()
+    assert (found.agreement.changes, found.agreement.changes_equal) == (4, 4)
+    # The row of 4 was known before it was served.
+    assert 0 < found.agreement.random_equal < found.agreement.random
+    assert {each.key for each in found.agreement.examples} == {"4:a"}
+
+
 def test_a_key_that_a_load_lacks_is_served_no_more(case: Kept) -> None:
     case.write([row(0), row(1)])
     case.deliver()

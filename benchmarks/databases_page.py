@@ -19,6 +19,7 @@ def databases_section(found: Mapping[str, Document], table: Table) -> Iterator[s
         table: Makes a Markdown table of a head and rows.
     """
     yield from _cdc(found, table)
+    yield from _hostile(found, table)
     yield from _tables(found, table)
     yield from _transactions(found, table)
 
@@ -61,6 +62,41 @@ def _cdc(found: Mapping[str, Document], table: Table) -> Iterator[str]:
     head = ["database", "seed", "rows changed", "drivers killed", "crashes", "rows compared"]
     head += ["different", "cuts / invariants broken", "records/s"]
     yield table([*head, "latency by table, median s", "p99 s"], rows)
+
+
+def _hostile(found: Mapping[str, Document], table: Table) -> Iterator[str]:
+    """Yield the section about hostile runs; nothing without results."""
+    known = [each["result"] for name, each in found.items() if name.startswith("hostile-")]
+    if not known:
+        return
+    yield "## Databases in use, while all that serves them is killed\n"
+    yield (
+        "`python -m benchmarks.hostile_databases --kind … --seed …`: changes of a table are "
+        "followed while its snapshot is read (`follow: while_reading`). Sessions insert, update "
+        "and delete rows, move keys, roll back, and keep transactions open; driver, connector and "
+        "database get SIGKILL at random instants. Once the table is whole, rows of the target are "
+        "damaged and repaired, and a column is added, which the policy follows. In the end DuckDB "
+        "compares the target with the dump of the database's own tool, and the audit agrees.\n"
+    )
+    rows = []
+    for each in sorted(known, key=lambda one: (one["database"], one["kafka"], one["seed"])):
+        killed = each["killed"]
+        rows.append(
+            [
+                each["database"] + ("" if each["kafka"] else ", without Kafka"),
+                str(each["seed"]),
+                f"{each['changes']:,}",
+                *(str(killed[what]) for what in ("driver", "connector", "database")),
+                f"{each['repaired']:,}",
+                f"{each['whole after s']:,}",
+                f"{each['seconds']:,}",
+                f"{each['rows']:,}",
+                str(each["different"]),
+            ]
+        )
+    head = ["database", "seed", "rows changed", "drivers killed", "connectors", "databases"]
+    head += ["rows repaired", "table whole after s", "seconds", "rows compared", "different"]
+    yield table(head, rows)
 
 
 def _span(values: Sequence[float]) -> str:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import random
 import shutil
 import signal
 import statistics
@@ -32,6 +31,7 @@ from benchmarks.record import record
 from examples import transfers
 from examples.captured import KINDS, CapturedDatabase
 from examples.demo import ROOT, Stages, console
+from examples.killer import Background, Killed, Killer
 from examples.shop import NAMES, Customers, execute, make_shop
 from examples.transfers import Transfers, broken
 from hybrid_extensions.cuts.attempt import GivenUp
@@ -53,13 +53,10 @@ from sources.config.table_template import Template
 from sources.errors import HybridError, RunError, StateError
 from sources.planning.context import PipelineContext
 from spark_jobs.jvm.jars import resolve_sets
-from spark_jobs.launch.places.local import kill_group
 from spark_jobs.run_state.heartbeat import read_heartbeat
-from spark_jobs.run_state.lock import is_held
 
 _PARTITIONS = 3
 _POLL_S = 0.5
-_BETWEEN_KILLS_S = (10.0, 60.0)
 _CUT_S = 180.0
 _COLUMN = ("discount", "int", 3)
 _ALTERED = "lines"
@@ -162,7 +159,7 @@ def _run(kind: str, options: argparse.Namespace, stages: Stages, cleanup: ExitSt
     customers.start()
     cleanup.callback(customers.stop)
     tellers = cleanup.enter_context(Transfers(dsn, 2, pause_s=options.pause))
-    killer = _Killer(shop, options)
+    killer = _DemoKiller(shop, options)
     killer.start()
     cleanup.callback(killer.stop)
     with stages("one snapshot of all tables, while they change"):
@@ -187,7 +184,8 @@ def _run(kind: str, options: argparse.Namespace, stages: Stages, cleanup: ExitSt
         tellers.stop()
     console.print(
         f"          {customers.changes:,} rows were changed, {tellers.committed:,} transfers made; "
-        f"{killer.kills} drivers were killed, connector or database crashed {killer.crashes} times"
+        f"{killer.done.drivers} drivers were killed, connector or database crashed "
+        f"{killer.done.crashes} times"
     )
     with stages("connector and streams caught up"), ThreadPoolExecutor(len(shop.loaded)) as pool:
         shop.database.wait_until_read()
@@ -211,8 +209,8 @@ def _run(kind: str, options: argparse.Namespace, stages: Stages, cleanup: ExitSt
         "seed": options.seed,
         "changes": customers.changes,
         "transfers": tellers.committed,
-        "kills": killer.kills,
-        "crashes": killer.crashes,
+        "kills": killer.done.drivers,
+        "crashes": killer.done.crashes,
         "records_per_s": round(rate),
         "rows": {each.table: each.rows for each in comparisons},
         "different": {
@@ -249,39 +247,7 @@ def _latency(one: LoadedPipeline, live_ms: int) -> dict[str, float]:
     return {"median_s": round(median, 1), "p99_s": round(p99, 1)}
 
 
-class _Thread(threading.Thread):
-    """Thread that does something again and again until it is stopped; its error is raised then."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self._stop_now = threading.Event()
-        self._failure: BaseException | None = None
-
-    def run(self) -> None:
-        """Work until there is nothing more to do, or until stopped."""
-        try:
-            while not self._stop_now.is_set() and self._works():
-                pass
-        except BaseException as error:
-            self._failure = error
-
-    def _works(self) -> bool:
-        """Do one thing; return whether there is more to do."""
-        raise NotImplementedError
-
-    def finish(self) -> None:
-        """Wait until there is nothing more to do; raise the thread's error."""
-        self.join()
-        if self._failure is not None:
-            raise self._failure
-
-    def stop(self) -> None:
-        """Stop after the present thing; raise the thread's error."""
-        self._stop_now.set()
-        self.finish()
-
-
-class _Publisher(_Thread):
+class _Publisher(Background):
     """Thread that publishes cuts of all tables, one after the other.
 
     Args:
@@ -335,58 +301,30 @@ class _Publisher(_Thread):
         }
 
 
-class _Killer(_Thread):
-    """Thread that kills random drivers with SIGKILL, with their JVM, at random times.
-
-    Once all are live, connector and database crash, too, in turns.
+class _DemoKiller(Killer):
+    """Kills drivers from the start, and connector and database once all pipelines are live.
 
     Args:
         shop: The database and its pipelines.
         options: How many drivers are killed, how many crashes there are, and the seed.
 
     Attributes:
-        kills: Number of drivers killed so far.
-        crashes: Number of crashes so far.
         are_live: To be set when all live runs are up: from then on the thread restarts what it
             kills.
     """
 
     def __init__(self, shop: _Shop, options: argparse.Namespace) -> None:
-        super().__init__()
-        self._shop = shop
-        self._loaded = shop.loaded
-        self._kills, self._crashes = options.kills, options.crashes
-        self._chance = random.Random(f"kills-{options.seed}")
-        self.kills = self.crashes = 0
+        asked = Killed(options.kills, options.crashes)
+        super().__init__(shop.database, shop.loaded, options.seed, asked)
         self.are_live = threading.Event()
 
-    def _works(self) -> bool:
-        if self.kills == self._kills and self.crashes == self._crashes:
-            return False
-        if self._stop_now.wait(self._chance.uniform(*_BETWEEN_KILLS_S)):
-            return False
-        can_crash = self.are_live.is_set() and self.crashes < self._crashes
-        if self.kills < self._kills and not (can_crash and self._chance.random() < 0.5):
-            self._kill_driver()
-        elif can_crash:
-            self._crash()
-        return True
+    def _can_crash(self) -> bool:
+        return self.are_live.is_set()
 
-    def _kill_driver(self) -> None:
-        one = self._chance.choice(self._loaded)
-        generation = one.open_generation(create=False)
-        group = group_of(one)
-        if generation is None or group is None or not is_held(generation):
-            return
-        self.kills += 1
-        kill_group(group)
+    def _killed(self, one: LoadedPipeline, group: int) -> None:
         if self.are_live.is_set():
-            self._restart(self._loaded if one.pipeline.spark.driver == "shared" else [one], group)
-
-    def _crash(self) -> None:
-        crash = (self._shop.database.crash_connector, self._shop.database.crash_server)
-        crash[self.crashes % 2]()
-        self.crashes += 1
+            down = self._loaded if one.pipeline.spark.driver == "shared" else [one]
+            self._restart(down, group)
 
     def _restart(self, down: Sequence[LoadedPipeline], killed: int) -> None:
         for each in down:
@@ -407,11 +345,11 @@ class _Killer(_Thread):
 
     def _run_until_live(self, one: LoadedPipeline) -> str:
         while True:
-            before = self.kills
+            before = self.done.drivers
             try:
                 run_chain(ChainRun(one, Observer(), rest_requested=True))
             except RunError:
-                if self.kills == before:
+                if self.done.drivers == before:
                     raise
             else:
                 return one.pipeline.name

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
@@ -33,15 +33,15 @@ class _Dialect(NamedTuple):
     Attributes:
         create: Statements that create its tables.
         fill: Statements that fill them; ``{n}`` is the number of orders.
-        transactions: Parts of transactions, of statements with ``;`` in between; ``{n}`` is a
-            number of rows, ``{a}`` and ``{b}`` are random numbers.
+        transactions: By the table that they change: parts of transactions, of statements with
+            ``;`` in between; ``{n}`` is a number of rows, ``{a}`` and ``{b}`` are random numbers.
         conflicts: Errors after which a transaction is given up.
         lost: Errors of a connection to a server that has gone.
     """
 
     create: Sequence[str]
     fill: Sequence[str]
-    transactions: Sequence[str]
+    transactions: Mapping[str, Sequence[str]]
     conflicts: tuple[type[Exception], ...]
     lost: tuple[type[Exception], ...]
 
@@ -77,44 +77,54 @@ _POSTGRES = _Dialect(
         "repeat(md5(n::text), 80) FROM generate_series(1, 600) n",
         "ANALYZE",
     ),
-    transactions=(
-        "INSERT INTO orders SELECT nextval('ids'), 'new', random() * 1000, now(), NULL, NULL, NULL "
-        "FROM generate_series(1, {n})",
-        "INSERT INTO lines SELECT currval_or(), g, NULL, {a} FROM generate_series(1, {n}) g "
-        "ON CONFLICT (order_id, line) DO UPDATE SET quantity = excluded.quantity",
-        "UPDATE orders SET amount = amount + 1, customer = 'é,\"' || chr(10) WHERE id IN "
-        "(SELECT id FROM orders ORDER BY id OFFSET {b} LIMIT {n})",
-        "UPDATE lines SET quantity = quantity + 1, product = '' "
-        "WHERE order_id BETWEEN {b} AND {b} + {n}",
-        "UPDATE stock SET pieces = pieces - 1, changed = localtimestamp "
-        "WHERE sku IN (SELECT 's' || g FROM generate_series({b}, {b} + {n}) g)",
-        "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + {n} / 4",
-        "DELETE FROM stock WHERE sku IN "
-        "(SELECT 's' || g FROM generate_series({b}, {b} + {n} / 4) g)",
-        "INSERT INTO stock SELECT 's' || g, g, NULL, localtimestamp "
-        "FROM generate_series({b}, {b} + {n}) g ON CONFLICT (sku) DO UPDATE SET price = {a} / 3.0",
-        # Updates of the key.
-        "UPDATE orders SET id = nextval('ids') WHERE id BETWEEN {b} AND {b} + {n} / 8",
-        "UPDATE stock SET sku = sku || '+' WHERE sku IN "
-        "(SELECT 's' || g FROM generate_series({b}, {b} + {n} / 8) g) "
-        "AND NOT EXISTS (SELECT 1 FROM stock o WHERE o.sku = stock.sku || '+')",
-        # Several changes of the same rows.
-        "UPDATE orders SET paid = true WHERE id BETWEEN {b} AND {b} + {n};"
-        "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + {n} / 4;"
-        "INSERT INTO orders SELECT g, 'again', 1, now(), NULL, false, NULL "
-        "FROM generate_series({b}, {b} + {n} / 8) g ON CONFLICT (id) DO NOTHING",
-        # All types, and a long value that stays as it was.
-        "UPDATE kinds SET small = {a}, ratio = {a} / 7.0, money = {a} / 9.0, "
-        "wide = CASE {a} % 7 WHEN 0 THEN 'NaN' WHEN 1 THEN '-Infinity' ELSE {a} / 3.0 END, "
-        "words = repeat('é', {a} % 40), yes = NOT yes, at = now(), local = localtimestamp, "
-        "numbers = ARRAY[{a}, NULL], doc = jsonb_build_object('a', {a}), tag = md5('{a}')::uuid "
-        "WHERE id BETWEEN {b} % 600 AND {b} % 600 + {n} / 4",
-        "UPDATE kinds SET body = repeat(md5('{a}'), {a} % 90), raw = NULL "
-        "WHERE id BETWEEN {b} % 600 AND {b} % 600 + {n} / 8",
-        "DELETE FROM kinds WHERE id BETWEEN {b} % 600 AND {b} % 600 + 2;"
-        "INSERT INTO kinds (id, day, code) SELECT g, 'epoch', 'new' "
-        "FROM generate_series({b} % 600, {b} % 600 + 1) g ON CONFLICT (id) DO NOTHING",
-    ),
+    transactions={
+        "orders": (
+            "INSERT INTO orders (id, customer, amount, placed) "
+            "SELECT nextval('ids'), 'new', random() * 1000, now() FROM generate_series(1, {n})",
+            "UPDATE orders SET amount = amount + 1, customer = 'é,\"' || chr(10) WHERE id IN "
+            "(SELECT id FROM orders ORDER BY id OFFSET {b} LIMIT {n})",
+            "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + {n} / 4",
+            # Updates of the key.
+            "UPDATE orders SET id = nextval('ids') WHERE id BETWEEN {b} AND {b} + {n} / 8",
+            # Several changes of the same rows.
+            "UPDATE orders SET paid = true WHERE id BETWEEN {b} AND {b} + {n};"
+            "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + {n} / 4;"
+            "INSERT INTO orders (id, customer, amount, placed, paid) "
+            "SELECT g, 'again', 1, now(), false FROM generate_series({b}, {b} + {n} / 8) g "
+            "ON CONFLICT (id) DO NOTHING",
+        ),
+        "lines": (
+            "INSERT INTO lines SELECT currval_or(), g, NULL, {a} FROM generate_series(1, {n}) g "
+            "ON CONFLICT (order_id, line) DO UPDATE SET quantity = excluded.quantity",
+            "UPDATE lines SET quantity = quantity + 1, product = '' "
+            "WHERE order_id BETWEEN {b} AND {b} + {n}",
+        ),
+        "stock": (
+            "UPDATE stock SET pieces = pieces - 1, changed = localtimestamp "
+            "WHERE sku IN (SELECT 's' || g FROM generate_series({b}, {b} + {n}) g)",
+            "DELETE FROM stock WHERE sku IN "
+            "(SELECT 's' || g FROM generate_series({b}, {b} + {n} / 4) g)",
+            "INSERT INTO stock SELECT 's' || g, g, NULL, localtimestamp "
+            "FROM generate_series({b}, {b} + {n}) g "
+            "ON CONFLICT (sku) DO UPDATE SET price = {a} / 3.0",
+            "UPDATE stock SET sku = sku || '+' WHERE sku IN "
+            "(SELECT 's' || g FROM generate_series({b}, {b} + {n} / 8) g) "
+            "AND NOT EXISTS (SELECT 1 FROM stock o WHERE o.sku = stock.sku || '+')",
+        ),
+        "kinds": (
+            # All types, and a long value that stays as it was.
+            "UPDATE kinds SET small = {a}, ratio = {a} / 7.0, money = {a} / 9.0, "
+            "wide = CASE {a} % 7 WHEN 0 THEN 'NaN' WHEN 1 THEN '-Infinity' ELSE {a} / 3.0 END, "
+            "words = repeat('é', {a} % 40), yes = NOT yes, at = now(), local = localtimestamp, "
+            "numbers = ARRAY[{a}, NULL], doc = jsonb_build_object('a', {a}), "
+            "tag = md5('{a}')::uuid WHERE id BETWEEN {b} % 600 AND {b} % 600 + {n} / 4",
+            "UPDATE kinds SET body = repeat(md5('{a}'), {a} % 90), raw = NULL "
+            "WHERE id BETWEEN {b} % 600 AND {b} % 600 + {n} / 8",
+            "DELETE FROM kinds WHERE id BETWEEN {b} % 600 AND {b} % 600 + 2;"
+            "INSERT INTO kinds (id, day, code) SELECT g, 'epoch', 'new' "
+            "FROM generate_series({b} % 600, {b} % 600 + 1) g ON CONFLICT (id) DO NOTHING",
+        ),
+    },
     conflicts=(psycopg.errors.DeadlockDetected, psycopg.errors.UniqueViolation),
     lost=(psycopg.OperationalError,),
 )
@@ -156,43 +166,52 @@ _BINLOG = _Dialect(
         "now(6), SEC_TO_TIME(seq * 1000.5), 'é', 'z,x', json_object('n', seq), "
         "repeat(sha2(seq, 256), 40) FROM numbers WHERE seq <= 600",
     ),
-    transactions=(
-        "INSERT INTO orders SELECT top + seq, 'new', rand() * 1000, now(6), NULL, NULL, NULL "
-        f"FROM {_NEXT} WHERE seq <= {{n}}",
-        f"INSERT INTO `lines` SELECT top + 1, seq, NULL, {{a}} FROM {_NEXT} WHERE seq <= {{n}} "
-        "ON DUPLICATE KEY UPDATE quantity = {a}",
-        "UPDATE orders SET amount = amount + 1, customer = 'é,\"\\n' "
-        "WHERE id BETWEEN {b} AND {b} + {n}",
-        "UPDATE `lines` SET quantity = quantity + 1, product = '' "
-        "WHERE order_id BETWEEN {b} AND {b} + {n}",
-        # By a join in this order: for `IN (SELECT …)` all rows would be looked at, and locked.
-        f"UPDATE {_SOME_STOCK} SET pieces = pieces - 1, changed = now(6) WHERE seq <= {{n}}",
-        "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + {n} / 4",
-        f"DELETE stock FROM {_SOME_STOCK} WHERE seq <= {{n}} / 4",
-        "INSERT INTO stock SELECT concat('s', {b} + seq), seq, NULL, now(6) FROM numbers "
-        "WHERE seq <= {n} ON DUPLICATE KEY UPDATE price = {a} / 3",
-        # Updates of the key.
-        "UPDATE orders SET id = id + 1000000 * ({a} + 1) WHERE id BETWEEN {b} AND {b} + {n} / 8",
-        "UPDATE orders SET id = id + 1 WHERE id BETWEEN {b} AND {b} + 3 ORDER BY id DESC",
-        "UPDATE stock SET sku = concat(sku, '+') WHERE sku = 's{b}'",
-        # Several changes of the same rows.
-        "UPDATE orders SET paid = true WHERE id BETWEEN {b} AND {b} + {n};"
-        "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + {n} / 4;"
-        "INSERT IGNORE INTO orders SELECT {b} + seq, 'again', 1, now(6), NULL, false, NULL "
-        "FROM numbers WHERE seq <= {n}",
-        "REPLACE INTO orders SELECT {b} + seq, 'replaced', 2, now(6), NULL, true, x'00ff' "
-        "FROM numbers WHERE seq <= 6",
-        # All types.
-        "UPDATE kinds SET small = {a} % 120, tiny = {a} % 256, middle = -{a}, ratio = {a} / 7, "
-        "wide = {a} / 3, money = {a} / 9, words = repeat('é', {a} % 40), yes = NOT yes, "
-        "bits = {a}, made = 1901 + {a} % 200, local = now(6), at = now(6), "
-        "took = SEC_TO_TIME(-{a}.25), kind = 1 + {a} % 3, some = {a} % 8, "
-        "doc = json_object('a', {a}) WHERE id BETWEEN {b} % 600 AND {b} % 600 + {n} / 4",
-        "UPDATE kinds SET body = repeat(sha2('{a}', 256), {a} % 45), raw = NULL, large = {a} "
-        "WHERE id BETWEEN {b} % 600 AND {b} % 600 + {n} / 8",
-        "DELETE FROM kinds WHERE id BETWEEN {b} % 600 AND {b} % 600 + 2;"
-        "INSERT IGNORE INTO kinds (id, day, code) VALUES ({b} % 600, '9999-12-31', 'new')",
-    ),
+    transactions={
+        "orders": (
+            "INSERT INTO orders (id, customer, amount, placed) "
+            f"SELECT top + seq, 'new', rand() * 1000, now(6) FROM {_NEXT} WHERE seq <= {{n}}",
+            "UPDATE orders SET amount = amount + 1, customer = 'é,\"\\n' "
+            "WHERE id BETWEEN {b} AND {b} + {n}",
+            "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + {n} / 4",
+            # Updates of the key.
+            "UPDATE orders SET id = id + 1000000 * ({a} + 1) "
+            "WHERE id BETWEEN {b} AND {b} + {n} / 8",
+            "UPDATE orders SET id = id + 1 WHERE id BETWEEN {b} AND {b} + 3 ORDER BY id DESC",
+            # Several changes of the same rows.
+            "UPDATE orders SET paid = true WHERE id BETWEEN {b} AND {b} + {n};"
+            "DELETE FROM orders WHERE id BETWEEN {b} AND {b} + {n} / 4;"
+            "INSERT IGNORE INTO orders (id, customer, amount, placed, paid) "
+            "SELECT {b} + seq, 'again', 1, now(6), false FROM numbers WHERE seq <= {n}",
+            "REPLACE INTO orders (id, customer, amount, placed, paid, receipt) "
+            "SELECT {b} + seq, 'replaced', 2, now(6), true, x'00ff' FROM numbers WHERE seq <= 6",
+        ),
+        "lines": (
+            f"INSERT INTO `lines` SELECT top + 1, seq, NULL, {{a}} FROM {_NEXT} WHERE seq <= {{n}} "
+            "ON DUPLICATE KEY UPDATE quantity = {a}",
+            "UPDATE `lines` SET quantity = quantity + 1, product = '' "
+            "WHERE order_id BETWEEN {b} AND {b} + {n}",
+        ),
+        "stock": (
+            # By a join in this order: for `IN (SELECT …)` all rows would be looked at, and locked.
+            f"UPDATE {_SOME_STOCK} SET pieces = pieces - 1, changed = now(6) WHERE seq <= {{n}}",
+            f"DELETE stock FROM {_SOME_STOCK} WHERE seq <= {{n}} / 4",
+            "INSERT INTO stock SELECT concat('s', {b} + seq), seq, NULL, now(6) FROM numbers "
+            "WHERE seq <= {n} ON DUPLICATE KEY UPDATE price = {a} / 3",
+            "UPDATE stock SET sku = concat(sku, '+') WHERE sku = 's{b}'",
+        ),
+        "kinds": (
+            # All types.
+            "UPDATE kinds SET small = {a} % 120, tiny = {a} % 256, middle = -{a}, ratio = {a} / 7, "
+            "wide = {a} / 3, money = {a} / 9, words = repeat('é', {a} % 40), yes = NOT yes, "
+            "bits = {a}, made = 1901 + {a} % 200, local = now(6), at = now(6), "
+            "took = SEC_TO_TIME(-{a}.25), kind = 1 + {a} % 3, some = {a} % 8, "
+            "doc = json_object('a', {a}) WHERE id BETWEEN {b} % 600 AND {b} % 600 + {n} / 4",
+            "UPDATE kinds SET body = repeat(sha2('{a}', 256), {a} % 45), raw = NULL, large = {a} "
+            "WHERE id BETWEEN {b} % 600 AND {b} % 600 + {n} / 8",
+            "DELETE FROM kinds WHERE id BETWEEN {b} % 600 AND {b} % 600 + 2;"
+            "INSERT IGNORE INTO kinds (id, day, code) VALUES ({b} % 600, '9999-12-31', 'new')",
+        ),
+    },
     conflicts=(pymysql.err.IntegrityError,),
     lost=(pymysql.err.OperationalError, pymysql.err.InterfaceError, UnavailableError),
 )
@@ -328,12 +347,13 @@ class Customers(Sessions):
             were rolled back do not count.
         threads: Number of threads.
         pause_s: Pause of each thread after a transaction, in seconds.
+        tables: The tables of the shop that are changed.
 
     Attributes:
         changes: Number of rows changed so far.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - each is a choice of its own
         self,
         dsn: str,
         seed: int,
@@ -342,9 +362,11 @@ class Customers(Sessions):
         enough: Callable[[int], bool],
         threads: int = 3,
         pause_s: float = 0.0,
+        tables: Sequence[str] = NAMES,
     ) -> None:
         super().__init__(dsn, [f"{seed}-{number}" for number in range(threads)], pause_s)
-        self._dialect = _dialect(dsn)
+        changes = _dialect(dsn).transactions
+        self._parts = [part for table in tables for part in changes[table]]
         self._rows = rows
         self._enough = enough
         self._lock = threading.Lock()
@@ -367,7 +389,7 @@ class Customers(Sessions):
         changed = 0
         cursor.execute("BEGIN")
         for _ in range(chance.choice((1, 1, 1, 2, 5))):
-            filled = chance.choice(self._dialect.transactions).format(
+            filled = chance.choice(self._parts).format(
                 n=chance.randint(1, size), a=chance.randint(0, 999), b=self._somewhere(chance)
             )
             cursor.execute("SAVEPOINT part")

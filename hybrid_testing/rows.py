@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
@@ -15,6 +18,10 @@ from sources.errors import InputError
 
 Rows: TypeAlias = pa.Table | DataFrame | Iterable[Mapping[str, Any]]
 """Rows in the order in which they arrive: an Arrow table, a DataFrame, or mappings by column."""
+ONE = ""
+"""Name of the input of a transform with one DataFrame."""
+Inputs: TypeAlias = dict[str, pa.Table]
+"""Rows of several inputs, by name; of a transform with one DataFrame by the empty name."""
 Schema: TypeAlias = pa.Schema | StructType | Mapping[str, str]
 """Columns: an Arrow or a Spark schema, or Spark SQL types by name as in a pipeline's file."""
 
@@ -60,6 +67,25 @@ def arrow_table(rows: Rows, schema: pa.Schema | None) -> pa.Table:
             "'timestamp'}`, and give every row values that fit."
         )
         raise InputError(message, hint) from None
+
+
+def in_order(inputs: Inputs, event_time: str) -> list[str]:
+    """Return for each row of all inputs, in the order in which they come, the input that it is of.
+
+    Rows of one input come in their own order. Those of several are merged by event time; a late row
+    comes right after the row of its input before it.
+
+    Args:
+        inputs: The rows.
+        event_time: Their event-time column.
+    """
+
+    def times(name: str, rows: pa.Table) -> list[tuple[int, str]]:
+        column = pc.cast(rows[event_time], pa.int64()).fill_null(0)
+        return [(int(at), name) for at in np.maximum.accumulate(column.to_numpy())]
+
+    merged = heapq.merge(*(times(name, rows) for name, rows in inputs.items() if rows.num_rows))
+    return [name for _, name in merged]
 
 
 def event_time_of(schema: pa.Schema, declared: str | None) -> str:

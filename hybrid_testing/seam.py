@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, pairwise
@@ -13,7 +14,16 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from hybrid_testing.differences import Differences, SeamAssertionError, differences
-from hybrid_testing.rows import Rows, Schema, arrow_schema, arrow_table, event_time_of
+from hybrid_testing.rows import (
+    ONE,
+    Inputs,
+    Rows,
+    Schema,
+    arrow_schema,
+    arrow_table,
+    event_time_of,
+    in_order,
+)
 from hybrid_testing.session import require_session
 from hybrid_testing.trial import Trial, TrialError
 from hybrid_testing.under_test import Transform
@@ -36,14 +46,14 @@ _DEPENDS = (
 def across_seam(  # noqa: PLR0913 - what a test may vary
     transform: Transform,
     *,
-    history: Rows,
-    live: Rows = (),
+    history: Rows | Mapping[str, Rows],
+    live: Rows | Mapping[str, Rows] = (),
     cut: Literal["every", "given"] | int | Sequence[int] = "every",
     restarts: bool = True,
     mode: Literal["append", "merge"] = "append",
     key: Sequence[str] = (),
     event_time: str | None = None,
-    schema: Schema | None = None,
+    schema: Schema | Mapping[str, Schema] | None = None,
     sink: Mapping[str, object] | None = None,
     tolerance: Mapping[str, float] | None = None,
     spark: SparkSession | None = None,
@@ -57,10 +67,13 @@ def across_seam(  # noqa: PLR0913 - what a test may vary
 
     Rows that history and topic both hold never reach a transform twice, so give each row once.
 
+    With several inputs, rows are given by the name of the input. All of them are merged by event
+    time, and a cut is a number of these: each input is cut there.
+
     Args:
         transform: The function that a pipeline names as its ``transform``.
-        history: Rows in the order in which they happened or arrived.
-        live: Rows that arrive after them, in this order.
+        history: Rows in the order in which they happened or arrived; or such rows by input.
+        live: Rows that arrive after them, in this order; or such rows by input.
         cut: Where history ends, in rows: ``every`` place between two rows, the one that is
             ``given``, or one or several numbers of rows.
         restarts: Also read each row in a micro-batch of its own, with a restart after each.
@@ -68,7 +81,7 @@ def across_seam(  # noqa: PLR0913 - what a test may vary
             by ``key``.
         key: ``sink.key``, which identifies a row of the result; all of its columns by default.
         event_time: Event-time column of the rows; not needed if they have only one timestamp.
-        schema: Columns of the rows; found in the rows by default.
+        schema: Columns of the rows, or of those of each input; found in the rows by default.
         sink: Further fields of ``sink``, such as ``{"sequence": "version"}``.
         tolerance: By floating-point column: by which part of its value it may differ, as
             ``audit.tolerance``; needs ``key``.
@@ -79,37 +92,66 @@ def across_seam(  # noqa: PLR0913 - what a test may vary
             stream, or drops late rows. It has the first differing rows, and the cut.
         InputError: The rows, ``cut`` or another argument can't be used as they are.
     """
-    columns = None if schema is None else arrow_schema(schema)
-    before = arrow_table(history, columns)
-    rows = pa.concat_tables([before, arrow_table(live, before.schema)]).combine_chunks()
-    cuts = _cuts(cut, before.num_rows, rows.num_rows)
+    given, inputs = _inputs(history, live, schema)
     if mode == "merge" and not key:
         message = "`key` is needed with `mode='merge'`: by it rows of the table are updated."
         raise InputError(message, "Name the columns of `sink.key`.", field="key")
-    at = event_time_of(rows.schema, event_time)
+    times = {event_time_of(rows.schema, event_time) for rows in inputs.values()}
+    if len(times) > 1:
+        message = f"The inputs have different event-time columns: {', '.join(sorted(times))}."
+        raise InputError(message, "A pipeline has one `event_time`: rename them to one name.")
+    (at,) = times
+    order = in_order(inputs, at)
+    cuts = _cuts(cut, given, order)
     trial = Trial(require_session(spark), transform, at, {"mode": mode, **(sink or {})})
     with TemporaryDirectory(prefix="hybrid-testing-", ignore_cleanup_errors=True) as folder:
-        _Comparison(trial, rows, tuple(key), tolerance or {}, Path(folder)).run(cuts, restarts)
+        comparison = _Comparison(trial, inputs, order, tuple(key), tolerance or {}, Path(folder))
+        comparison.run(cuts, restarts)
 
 
-def _cuts(cut: str | int | Sequence[int], given: int, rows: int) -> list[int]:
-    """Return the numbers of rows of history to try.
+def _inputs(
+    history: Rows | Mapping[str, Rows],
+    live: Rows | Mapping[str, Rows],
+    schema: Schema | Mapping[str, Schema] | None,
+) -> tuple[Counter[str], Inputs]:
+    """Return how many rows history has of each input, and all rows of each input."""
+    if not isinstance(history, Mapping):
+        history, live, schema = {ONE: history}, {ONE: live}, schema and {ONE: schema}
+    given, inputs = Counter[str](), Inputs()
+    after = live if isinstance(live, Mapping) else {}
+    for name, rows in history.items():
+        own = schema[name] if isinstance(schema, Mapping) else None
+        before = arrow_table(rows, None if own is None else arrow_schema(own))
+        both = [before, arrow_table(after.get(name, ()), before.schema)]
+        given[name], inputs[name] = before.num_rows, pa.concat_tables(both).combine_chunks()
+    for name, every in inputs.items():
+        if not every.num_rows and len(inputs) > 1:
+            message = f"Input `{name}` has no row."
+            raise InputError(message, "Give each input at least one row.", field="history")
+    return given, inputs
+
+
+def _cuts(
+    cut: str | int | Sequence[int], given: Counter[str], order: Sequence[str]
+) -> list[Counter[str]]:
+    """Return the numbers of rows of history to try, by input.
 
     Raises:
         InputError: There are no rows, or a number leaves no row on one side.
     """
+    rows = len(order)
     if not rows:
         message = "Neither `history` nor `live` has a row."
         raise InputError(message, "Give at least two rows.", field="history")
     if cut == "every":
-        return list(range(1, rows))
-    wanted = [given] if cut == "given" else [cut] if isinstance(cut, int) else cut
+        return [Counter(order[:number]) for number in range(1, rows)]
+    wanted = [given.total()] if cut == "given" else [cut] if isinstance(cut, int) else cut
     for each in wanted:
         if not isinstance(each, int) or not 0 < each < rows:
             message = f"`cut` is {each!r}, which does not leave rows on both sides of the seam."
             hint = f"There are {counted(rows, 'row')}: name a number from 1 to {rows - 1}."
             raise InputError(message, hint, field="cut", value=str(each))
-    return [int(each) for each in wanted]
+    return [given] if cut == "given" else [Counter(order[: int(each)]) for each in wanted]
 
 
 @dataclass
@@ -117,36 +159,39 @@ class _Comparison:
     """Comparison of a transform's tables over different cuts of the same rows."""
 
     trial: Trial
-    rows: pa.Table
+    inputs: Inputs
+    order: Sequence[str]
     key: tuple[str, ...]
     tolerance: Mapping[str, float]
     folder: Path
 
-    def run(self, cuts: Sequence[int], restarts: bool) -> None:
+    def run(self, cuts: Sequence[Counter[str]], restarts: bool) -> None:
         """Try each cut, then a restart after each row."""
         self._folders = self._new_folders()
         name = self.trial.name
-        columns = self.rows.schema
-        self.key = self.key or tuple(self.trial.returned(columns, next(self._folders)))
+        self.key = self.key or tuple(self.trial.returned(self.inputs, next(self._folders)))
         # Without any, the analysis says why.
-        sink = {**self.trial.sink, "key": list(self.key or columns.names)}
+        columns = next(iter(self.inputs.values())).column_names
+        sink = {**self.trial.sink, "key": list(self.key or columns)}
         self.trial = replace(self.trial, sink=sink)
         try:
-            self.trial.require_stream(columns, next(self._folders))
+            self.trial.require_stream(self.inputs, next(self._folders))
             whole = self._table([])
         except TrialError as error:
             message = f"`{name}` fails as the transform of a pipeline: {error}"
             raise SeamAssertionError(message) from error
-        total = self.rows.num_rows
+        total = len(self.order)
         for cut in cuts:
-            where = f"history ends after {cut} of {total} rows, before {self._row(cut)}"
+            number = cut.total()
+            where = f"history ends after {number} of {total} rows, before {self._row(number)}"
             self._require_same(name, whole, [cut], where)
         if restarts and total > 2:
             where = "each row comes in a micro-batch of its own, with a restart after each"
-            self._require_same(name, whole, list(range(1, total)), where)
+            every = [Counter(self.order[:number]) for number in range(1, total)]
+            self._require_same(name, whole, every, where)
 
-    def _require_same(self, name: str, whole: Folder, cuts: list[int], where: str) -> None:
-        cut = cuts[0] if len(cuts) == 1 else None
+    def _require_same(self, name: str, whole: Folder, cuts: list[Counter[str]], where: str) -> None:
+        cut = cuts[0].total() if len(cuts) == 1 else None
         try:
             found = self._compared(whole, self._table(cuts))
         except TrialError as error:
@@ -165,10 +210,16 @@ class _Comparison:
     def _compared(self, expected: Folder, found: Folder) -> Differences:
         return differences(expected, found, self.key, self.tolerance)
 
-    def _table(self, cuts: Sequence[int]) -> Folder:
+    def _table(self, cuts: Sequence[Counter[str]]) -> Folder:
         """Return the table of the rows, cut at some places."""
-        ends = [0, *cuts, self.rows.num_rows]
-        parts = [self.rows.slice(begin, end - begin) for begin, end in pairwise(ends)]
+        every = Counter({name: rows.num_rows for name, rows in self.inputs.items()})
+        parts = [
+            {
+                name: rows.slice(begin[name], end[name] - begin[name])
+                for name, rows in self.inputs.items()
+            }
+            for begin, end in pairwise([Counter[str](), *cuts, every])
+        ]
         return self.trial.table(parts, next(self._folders))
 
     def _new_folders(self) -> Iterator[Path]:
@@ -178,5 +229,6 @@ class _Comparison:
             yield path
 
     def _row(self, number: int) -> str:
-        (row,) = self.rows.slice(number, 1).to_pylist()
-        return "(" + ", ".join(f"{name}={value}" for name, value in row.items()) + ")"
+        name = self.order[number]
+        (row,) = self.inputs[name].slice(self.order[:number].count(name), 1).to_pylist()
+        return f"{name}(" + ", ".join(f"{name}={value}" for name, value in row.items()) + ")"

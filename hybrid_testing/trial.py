@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from hybrid_testing.chain import read_bounded
+from hybrid_testing.rows import ONE, Inputs
 from hybrid_testing.under_test import REFERENCE, Transform, testing
 from sources.common.schema import names_and_types
 from sources.config.loader import LoadedPipeline, declare
@@ -46,44 +46,55 @@ class Trial:
     event_time: str
     sink: dict[str, Any]
 
-    def returned(self, columns: pa.Schema, folder: Path) -> list[str]:
+    def returned(self, inputs: Inputs, folder: Path) -> list[str]:
         """Return the names of the columns that the transform returns; empty if it fails.
 
         Args:
-            columns: Columns of the input.
+            inputs: Rows whose columns the transform gets.
             folder: Empty folder.
         """
         try:
-            return self.transform(empty_stream(self.spark, Folder(folder), columns)).columns
+            given = {
+                name: empty_stream(self.spark, Folder(folder), rows.schema)
+                for name, rows in inputs.items()
+            }
+            made = self.transform(given[ONE]) if ONE in given else self.transform(**given)
+            return made.columns
         # The transform is the user's code, which may raise anything: the analysis says what.
         except Exception:
             return []
 
-    def require_stream(self, columns: pa.Schema, folder: Path) -> None:
+    def require_stream(self, inputs: Inputs, folder: Path) -> None:
         """Refuse a transform that can't be applied to a stream, as the plan of a pipeline does.
 
         Args:
-            columns: Columns of the input.
+            inputs: Rows whose columns the transform gets.
             folder: Empty folder.
 
         Raises:
             TrialError: The transform fails, does what Spark can't do with a stream, or lacks a
                 column that the sink names.
         """
-        loaded = self._declared(folder, 1)
+        loaded = self._declared(folder, [inputs])
+        columns = {name: names_and_types(rows.schema) for name, rows in inputs.items()}
         request = AnalysisRequest(
-            pipeline=loaded.path, columns=names_and_types(columns), replayed=[], digest=""
+            pipeline=loaded.path,
+            columns=next(iter(columns.values())),
+            inputs={} if ONE in columns else columns,
+            replayed=[],
+            digest="",
         )
         with self._as_in_a_run():
             made = analyze(self.spark, loaded, request, Folder(folder))
         if made.columns is None:
             raise TrialError(made.warning)
 
-    def table(self, parts: Sequence[pa.Table], folder: Path) -> Folder:
+    def table(self, parts: Sequence[Inputs], folder: Path) -> Folder:
         """Return the target of a pipeline that reads parts one after the other.
 
         Each part is a source of its own with one micro-batch, for which the query is started again
-        on the same checkpoint: as at the switch to the next source, and at any restart.
+        on the same checkpoint: as at the switch to the next source, and at any restart. Parts of
+        several inputs are read together, from those on that have a row.
 
         Args:
             parts: The rows, at least one in each part.
@@ -93,10 +104,11 @@ class Trial:
             TrialError: A run failed.
         """
         for number, part in enumerate(parts):
-            source = folder / _name(number)
-            source.mkdir()
-            pq.write_table(part, source / "rows.parquet")
-        loaded = self._declared(folder, len(parts))
+            for name, rows in part.items():
+                source = folder / _name(number, name)
+                source.mkdir()
+                pq.write_table(rows, source / "rows.parquet")
+        loaded = self._declared(folder, parts)
         with self._as_in_a_run():
             read_bounded(self.spark, loaded)
         return loaded.target
@@ -122,19 +134,26 @@ class Trial:
             # The import of a pipeline's functions puts its folder there.
             sys.path[:] = path
 
-    def _declared(self, folder: Path, parts: int) -> LoadedPipeline:
-        sources = [
-            {
-                "name": _name(number),
-                "type": "files",
-                "path": f"{_name(number)}/*.parquet",
-                "format": "parquet",
-            }
-            for number in range(parts)
-        ]
-        document = {
+    def _declared(self, folder: Path, parts: Sequence[Inputs]) -> LoadedPipeline:
+        chains = {
+            name: [
+                {
+                    "name": _name(number, name),
+                    "type": "files",
+                    "path": f"{_name(number, name)}/*.parquet",
+                    "format": "parquet",
+                }
+                for number, part in enumerate(parts)
+                if part[name].num_rows
+            ]
+            for name in parts[0]
+        }
+        inputs: dict[str, dict[str, Any]] = {
+            name: {"sources": each} for name, each in chains.items()
+        }
+        document: dict[str, Any] = {
             "name": "trial",
-            "sources": sources,
+            **inputs.get(ONE, {"inputs": inputs}),
             "event_time": self.event_time,
             "transform": REFERENCE,
             "sink": {**self.sink, "path": "table"},
@@ -143,5 +162,5 @@ class Trial:
         return declare(folder / "trial.yaml", document)
 
 
-def _name(number: int) -> str:
-    return f"part_{number + 1}"
+def _name(number: int, name: str) -> str:
+    return f"part_{number + 1}{name and '_'}{name}"

@@ -8,8 +8,11 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-Transform = Callable[[DataFrame], DataFrame]
-"""A function from DataFrame to DataFrame, as ``transform`` of a pipeline names one."""
+Transform = Callable[..., DataFrame]
+"""A function from DataFrame to DataFrame, as ``transform`` of a pipeline names one.
+
+With several inputs it has an argument for each, of its name.
+"""
 REFERENCE = f"{__name__}:transform"
 """What ``transform`` of a pipeline has to be to use the function that is tested."""
 _tested: list[Transform] = []

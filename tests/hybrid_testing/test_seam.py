@@ -17,6 +17,7 @@ from pyspark.sql.streaming.stateful_processor import (
 )
 
 from hybrid_testing.differences import SeamAssertionError
+from hybrid_testing.rows import in_order
 from hybrid_testing.seam import across_seam
 from hybrid_testing.under_test import Transform
 from sources.errors import InputError
@@ -208,3 +209,37 @@ class TestAcrossSeam:
 def test_what_can_not_be_tested_is_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message):
         across_seam(distinct, **{"history": rows(0, 1, 2), **options})
+
+
+def paid(orders: DataFrame, payments: DataFrame) -> DataFrame:
+    of = payments.withWatermark("at", "1 hour").select(
+        F.col("id").alias("paid"), F.col("at").alias("paid_at")
+    )
+    within = "id = paid AND paid_at BETWEEN at AND at + INTERVAL 1 HOUR"
+    return orders.withWatermark("at", "1 hour").join(of, F.expr(within)).select("id", "paid_at")
+
+
+def test_a_join_of_two_inputs_does_not_depend_on_where_their_histories_end(
+    hybrid_spark: SparkSession,
+) -> None:
+    orders, payments = rows(0, 10, 50), rows(20, 60, 110)
+    for order, payment in zip(orders, payments, strict=True):
+        payment["id"] = order["id"]
+    inputs = {"orders": orders, "payments": payments}
+    # After two orders and a payment.
+    across_seam(paid, history=inputs, cut=3, restarts=False, key=["id"])
+
+
+def test_rows_of_inputs_come_by_event_time_and_late_ones_after_those_before_them() -> None:
+    def table(*minutes: int) -> pa.Table:
+        return pa.Table.from_pylist(rows(*minutes))
+
+    # The second row of `a` is late.
+    order = in_order({"a": table(10, 5, 30), "b": table(7, 20), "c": table(1).slice(1)}, "at")
+    assert order == ["b", "a", "a", "b", "a"]
+
+
+def test_an_input_without_rows_is_refused_by_its_name(hybrid_spark: SparkSession) -> None:
+    of = {"orders": SCHEMA, "payments": SCHEMA}
+    with pytest.raises(InputError, match="Input `payments` has no row"):
+        across_seam(paid, history={"orders": rows(1), "payments": []}, schema=of)

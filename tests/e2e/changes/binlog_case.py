@@ -34,25 +34,33 @@ class BinlogCase:
         server: The server.
         servers: The broker.
         connect: Where the connectors run.
+        database: Name of the database, of several servers that each have one of this name; else it
+            is that of the topics' prefix.
     """
 
     def __init__(
-        self, folder: Path, server: MySqlServer, servers: str, connect: Connectors
+        self,
+        folder: Path,
+        server: MySqlServer,
+        servers: str,
+        connect: Connectors,
+        database: str | None = None,
     ) -> None:
         self.folder = folder
         self.name = f"shop_{uuid.uuid4().hex[:8]}"
+        self.database = database or self.name
         self.server = server
         self.servers = servers
         self._connect = connect
         self._has_connector = False
         os.environ["MYSQL_PWD"] = server.password
-        server.execute(f"CREATE DATABASE {self.name} CHARACTER SET utf8mb4")
-        self.dsn = server.dsn(self.name)
+        server.execute(f"CREATE DATABASE {self.database} CHARACTER SET utf8mb4")
+        self.dsn = server.dsn(self.database)
         (folder / "transforms.py").write_text(TRANSFORMS)
 
     def execute(self, *statements: str) -> None:
         """Each in a transaction of its own."""
-        with self.server.connect(self.name) as connection, connection.cursor() as cursor:
+        with self.server.connect(self.database) as connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
 
@@ -60,7 +68,7 @@ class BinlogCase:
         """Start a connector, and wait until it reads the binary log."""
         for table in tables:
             create_topic(self.servers, self.topic(table), 3, {"retention.ms": "-1"})
-        names = [f"{self.name}.{table}" for table in tables]
+        names = [f"{self.database}.{table}" for table in tables]
         more = {"snapshot_mode": "no_data", **more}
         config = binlog_config(self.server, self.name, names, self.servers, **more)
         self._connect.create(self.name, config)
@@ -89,7 +97,7 @@ class BinlogCase:
 
     def topic(self, table: str) -> str:
         """The topic of a table."""
-        return f"{self.name}.{self.name}.{topic_part(table)}"
+        return f"{self.name}.{self.database}.{topic_part(table)}"
 
     def end(self) -> None:
         """Leave no connector behind."""
@@ -109,7 +117,7 @@ class BinlogCase:
         topic = {
             "topic": self.topic(table),
             "bootstrap_servers": self.servers,
-            "table": f"{self.name}.{table}",
+            "table": f"{self.database}.{table}",
             "schema": columns,
             "include": INCLUDE,
         }

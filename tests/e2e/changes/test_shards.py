@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from deltalake import DeltaTable
@@ -21,8 +20,8 @@ from sources.databases.snapshot_copy import SnapshotCopy
 from sources.errors import InputError
 from tests.command_line import invoke
 from tests.e2e.case import wrong
-from tests.e2e.changes.captured import captured
 from tests.e2e.changes.cdc_case import INCLUDE, ORDERS, CdcCase, is_equal
+from tests.e2e.changes.shard_case import sharded
 from tests.e2e.in_session import run_chain, run_live
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
@@ -48,33 +47,14 @@ def topic_of(shard: CdcCase) -> str:
 
 def pipeline(folder: Path, shards: list[CdcCase]) -> LoadedPipeline:
     """One target for all shards."""
-
-    def of_shards(document: dict[str, Any]) -> None:
-        source, changes = document["sources"]
-        document["sources"] = [
-            {
-                **source,
-                "name": f"snapshot_{number}",
-                "path": f"snapshot/{number}/*.parquet",
-                "snapshot": {
-                    "dsn": shard.dsn,
-                    "slot": shard.name,
-                    "topic": topic_of(shard),
-                    "chunk_rows": 200,
-                },
-            }
-            for number, shard in enumerate(shards)
-        ]
-        document["sources"].append(changes)
-
     topic = {
-        "topic": [topic_of(shard) for shard in shards],
         "bootstrap_servers": shards[0].servers,
         "table": "public.orders",
         "schema": ORDERS,
-        "include": {"_shard": "topic", **INCLUDE},
+        "include": INCLUDE,
     }
-    return captured(folder, "orders", {}, topic, ["_shard", "id"], of_shards)
+    snapshots = {topic_of(shard): {"dsn": shard.dsn, "slot": shard.name} for shard in shards}
+    return sharded(folder, snapshots, topic)
 
 
 def test_each_shard_is_followed_by_its_own_log(

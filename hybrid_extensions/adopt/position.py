@@ -18,7 +18,7 @@ from sources.errors import InputError, SeamError, StateError
 from sources.hybrid import SourceSwitchContext
 from sources.kafka.client.look_ups import KafkaLog
 from sources.kafka.start.log_checks import written_offsets
-from sources.kafka.start.look_up import Known, StartLookUp
+from sources.kafka.start.start_offsets import Known, StartLookUp
 from spark_jobs.table.commit_position import CommitPosition
 
 _DECLARE = (

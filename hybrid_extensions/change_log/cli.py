@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from orchestration.cli import panels
-from orchestration.cli.output import answer, sigterm_interrupts, tell
+from orchestration.cli.interrupts import sigterm_interrupts
+from orchestration.cli.output import answer, tell
 
 app = typer.Typer()
 

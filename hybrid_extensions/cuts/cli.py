@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestration.cli import panels
-from orchestration.cli.output import AsJson, answer, sigterm_interrupts, tell
+from orchestration.cli.interrupts import sigterm_interrupts
+from orchestration.cli.output import AsJson, answer, tell
 
 if TYPE_CHECKING:
     from hybrid_extensions.cuts.table import Cut

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestration.cli import panels
-from orchestration.cli.output import AsJson, PipelineFile, answer, load, sigterm_interrupts, tell
+from orchestration.cli.interrupts import sigterm_interrupts
+from orchestration.cli.output import AsJson, PipelineFile, answer, load, tell
 
 if TYPE_CHECKING:
     from hybrid_extensions.feeds.declare import AnyFeed

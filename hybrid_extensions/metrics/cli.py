@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from orchestration.cli import panels
-from orchestration.cli.output import answer, load, sigterm_interrupts
+from orchestration.cli.interrupts import sigterm_interrupts
+from orchestration.cli.output import answer, load
 
 app = typer.Typer()
 

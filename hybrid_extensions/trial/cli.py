@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from orchestration.cli import panels
-from orchestration.cli.output import AsJson, PipelineFile, answer, load, sigterm_interrupts
+from orchestration.cli.interrupts import sigterm_interrupts
+from orchestration.cli.output import AsJson, PipelineFile, answer, load
 
 app = typer.Typer()
 

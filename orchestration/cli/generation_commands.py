@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from orchestration.cli.interrupts import sigterm_interrupts
 from orchestration.cli.output import (
     AsJson,
     By,
@@ -13,7 +14,6 @@ from orchestration.cli.output import (
     answer,
     load,
     person,
-    sigterm_interrupts,
     tell,
 )
 from orchestration.cli.usage import Group

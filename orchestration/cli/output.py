@@ -5,7 +5,6 @@ from __future__ import annotations
 import getpass
 import json
 import re
-import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -105,16 +104,6 @@ def visible(text: str) -> str:
     A terminal obeys them: a value of a record could hide or fake what a command prints.
     """
     return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
-
-
-@contextmanager
-def sigterm_interrupts() -> Iterator[None]:
-    """Make SIGTERM interrupt the body of ``with`` like Ctrl-C, so that it can report its state."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

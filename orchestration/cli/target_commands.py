@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from orchestration.cli import panels
+from orchestration.cli.interrupts import sigterm_interrupts
 from orchestration.cli.output import (
     AsJson,
     By,
@@ -16,7 +17,6 @@ from orchestration.cli.output import (
     load,
     load_acting,
     person,
-    sigterm_interrupts,
     tell,
 )
 

@@ -117,8 +117,8 @@ def require_approver(pipeline: Pipeline, by: str | None, to_do: str) -> str | No
         "changed."
     )
     hint = (
-        "Let one of them repeat it under their own name, which `by` gives; or add the name to "
-        "`approvers` in the pipeline's file."
+        "Let one of them repeat it under their own name (`--by NAME`, in Dagster the field `by`); "
+        "or add the name to `approvers` in the pipeline's file."
     )
     raise InputError(message, hint, pipeline=pipeline.name, field="approvers", value=name)
 

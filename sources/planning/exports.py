@@ -166,7 +166,10 @@ def _run(kind: ExportedSource, export: Export) -> ExportEnd:
         raise
     # The code of others: whatever it raises is the answer.
     except Exception as error:
-        message = f"The export of source `{kind.name}` failed: {type(error).__name__}: {error}."
+        message = (
+            f"The export of source `{kind.name}` failed in the code of `type: {kind.type}`: "
+            f"{type(error).__name__}: {error}."
+        )
         raise RunError(message, _hint(kind), transient=False, source=kind.name) from error
     if not isinstance(end, ExportEnd):
         message = (

@@ -190,7 +190,12 @@ class DocumentStore(Protocol):
         """Delete a folder with all documents below it; nothing happens if it does not exist.
 
         With :attr:`deletes_at_once` readers see all of the folder or nothing, even after a crash;
-        without it documents are deleted one after the other.
+        without it documents are deleted one after the other. On this machine what can't be deleted
+        stays, without an error.
+
+        Raises:
+            UnavailableError: The store does not answer.
+            InputError: The store refuses, for example without permission.
         """
 
 

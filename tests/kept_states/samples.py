@@ -43,7 +43,7 @@ from sources.planning.topics.seen_topics import SeenTopics
 from sources.planning.topics.topic_range import TopicRange
 from sources.serving import Served, Serving
 from sources.state.adopted_table import Adopted
-from spark_jobs.inside.query.seam.kept_rows import KeptRows
+from spark_jobs.inside.query.seam.row_cache import KeptRows
 from spark_jobs.inside.readers.files.kept_batch import KeptBatch
 from spark_jobs.inside.readers.files.staged_listings import StagedListing
 from spark_jobs.inside.sink.add_columns_to_target import ColumnsLog, FollowedColumn

@@ -26,12 +26,13 @@ class DeclaredTable(Declared):
             rather than JSON.
         table: The table that the changes are of, ``schema.table``; for MySQL ``database.table``.
         ignored_columns: Columns of the table that are left out. A column that is neither here nor
-            in the ``schema`` was added later, and stops the run.
+            in the ``schema`` or ``added_columns`` was added later: ``on_schema_change`` decides,
+            and by default the run stops.
         added_columns: Columns that the table got after the ``schema`` was written, by name: a
             type, or ``{type: …, default: …}``. May be declared while a generation is in use: the
             target gets the columns, and its older rows the defaults.
         dropped_columns: Declared columns that the table no longer has; null in changes without
-            them. May be declared while a generation is in use.
+            them, while older rows keep their values. May be declared while a generation is in use.
         widened_columns: New types of columns that the table has widened after the ``schema`` was
             written, by name, such as ``{amount: "decimal(14,2)"}``: integers to wider ones,
             ``float`` to ``double``, decimals to ones with as many or more digits before and after

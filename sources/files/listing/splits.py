@@ -25,7 +25,7 @@ from sources.errors import InputError
 from sources.files.arrival import in_order_of_arrival
 from sources.files.columns.layouts import Layout, with_files
 from sources.files.columns.open_columns import with_open_columns
-from sources.files.columns.partition_columns import without_partitions
+from sources.files.columns.partition_columns_in_files import without_partitions
 from sources.files.columns.schema_drift import Unified, check_names, unify
 from sources.files.listing.sampled_splits import sampled_splits
 from sources.files.listing.sampler import Sampler

@@ -27,8 +27,8 @@ class RangeReader:
     Args:
         settings: librdkafka's, as :func:`sources.kafka.client.consumer.consumer_settings` returns
             them.
-        ahead: Number of messages to fetch ahead, within 1,000 and 100,000. What is fetched beyond
-            the end of a range is discarded.
+        ahead: Number of messages to fetch ahead; one outside of 1,000 to 100,000 is raised or
+            lowered to that limit. What is fetched beyond the end of a range is discarded.
     """
 
     def __init__(self, settings: dict[str, Any], ahead: int = MESSAGES) -> None:

@@ -16,7 +16,7 @@ from sources.config.source.kafka_options import (
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import ErrorFields, InputError, SeamError, UnavailableError
 from sources.hybrid import SourceFactory, SourceSwitchContext
-from sources.kafka.start.look_up import Known, StartLookUp
+from sources.kafka.start.start_offsets import Known, StartLookUp
 
 UserFactory = Callable[[SourceSwitchContext], Any]
 _WAY_OUT = (

@@ -25,11 +25,13 @@ from sources.planning.files.file_plan import FoundFiles, found_files, listing_wa
 def plan_folder(
     loaded: LoadedPipeline, source: FileSource, before: Mapping[str, FileListing], clock_ms: int
 ) -> tuple[FoundFiles, FileListing, list[str]]:
-    """Plan the files of a folder that keeps growing; there may be none yet. Writes nothing.
+    """Plan the files of a folder, or of a table, that keeps growing; there may be none yet.
+
+    Nothing is written.
 
     Args:
         loaded: The pipeline.
-        source: Its last source, a folder with ``discovery_interval``.
+        source: Its last source, a folder or a Delta table with ``discovery_interval``.
         before: Listings of the file sources before it, by name; their files are not read again.
         clock_ms: The clock at which the bounds of event times are measured, in Unix milliseconds.
 
@@ -37,9 +39,11 @@ def plan_folder(
         The document of its files, their listing with the table of splits, and warnings.
 
     Raises:
-        InputError: A file can't be read, there is no file and the columns are not declared, rows
-            have event times that do not count and ``event_time.outside`` is ``fail``, or a source
-            before it reads only some rows (``time_range.until``) of a file that is in both.
+        InputError: A file can't be read, there is no file and the columns are neither declared nor
+            known from an earlier source, rows have event times that do not count and
+            ``event_time.outside`` is ``fail``, a source before it reads only some rows
+            (``time_range.until``) of a file that is in both, or the table is the pipeline's own
+            target.
         UnavailableError: A storage does not answer.
         StateError: The files are a database snapshot that is not complete.
     """

@@ -27,9 +27,9 @@ from sources.kafka.seam import SeamRule, check_compaction, check_start, seam_rul
 from sources.kafka.seam_checks import SeamOf, check_event_time_filter
 from sources.kafka.start.declared_start import factory_for
 from sources.kafka.start.log_checks import needed_offsets
-from sources.kafka.start.look_up import Known
 from sources.kafka.start.overlap import likely_overlap
 from sources.kafka.start.shifted_times import check_shift, find_shift
+from sources.kafka.start.start_offsets import Known
 from sources.planning.files.arrival_times import arrival_warnings
 from sources.planning.topics.tombstone_check import tombstone_warnings
 from sources.planning.topics.topic_sample import fit_sample, read_sample

@@ -13,7 +13,10 @@ from spark_jobs.inside.readers.spark_errors import reporting
 
 
 class RowWriter(Protocol):
-    """Writer of the rows of one Spark task into files of the table, with a report of each."""
+    """Interface of a writer of one Spark task's rows into files of the table.
+
+    It reports each completed file, and at the end how many records the task has left to Spark.
+    """
 
     def add(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Write rows, which may have further columns; yield the reports of files completed by that.

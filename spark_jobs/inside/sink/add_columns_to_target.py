@@ -175,8 +175,9 @@ def _require_untouched(
     since = CommitLog(target).between(known.at_version, found.at_version)
     if not is_same or any(commit.changes_rows for commit in since):
         message = (
-            f"`added_columns`: `{name}` was followed as {known.type} with the default "
-            f"{known.default}, and is declared as {found.type} with the default {found.default}."
+            f"`added_columns`: the target has `{name}` already, as {known.type} with the default "
+            f"{known.default}, and rows were written since. Now it is declared as {found.type} "
+            f"with the default {found.default}."
         )
         hint = (
             f"Declare `{name}` as it was, or begin a new generation, which fills the column by the "

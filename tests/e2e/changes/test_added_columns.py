@@ -90,7 +90,9 @@ def test_a_default_that_was_wrong_can_be_corrected_until_something_is_written(
     assert [row["discount"] for row in target.rows()] == [7]
     target.start(NULL, 2)
     assert [row["discount"] for row in target.rows()] == [None, None]
-    with pytest.raises(StateError, match=r"`discount` was followed as int with the default None"):
+    with pytest.raises(
+        StateError, match=r"the target has `discount` already, as int with the default None"
+    ):
         target.start(SEVEN)
 
 

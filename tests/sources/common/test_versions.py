@@ -45,7 +45,7 @@ from sources.state.adopted_table import Adopted
 from sources.state.generation import CurrentGeneration, GenerationInfo
 from spark_jobs.checkpoint.history_watermark import HistoryWatermark
 from spark_jobs.checkpoint.transform_compatibility import Transform
-from spark_jobs.inside.query.seam.kept_rows import KeptRows
+from spark_jobs.inside.query.seam.row_cache import KeptRows
 from spark_jobs.inside.readers.files.kept_batch import KeptBatch
 from spark_jobs.inside.readers.files.staged_listings import StagedListing
 from spark_jobs.inside.sink.add_columns_to_target import ColumnsLog

@@ -23,7 +23,7 @@ from sources.errors import InputError, SeamError, UnavailableError
 from sources.hybrid import SourceSwitchContext
 from sources.kafka.start.declared_start import GapError, factory_for
 from sources.kafka.start.log_checks import check_in_log, needed_offsets
-from sources.kafka.start.look_up import Known
+from sources.kafka.start.start_offsets import Known
 from tests.sources.kafka.model_log import ChangingLog, ModelLog
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)

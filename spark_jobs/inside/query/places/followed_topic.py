@@ -287,8 +287,9 @@ class ExpectedTopic:
     def rehearsal(self, spark: SparkSession, shadow: Generation) -> DataFrame:
         """Return the topic's rows, parsed and filtered as by the live query, for a trial run.
 
-        A stream; a micro-batch reads one offset, or one of each partition. The keys of history that
-        the seam filter needs are looked up, and kept for the live query.
+        A stream; a micro-batch reads one offset of each partition. The keys of history that the
+        seam filter needs are looked up, and kept for the live query; those that it will read from
+        the target are not, and no row is taken for one of history.
 
         Args:
             spark: The Spark session.

@@ -29,7 +29,7 @@ from sources.common.shard_snapshots import ShardSnapshots
 from sources.common.sql.sql_names import in_backticks
 from sources.errors import SeamError
 from sources.storage.folder import Folder
-from spark_jobs.inside.query.seam.kept_rows import KeptRows, find_kept, publish_rows, write_rows
+from spark_jobs.inside.query.seam.row_cache import KeptRows, find_kept, publish_rows, write_rows
 from spark_jobs.inside.query.seam.row_content import content_of
 from spark_jobs.inside.query.seam.seam_offsets import is_in_seam
 from spark_jobs.inside.readers.spark_errors import raise_at_record

@@ -31,8 +31,8 @@ from spark_jobs.inside.query.seam.filters import (
     SnapshotFilter,
     kept_name,
 )
-from spark_jobs.inside.query.seam.kept_rows import find_kept
 from spark_jobs.inside.query.seam.metrics import SeamMetrics, observe_seam
+from spark_jobs.inside.query.seam.row_cache import find_kept
 from spark_jobs.inside.query.seam.seam_offsets import NUMBER, POSITION, SeamOffsets
 from spark_jobs.inside.query.seam.table_rows import is_in_table, rows_of_table
 from spark_jobs.inside.query.seam.task_counts import TaskCounts

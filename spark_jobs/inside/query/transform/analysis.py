@@ -34,15 +34,15 @@ from sources.storage.folder import Folder
 from spark_jobs.inside.checkpoint.kept_event_times import require_no_watermark_on
 from spark_jobs.inside.checkpoint.transform_shape import Shape
 from spark_jobs.inside.checkpoint.watermark import judge_alignment, watermark_of
-from spark_jobs.inside.query.builder import (
+from spark_jobs.inside.query.transform.column_lineage import Inputs, column_lineage
+from spark_jobs.inside.query.transform.given_rows import Given, frames_of, require_declared_order
+from spark_jobs.inside.query.transform.passed_columns import columns_passed_on, require_passed_on
+from spark_jobs.inside.query.transform.result_checks import (
     require_extensible,
     require_replayable,
     require_row_by_row,
     require_stream,
 )
-from spark_jobs.inside.query.transform.column_lineage import Inputs, column_lineage
-from spark_jobs.inside.query.transform.given_rows import Given, frames_of, require_declared_order
-from spark_jobs.inside.query.transform.passed_columns import columns_passed_on, require_passed_on
 from spark_jobs.inside.query.transform.user_transform import load_transform
 from spark_jobs.inside.query.transform.window_lengths import NoWindowsError
 from spark_jobs.inside.query.transform.windows import event_windows

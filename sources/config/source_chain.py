@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from sources.common.fields import Declared, Name
 from sources.config.source.exported_source import ExportedFiles
@@ -31,8 +33,16 @@ class SourceChain(Declared):
     """
 
     name: Name
-    sources: list[SourceSpec] = Field(default_factory=list)
+    # Before `sources`, whose validation looks at it.
     inputs: dict[Name, Input] = Field(default_factory=dict)
+    sources: list[SourceSpec] = Field(default_factory=list, validate_default=True)
+
+    @field_validator("sources", mode="before")
+    @classmethod
+    def _are_needed(cls, given: Any, info: ValidationInfo) -> Any:
+        if given == [] and info.data.get("inputs") == {}:
+            raise PydanticCustomError("missing", "Field required")
+        return given
 
     @model_validator(mode="after")
     def _sources_of_inputs(self) -> SourceChain:

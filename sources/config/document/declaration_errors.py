@@ -80,12 +80,11 @@ def explained(
 
 def with_source(line: str, location: tuple[int | str, ...], document: Any) -> str:
     """Return the line on what is wrong at a location, with the name of the source that it is in."""
-    for at, part in enumerate(location[:-1]):
-        if part == "sources" and at in (0, 2):
-            break
-        document = document[part]
-    else:
+    if "sources" not in location[:-1]:
         return line
+    at = location.index("sources")
+    for part in location[:at]:  # none, or `inputs` and the name of one
+        document = document[part]
     source = document["sources"][location[at + 1]]
     name = source.get("name") if isinstance(source, dict) else None
     known = name is None or f"`{name}`" in line

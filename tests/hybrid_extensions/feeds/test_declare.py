@@ -31,7 +31,7 @@ def test_feeds_are_read_and_found_by_name(tmp_path: Path) -> None:
         ({**POSTGRES, "tabel": "x"}, "feeds.0.tabel: unknown field; did you mean `table`?"),
         ({**POSTGRES, "dsn": "host=db password=secret"}, "`dsn` contains a password"),
         ({**POSTGRES, "table": "a.b.c"}, "feeds.0.table"),
-        ({**REDIS, "url": "redis://me:secret@cache"}, "feeds.0.url"),
+        ({**REDIS, "url": "redis://me:secret@cache"}, "`feeds[0].url` is a URL with a password"),
         ({**REDIS, "prefix": ""}, "feeds.0.prefix"),
         ({"name": "k", "type": "kafka"}, "feeds.0.topic: this field is needed"),
         ({"name": "p", "type": "python", "function": "f"}, "feeds.0.function"),

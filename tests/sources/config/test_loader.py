@@ -175,7 +175,7 @@ def test_a_missing_field_is_named(tmp_path: Path) -> None:
 
 
 def test_an_empty_chain_is_refused(tmp_path: Path) -> None:
-    assert "The chain has no sources" in refusal(tmp_path, sources=[])
+    assert "sources: this field is needed" in refusal(tmp_path, sources=[])
 
 
 def test_two_sources_of_one_name_are_refused(tmp_path: Path) -> None:

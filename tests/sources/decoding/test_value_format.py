@@ -100,7 +100,10 @@ def test_a_field_of_a_format_without_a_value_is_as_if_it_was_left_out(tmp_path: 
     ("registry", "pattern"),
     [
         ({"url": "r:8081"}, "`url: r:8081` is not an address"),
-        ({"url": f"http://me:{SECRET}@r"}, "`url` holds a login"),
+        (
+            {"url": f"http://me:{SECRET}@r"},
+            "`sources[0].registry.url` is a URL with a password in it",
+        ),
         (
             {"url": "http://r", "username": "me"},
             "`username` and `password` have to be given together",

@@ -32,7 +32,9 @@ def test_a_version_and_its_splits_are_on_disk_before_they_are_used(
     log.write(0, FilesOfLog(COLUMNS), [entry, Entry("/data/a.parquet", 7)])
     files = [name for name in synced if name.startswith(".")]
     assert [name.split(".")[1] for name in files] == ["splits-0", f"{0:020d}"]
-    assert [name for name in synced if not name.startswith(".")] == ["log", "_delta_log"]
+    # The names of new folders, then those of the documents in them.
+    folders = [tmp_path.name, "log", "log", "_delta_log"]
+    assert [name for name in synced if not name.startswith(".")] == folders
     assert log.has(0)
     assert not log.has(1)
     table = DeltaTable(log.folder.url)

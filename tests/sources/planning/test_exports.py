@@ -90,7 +90,10 @@ def test_a_plan_refuses_an_export_that_is_not_complete(tmp_path: Path) -> None:
     with pytest.raises(StateError, match=r"not exported yet.*`hybrid step P history_export`"):
         make_plan(case.loaded)
     Numbers.meanwhile = fail_at(1)
-    with pytest.raises(RunError, match=r"`history` failed: ConnectionError: the line is cut\."):
+    with pytest.raises(
+        RunError,
+        match=r"`history` failed in the code of `type: numbers`: ConnectionError: the line is cut\.",
+    ):
         case.take()
     assert case.files() == {"0.parquet"}
     with pytest.raises(StateError, match="not exported yet"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from orchestration.requested_state import read_requested
@@ -59,7 +60,7 @@ class Look(NamedTuple):
 def look_at_live(
     loaded: LoadedPipeline,
     generation: Generation,
-    found: SourceStatus | None = None,
+    found: Sequence[SourceStatus] = (),
     *,
     table_older_ms: int = EVERY_MS,
 ) -> Look | None:
@@ -68,7 +69,8 @@ def look_at_live(
     Args:
         loaded: The pipeline.
         generation: State of the generation.
-        found: Progress of the source that the live run reads; looked up if None.
+        found: Progress of sources; that of one that the live run reads, and that is not among them,
+            is looked up.
         table_older_ms: The captured table is looked at if the last look at it is older, in ms.
 
     Returns:
@@ -84,7 +86,7 @@ def look_at_live(
             require_belonging(loaded, generation)
         return None
     name, expected = loaded.pipeline.sources[-1].name, loaded.pipeline.supervision
-    lag, lag_error = _lag(loaded, generation, found or source_status(loaded, generation, name))
+    lag, lag_error = _lag(loaded, generation, found)
     # After the question to the broker, which may take seconds.
     looked_ms = now_ms()
     launch = last_launch(generation)
@@ -166,11 +168,12 @@ def look_at_live(
 
 
 def _lag(
-    loaded: LoadedPipeline, generation: Generation, found: SourceStatus
+    loaded: LoadedPipeline, generation: Generation, found: Sequence[SourceStatus]
 ) -> tuple[int | None, ErrorReport | None]:
-    """Return the lag of all topics that the live run reads, and why it is unknown."""
-    others = [each.name for each in loaded.pipeline.followed if each.name != found.source]
-    read = [found, *(source_status(loaded, generation, name) for name in others)]
+    """Return the lag of all that the live run reads, and why it is unknown."""
+    known = {each.source: each for each in found}
+    names = [each.name for each in loaded.pipeline.turn_of(loaded.pipeline.sources[-1].name)]
+    read = [known.get(name) or source_status(loaded, generation, name) for name in names]
     lags = [each.lag for each in read if each.lag is not None]
     error = next((each.lag_error for each in read if each.lag_error is not None), None)
     return sum(lags) if len(lags) == len(read) else None, error

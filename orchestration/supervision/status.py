@@ -152,7 +152,7 @@ def status(loaded: LoadedPipeline) -> Status:
     sources = [source_status(loaded, generation, source.name) for source in loaded.pipeline.sources]
     found = None
     if generation is not None:
-        found = look_at_live(loaded, generation, sources[-1], table_older_ms=0)
+        found = look_at_live(loaded, generation, sources, table_older_ms=0)
     if generation is not None and found is not None:
         keep_slot(generation, found.slot)
         keep_table(generation, found.table)

@@ -12,7 +12,7 @@ from orchestration.supervision.rules.verdict import Finding, Health, Verdict, ex
 from sources.common.counting import counted
 from sources.common.durations import duration
 from sources.config.supervision import Supervision
-from sources.errors import ErrorReport, UnavailableError
+from sources.errors import ErrorReport
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 _NEW = "`hybrid generation new P`"
@@ -60,7 +60,7 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
         return _not_requested(seen, expected, now_ms)
     process = _process(seen, expected, now_ms)
     health, reason, failure = process.health, process.reason, process.failure
-    waits_for = seen.lag_error if process.down and _is_outage(seen.lag_error) else None
+    waits_for = _outage(seen) if process.down else None
     if waits_for is not None:
         why = "" if waits_for.message in reason else f" {waits_for.message}"
         reason = f"{reason}{why} A restart waits until the broker answers."
@@ -114,9 +114,9 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
     )
 
 
-def _is_outage(error: ErrorReport | None) -> bool:
-    """Return whether a broker does not answer, so that a restart would only fail again."""
-    return error is not None and error.kind == UnavailableError.kind
+def _outage(seen: Seen) -> ErrorReport | None:
+    """Return why the broker does not answer, so that a restart would only fail again; else None."""
+    return seen.lag_error if seen.lag_error is not None and seen.lag_error.transient else None
 
 
 def _by_slot(health: Health, seen: SlotSeen, slot: Finding) -> Health | None:
@@ -180,8 +180,8 @@ def _process(seen: Seen, expected: Supervision, now_ms: int) -> _Process:
         ) / 1000
         limit_s = expected.start_within.total_seconds()
         first = "The first micro-batch of the live run is not committed"
-        unknown = seen.lag_error
-        why = f" {unknown}" if unknown is not None and unknown.transient else ""
+        outage = _outage(seen)
+        why = "" if outage is None else f" {outage}"
         if age_s >= limit_s:
             return _Process(
                 "stuck",
@@ -216,9 +216,9 @@ def _committing(
     if still_s < limit_s and beat.unreachable is None:
         reason = "The live run commits what arrives."
         return _Process("healthy", reason, still_s=still_s, limit_s=limit_s)
-    if seen.lag is None and seen.lag_error is not None and seen.lag_error.transient:
-        # Whether input waits is unknown, and a restart would find no broker either.
-        reason = f"Nothing was committed for {duration(still_s)}. {seen.lag_error}"
+    if seen.lag is None and (outage := _outage(seen)) is not None:
+        # Whether input waits is unknown.
+        reason = f"Nothing was committed for {duration(still_s)}. {outage}"
         return _Process("catching-up", reason, still_s=still_s, limit_s=limit_s)
     waits = "input waits" if seen.lag is None else findings.waiting_in_words(seen.lag)
     reason = f"Nothing was committed for {duration(still_s)} while {waits}"
@@ -254,10 +254,9 @@ def _ended(seen: Seen, requested_ms: int, now_ms: int) -> _Process:
         # The driver's way out is to run all of it again; of a live run it is the run alone, which
         # also goes on where the newest generation does not serve. There is one command, not two.
         hint = beat.failure.hint.replace(_RUN, _RESUME)
-        unknown = seen.lag_error
-        if beat.failure.transient and unknown is not None and unknown.transient:
+        if beat.failure.transient and (outage := _outage(seen)) is not None:
             # Whatever Spark says about it: this is why.
-            reason = f"The live run failed, and its broker does not answer: {unknown}"
+            reason = f"The live run failed, and its broker does not answer: {outage}"
             return _Process("dead", reason, "dead", beat.failure)
         return _failed("The live run failed", beat.failure.model_copy(update={"hint": hint}))
     if beat is not None and beat.state == "stopped":

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -122,8 +122,7 @@ class QueryCall:
         """
         views = {VIEW: given} if isinstance(given, DataFrame) else given
         spark = frames_of(given)[0].sparkSession
-        for name in views:
-            self._require_query(spark, name)
+        self._require_query(spark, views)
         with _naming:
             try:
                 for name, rows in views.items():
@@ -143,13 +142,14 @@ class QueryCall:
         found = _LINE.search(str(error)) if isinstance(error, PySparkException) else None
         return CodeLine(self.declared.sql, 1 if found is None else int(found[1]))
 
-    def _require_query(self, spark: SparkSession, view: str) -> None:
-        """Refuse all but one query over the view; Spark would run a command at once."""
+    def _require_query(self, spark: SparkSession, views: Iterable[str]) -> None:
+        """Refuse all but one query over the views; Spark would run a command at once."""
         parser: Any = spark._jsparkSession.sessionState().sqlParser()
         # Spark's parser of queries knows no commands, and nothing may follow the query.
         query = parser.parseQuery(self.text)
         read = list(dict.fromkeys(_TABLE.findall(str(query.toString()))))
-        if view in map(str.lower, read):
+        lowered = {name.lower() for name in read}
+        if (view := next((name for name in views if name not in lowered), None)) is None:
             return
         close = get_close_matches(view, read, 1)
         others = ", ".join(f"`{name}`" for name in read) or "no table"

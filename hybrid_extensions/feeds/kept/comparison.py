@@ -115,7 +115,7 @@ def compare_served(
 
     keep = _keep_of(feed)
     acting = acting_on(loaded, as_kept=True)
-    trained = _trained_on(loaded, feed, keep)
+    trained = _trained_on(acting, feed, keep)
     key = acting.pipeline.sink.key
     names = Names(
         served_values.LOOKUPS, point_in_time.NUMBER, served_values.AT, served_values.IS_CHANGE
@@ -208,11 +208,10 @@ def _keep_of(feed: AnyFeed) -> Keep:
     return feed.keep
 
 
-def _trained_on(loaded: LoadedPipeline, feed: AnyFeed, keep: Keep) -> LoadedPipeline:
+def _trained_on(acting: LoadedPipeline, feed: AnyFeed, keep: Keep) -> LoadedPipeline:
     """Return the pipeline whose table training reads, as its serving generation declares it."""
     if keep.trained_on is not None:
         return acting_on(load_pipeline(Path(keep.trained_on)), as_kept=True)
-    acting = acting_on(loaded, as_kept=True)
     if acting.pipeline.sink.mode == "append":
         return acting
     message = (

@@ -27,13 +27,14 @@ from hybrid_extensions.feeds.kept.kept_record import (
     write_kept,
 )
 from hybrid_extensions.feeds.kept.kept_table import DELETED, NEW, KeptTable, day_of
+from hybrid_extensions.feeds.one_follower import require_lock
 from hybrid_extensions.feeds.position import Held, Position
 from hybrid_extensions.feeds.rows import Rows
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.storage.folder import Folder
-from spark_jobs.run_state.lock import Lock, take_lock
+from spark_jobs.run_state.lock import Lock
 
 _PENDING = "_pending"
 """Folder in that of the table, with rows of announced deliveries; Delta ignores it."""
@@ -81,11 +82,8 @@ class Keeper:
         table = KeptTable(self._place, self._owner, columns, key)
         table.require()
         if self._lock is None:
-            self._lock = take_lock(self._folder, "keep")
-        if self._lock is None:
             message = f"Another follower feeds `{self._name}` now, and keeps what it delivers."
-            hint = "Run one follower of a feed at a time; end the other one, or wait."
-            raise StateError(message, hint, transient=True, file=self._folder.url)
+            self._lock = require_lock(self._folder, "keep", message)
         self._table = table
 
     def settle(self, held: Held) -> None:

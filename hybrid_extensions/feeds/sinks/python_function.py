@@ -14,13 +14,14 @@ import pyarrow as pa
 from hybrid_extensions.feeds.base import FeedSink
 from hybrid_extensions.feeds.declare import PythonFeed
 from hybrid_extensions.feeds.delivery import Delivery
+from hybrid_extensions.feeds.one_follower import require_lock
 from hybrid_extensions.feeds.position import Held, Position
 from sources.common.positions import Record
 from sources.config.code.user_functions import find_line, load_function
 from sources.config.loader import LoadedPipeline
-from sources.errors import RunError, StateError
+from sources.errors import RunError
 from sources.storage.folder import Folder
-from spark_jobs.run_state.lock import Lock, take_lock
+from spark_jobs.run_state.lock import Lock
 
 _POSITION = "position.json"
 
@@ -74,11 +75,8 @@ class PythonSink(FeedSink):
             UnavailableError: The state's store does not answer.
         """
         if self._lock is None:
-            self._lock = take_lock(self._folder, "feed")
-        if self._lock is None:
             message = f"Another follower feeds `{self._feed.name}` now."
-            hint = "Run one follower of a feed at a time; end the other one, or wait."
-            raise StateError(message, hint, transient=True, file=self._folder.url)
+            self._lock = require_lock(self._folder, "feed", message)
         found = self._folder.read(_POSITION, Remembered) or Remembered()
         return Held(found.delivered, found.pending)
 

@@ -8,15 +8,12 @@ from orchestration.defs.assets.table import card_metadata, kept_action
 from orchestration.defs.checks.table import health_evaluation
 from orchestration.defs.keys import live_key, table_key
 from orchestration.defs.show import metadata
-from orchestration.defs.show.dagster_remedies import in_dagster
-from orchestration.defs.show.reports import REPORT_MS, Cursor, Event, Reports
-from orchestration.display import shortened
+from orchestration.defs.show.reports import REPORT_MS, Cursor, Event, Reports, error_in_dagster
 from orchestration.supervision.card import unknown_card
 from orchestration.supervision.rules.verdict import Finding
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 
-_SHOWN = 900
 _ALONE = "Until that is mended, nothing restarts the live run if it ends."
 
 
@@ -40,8 +37,8 @@ def failed_look(
         cursor: The cursor of the last tick.
         is_live: Whether the pipeline may have a live run.
     """
-    told, at_ms = shortened(in_dagster(str(error), loaded), _SHOWN), now_ms()
-    why = f"The pipeline can't be looked at, so its state is unknown. {told}"
+    shown, at_ms = error_in_dagster(error, loaded), now_ms()
+    why = f"The pipeline can't be looked at, so its state is unknown. {shown}"
     why += f" {_ALONE}" if is_live else ""
     if cursor.unknown == why and at_ms - cursor.at_ms < REPORT_MS:
         return Reports([], cursor, why)
@@ -49,8 +46,8 @@ def failed_look(
     # Pages show the last materialization; before the first one there is none to replace.
     is_new = cursor.version is not None and cursor.headline != card.headline
     kind = dg.AssetMaterialization if is_new else dg.AssetObservation
-    shown = card_metadata(card) | kept_action(instance, loaded)
-    events: list[Event] = [kind(table_key(loaded), description=why, metadata=shown)]
+    told = card_metadata(card) | kept_action(instance, loaded)
+    events: list[Event] = [kind(table_key(loaded), description=why, metadata=told)]
     if is_live:
         alive = Finding(name="alive", passed=False, text=why)
         events.append(metadata.evaluation(live_key(loaded), alive))

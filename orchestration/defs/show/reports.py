@@ -203,9 +203,14 @@ def _look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:
     try:
         return card_and_facts(loaded)
     except HybridError as error:
-        told = in_dagster(str(error), loaded)
-        text = f"**The table can't be looked at.** {shortened(told, _SHOWN)}"
-        return unknown_card(text), None
+        return unknown_card(
+            f"**The table can't be looked at.** {error_in_dagster(error, loaded)}"
+        ), None
+
+
+def error_in_dagster(error: Exception, loaded: LoadedPipeline) -> str:
+    """Return an error as a card shows it: with Dagster's ways out, and of limited length."""
+    return shortened(in_dagster(str(error), loaded), _SHOWN)
 
 
 def _wait_ms(cursor: Cursor, *, is_live: bool) -> float:

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import yaml
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import DeltaTable
 
 from benchmarks.record import record
 from examples.captured import KINDS, CapturedDatabase
@@ -52,6 +52,7 @@ from sources.config.table_template import Template
 from sources.errors import HybridError
 from sources.planning.context import PipelineContext
 from spark_jobs.run_state.lock import table_turn
+from tests.hybrid_extensions.repair.damage import as_own
 
 _TABLE = "orders"
 # A table of its own, whose changes move the connector's place when there are no others.
@@ -322,11 +323,8 @@ def _execute(dsn: str, statement: str) -> None:
 
 def _damage(loaded: LoadedPipeline) -> None:
     """Remove and change rows of the target, as an error of the project's own would."""
-    generation = loaded.require_generation()
-    # A commit that others make would end the live run.
-    mark = Transaction(f"{generation.info.transaction_id}-damage", 1)
-    ours = CommitProperties(app_transactions=[mark])
-    with table_turn(generation):
+    ours = as_own(loaded)
+    with table_turn(loaded.require_generation()):
         table = DeltaTable(loaded.target.url)
         table.delete("id % 97 = 5", commit_properties=ours)
         table.update({"customer": "'damaged'"}, predicate="id % 97 = 6", commit_properties=ours)

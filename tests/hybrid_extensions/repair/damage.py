@@ -8,9 +8,6 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from sources.config.loader import LoadedPipeline
 from spark_jobs.run_state.lock import table_turn
 
-# As after an error of the project's own: a commit that others make would end the live run.
-_OURS = "damage"
-
 CHANGES = (
     "UPDATE orders SET amount = amount + 1 WHERE id % 2 = 0",
     "DELETE FROM orders WHERE id BETWEEN 30 AND 39",
@@ -24,9 +21,7 @@ def damage(loaded: LoadedPipeline) -> None:
     Keys up to 9 are removed, 10 to 19 are changed, 20 to 22 are there twice, and 990001 to 990003
     are added.
     """
-    generation = loaded.require_generation()
-    mark = Transaction(f"{generation.info.transaction_id}-{_OURS}", 1)
-    ours = CommitProperties(app_transactions=[mark])
+    generation, ours = loaded.require_generation(), as_own(loaded)
     with table_turn(generation):
         table = DeltaTable(loaded.target.url)
         table.delete("id < 10", commit_properties=ours)
@@ -38,3 +33,9 @@ def damage(loaded: LoadedPipeline) -> None:
         )
         for added in (rows, extra):
             write_deltalake(table, added, mode="append", commit_properties=ours)
+
+
+def as_own(loaded: LoadedPipeline) -> CommitProperties:
+    """Properties of a commit as after an error of the project's own; others' end the live run."""
+    own = loaded.require_generation().info.transaction_id
+    return CommitProperties(app_transactions=[Transaction(f"{own}-damage", 1)])

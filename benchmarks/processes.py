@@ -47,12 +47,16 @@ def end_all(pipelines: Iterable[LoadedPipeline]) -> None:
 
 
 def processes_of(groups: Set[int]) -> list[int]:
-    """Return the ids of the processes of process groups."""
-    return [pid for pid, fields in _every_process() if int(fields[2]) in groups]
+    """Return the ids of the processes of process groups, with all that descend from them.
+
+    Spark's daemon of Python workers (``pyspark/daemon.py``) makes a group of its own.
+    """
+    members = {pid for pid, fields in _every_process() if int(fields[2]) in groups}
+    return sorted(_with_descendants(members))
 
 
 def cpu_s(groups: Set[int]) -> float:
-    """Return the CPU time of process groups, in seconds, with that of children that have ended."""
+    """Return the CPU time of all :func:`processes_of` groups, as :func:`cpu_s_of` has it."""
     return cpu_s_of(processes_of(groups))
 
 
@@ -64,7 +68,7 @@ def cpu_s_of(pids: Iterable[int]) -> float:
 
 
 def memory_mb(groups: Set[int]) -> int:
-    """Return the memory of process groups, in MB; pages that processes share count once (PSS)."""
+    """Return the memory of all :func:`processes_of` groups, as :func:`memory_mb_of` has it."""
     return memory_mb_of(processes_of(groups))
 
 
@@ -83,9 +87,14 @@ def adopt_orphans() -> None:
 
 def processes_under(pid: int) -> set[int]:
     """Return the ids of a process and all its descendants, of whatever process group."""
+    return _with_descendants({pid})
+
+
+def _with_descendants(pids: Set[int]) -> set[int]:
+    """Return processes and all that descend from them."""
     parents = {each: int(fields[1]) for each, fields in _every_process()}
     found: set[int] = set()
-    new = {pid}
+    new = set(pids)
     while new:
         found |= new
         new = {each for each, parent in parents.items() if parent in new} - found

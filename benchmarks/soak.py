@@ -1,24 +1,30 @@
-"""Soak test: a live run under steady input for half an hour, to find out whether anything grows.
+"""Soak test: a live run under steady input for two hours, to find out whether anything grows.
 
-    python -m benchmarks.soak --rate 500
+    python -m benchmarks.soak --rate 500 --minutes 120
 
 The pipeline merges windows over a topic that receives ``--rate`` records/s into a Delta table, and
-the supervision runs next to it. Every 5 s it samples the resident memory of the Spark driver's JVM,
-of its Python process and of the supervision, the lag, and bytes and files of the state folder. It
-draws a plot of them. The exit status is 1 if one of them grew, or if the table is not exact at the
-end.
+Dagster (web server, daemon, code server with the supervision's sensor) runs next to it. Every 5 s
+it samples the memory of the Spark driver's JVM, of its Python process, of its Python workers and of
+Dagster, the lag, the age of the newest commit, and bytes and files of state, checkpoint, table,
+logs and Dagster's own folder. It draws a plot of them. The exit status is 1 if one of them grew, or
+if the table is not exact at the end. What a week would bring is computed from the slope of the
+second half.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,8 +35,10 @@ import pyarrow.parquet as pq
 import yaml
 from confluent_kafka import Producer
 
+from benchmarks.processes import memory_mb_of, processes_under
 from benchmarks.record import record
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
+from hybrid_extensions.servers.process import free_ports
 from orchestration import operations
 from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
@@ -46,15 +54,6 @@ SAMPLE_INTERVAL_S = 5.0
 ROWS = 20_000
 # Largest allowed ratio of the median of the last third of the samples to that of the middle third.
 MAX_GROWTH = 1.10
-WATCH = """
-import sys, time
-from pathlib import Path
-from orchestration.supervision import supervisor
-from sources.config.loader import load_pipeline
-while True:
-    supervisor.tick(load_pipeline(Path(sys.argv[1])))
-    time.sleep(10)
-"""
 TRANSFORM = """
 from pyspark.sql import functions as F
 
@@ -72,42 +71,65 @@ SELECT date_trunc('minute', "at") AS start, "user", count(*) AS n FROM input GRO
 
 
 class Sample(NamedTuple):
-    """One sample of a running pipeline.
+    """One sample of a running pipeline; memory counts pages that processes share once.
 
     Attributes:
         at_s: Seconds since the first sample began.
-        jvm: Resident memory of the driver's JVM, in bytes.
-        driver: Resident memory of the driver's Python process, in bytes.
-        supervision: Resident memory of the supervision, in bytes.
+        jvm: Memory of the driver's JVM, in bytes.
+        driver: Memory of the driver's Python process, in bytes.
+        workers: Memory of the driver's Python workers, in bytes.
+        dagster: Memory of Dagster's processes, in bytes.
         lag: Records of the topic that the live run has not committed.
-        state_bytes: Size of the state folder, in bytes.
-        state_files: Number of files in the state folder.
+        commit_age_s: Age of the newest commit of the table, in seconds.
+        state_bytes: Size of the state folder without checkpoint and logs, in bytes.
+        state_files: Number of those files.
+        checkpoint_bytes: Size of the checkpoint, in bytes.
+        checkpoint_files: Number of files of the checkpoint.
+        table_files: Number of files of the table, with its log.
+        log_bytes: Size of the logs of drivers, in bytes.
+        dagster_bytes: Size of the folder of Dagster, in bytes.
     """
 
     at_s: float
     jvm: int
     driver: int
-    supervision: int
+    workers: int
+    dagster: int
     lag: int
+    commit_age_s: float
     state_bytes: int
     state_files: int
+    checkpoint_bytes: int
+    checkpoint_files: int
+    table_files: int
+    log_bytes: int
+    dagster_bytes: int
 
 
 # By field of a sample: its title in plot and report, and the unit of the plot.
 SHOWN = {
     "jvm": ("driver, JVM (MiB)", 1 << 20),
     "driver": ("driver, Python (MiB)", 1 << 20),
-    "supervision": ("supervision (MiB)", 1 << 20),
+    "workers": ("driver, Python workers (MiB)", 1 << 20),
+    "dagster": ("Dagster (MiB)", 1 << 20),
     "lag": ("lag (records)", 1),
-    "state_bytes": ("state folder (MiB)", 1 << 20),
-    "state_files": ("state folder (files)", 1),
+    "commit_age_s": ("age of the newest commit (s)", 1),
+    "state_bytes": ("state (MiB)", 1 << 20),
+    "state_files": ("state (files)", 1),
+    "checkpoint_bytes": ("checkpoint (MiB)", 1 << 20),
+    "checkpoint_files": ("checkpoint (files)", 1),
+    "table_files": ("table (files)", 1),
+    "log_bytes": ("logs of drivers (MiB)", 1 << 20),
+    "dagster_bytes": ("Dagster's folder (MiB)", 1 << 20),
 }
+# Below these medians a growth does not count: the input of some seconds, a page, a rotation.
+FLOORS = {"lag": 2_000, "commit_age_s": 3, "log_bytes": 1 << 20}
 
 
 def main() -> int:
     """Run the soak test; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--minutes", type=float, default=120)
     parser.add_argument("--rate", type=int, default=500, help="records/s")
     parser.add_argument("--plot", type=Path, default=Path("docs/pictures/soak.svg"))
     options = parser.parse_args()
@@ -133,53 +155,92 @@ def main() -> int:
 
 
 def _watch(loaded: LoadedPipeline, seconds: float) -> list[Sample]:
-    """Sample a live run for some time, with the supervision running next to it.
+    """Sample a live run for some time, with Dagster running next to it.
+
+    Raises:
+        RuntimeError: The live run is no longer running.
+    """
+    home = loaded.path.parent / "dagster"
+    samples: list[Sample] = []
+    with _dagster(loaded, home) as dagster:
+        begun = time.monotonic()
+        while time.monotonic() - begun < seconds:
+            time.sleep(SAMPLE_INTERVAL_S)
+            samples.append(_sample(loaded, time.monotonic() - begun, dagster, home))
+            if len(samples) % 12 == 0:
+                sys.stdout.write(f"{samples[-1]}\n")
+                sys.stdout.flush()
+    return samples
+
+
+def _sample(loaded: LoadedPipeline, at_s: float, dagster: int, home: Path) -> Sample:
+    """Look at everything once; ``dagster`` is the process id of ``dagster dev``.
 
     Raises:
         RuntimeError: The live run is no longer running.
     """
     generation = loaded.require_generation()
+    live = status(loaded).sources[-1]
     launch = last_launch(generation)
-    assert launch is not None
-    assert launch.group is not None
-    samples: list[Sample] = []
-    with subprocess.Popen([sys.executable, "-c", WATCH, str(loaded.path)]) as supervision:
-        begun = time.monotonic()
-        while time.monotonic() - begun < seconds:
-            time.sleep(SAMPLE_INTERVAL_S)
-            live = status(loaded).sources[-1]
-            if live.heartbeat is None or live.state != "running":
-                message = f"The live run is {live.state}."
-                raise RuntimeError(message)
-            files = [path for path in generation.root.rglob("*") if path.is_file()]
-            sample = Sample(
-                round(time.monotonic() - begun, 1),
-                _resident(launch.group),
-                _resident(live.heartbeat.pid),
-                _resident(supervision.pid),
-                live.lag or 0,
-                sum(_size(path) for path in files),
-                len(files),
-            )
-            samples.append(sample)
-            if len(samples) % 12 == 0:
-                sys.stdout.write(f"{sample}\n")
-                sys.stdout.flush()
-        supervision.kill()
-    return samples
+    if live.heartbeat is None or live.state != "running" or launch is None or launch.group is None:
+        message = f"The live run is {live.state}."
+        raise RuntimeError(message)
+    python, jvm = live.heartbeat.pid, launch.group
+    workers = processes_under(jvm) - {python, jvm}
+    state = [path for path in generation.root.rglob("*") if path.is_file()]
+    checkpoint = [path for path in state if "checkpoint" in path.parts]
+    logs = [path for path in state if ".log" in path.name and "run" in path.parts]
+    rest = sorted({*state} - {*checkpoint} - {*logs})
+    table = [path for path in Path(loaded.target.url).rglob("*") if path.is_file()]
+    newest = max((_modified(path) for path in table if path.suffix == ".json"), default=0.0)
+    return Sample(
+        at_s=round(at_s, 1),
+        jvm=memory_mb_of([jvm]) << 20,
+        driver=memory_mb_of([python]) << 20,
+        workers=memory_mb_of(workers) << 20,
+        dagster=memory_mb_of(processes_under(dagster) - processes_under(jvm)) << 20,
+        lag=live.lag or 0,
+        commit_age_s=round(time.time() - newest, 2),
+        state_bytes=sum(map(_size, rest)),
+        state_files=len(rest),
+        checkpoint_bytes=sum(map(_size, checkpoint)),
+        checkpoint_files=len(checkpoint),
+        table_files=len(table),
+        log_bytes=sum(map(_size, logs)),
+        dagster_bytes=sum(_size(path) for path in home.rglob("*") if path.is_file()),
+    )
 
 
-def _resident(pid: int) -> int:
-    """Return the resident memory of a process, in bytes.
+@contextmanager
+def _dagster(loaded: LoadedPipeline, home: Path) -> Iterator[int]:
+    """Run ``dagster dev`` for a pipeline; yield its process id."""
+    home.mkdir()
+    (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    pipelines = {"DAGSTER_HOME": str(home), "HYBRID_PIPELINES": str(loaded.path)}
+    command = [sys.executable, "-m", "dagster", "dev", "-p", str(free_ports(1)[0])]
+    with (loaded.path.parent / "dagster.log").open("wb") as log:
+        server = subprocess.Popen(
+            [*command, "-m", "orchestration.definitions"],
+            cwd=home,
+            env={**os.environ, **pipelines},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        yield server.pid
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
 
-    Raises:
-        RuntimeError: The process has ended.
-    """
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    message = f"Process {pid} has ended."
-    raise RuntimeError(message)
+
+def _modified(path: Path) -> float:
+    """Return when a file was written, in seconds since 1970; 0 if it was removed meanwhile."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0
 
 
 def _size(path: Path) -> int:
@@ -207,8 +268,7 @@ def _report(samples: list[Sample], rate: int, plot: Path, *, exact: bool) -> int
             statistics.median(values[third : 2 * third]),
             statistics.median(values[-third:]),
         )
-        # A lag of less than the input of two seconds does not count.
-        floor = 2 * rate if name == "lag" else 1
+        floor = FLOORS.get(name, 1)
         growth[name] = max(last, floor) / max(middle, floor)
     grown = [name for name, ratio in growth.items() if ratio > MAX_GROWTH]
     document = {
@@ -216,6 +276,7 @@ def _report(samples: list[Sample], rate: int, plot: Path, *, exact: bool) -> int
         "minutes": samples[-1].at_s / 60,
         "exact": exact,
         "last third by middle third": {SHOWN[name][0]: ratio for name, ratio in growth.items()},
+        "a week by the slope": {SHOWN[name][0]: _after_a_week(samples, name) for name in SHOWN},
         "samples": [sample._asdict() for sample in samples],
     }
     record("soak", document)
@@ -226,13 +287,24 @@ def _report(samples: list[Sample], rate: int, plot: Path, *, exact: bool) -> int
     return 1 if grown or not exact else 0
 
 
+def _after_a_week(samples: list[Sample], name: str) -> float:
+    """Return what a quantity would be after a week at the slope of the second half, in its unit."""
+    half = samples[len(samples) // 2 :]
+    slope, at_zero = statistics.linear_regression(
+        [sample.at_s for sample in half], [getattr(sample, name) for sample in half]
+    )
+    return round((at_zero + slope * 7 * 24 * 3600) / SHOWN[name][1], 1)
+
+
 def _plot(samples: list[Sample], rate: int, path: Path) -> None:
     """Draw the samples over time into an SVG file."""
     # A fixed salt, so that the same figures make the same file.
     mpl.rcParams["svg.hashsalt"] = "soak"
-    figure, axes = plt.subplots(3, 2, figsize=(9, 7), sharex=True, layout="constrained")
+    figure, axes = plt.subplots(5, 3, figsize=(11, 11), sharex=True, layout="constrained")
     minutes = [sample.at_s / 60 for sample in samples]
-    for (name, (title, unit)), axis in zip(SHOWN.items(), axes.T.flat, strict=True):
+    for axis in axes.flat[len(SHOWN) :]:
+        axis.set_axis_off()
+    for (name, (title, unit)), axis in zip(SHOWN.items(), axes.flat, strict=False):
         axis.plot(minutes, [getattr(sample, name) / unit for sample in samples], linewidth=1)
         axis.set_title(title, fontsize=10)
         axis.set_ylim(bottom=0)

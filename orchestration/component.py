@@ -12,12 +12,11 @@ import dagster as dg
 
 from orchestration.defs.assets.unloadable_pipeline import UnreadableFile, unreadable_definitions
 from orchestration.pipeline_definitions import pipeline_definitions
-from orchestration.scaffolder import PipelineScaffolder
 from sources.config.loader import load_pipeline
 from sources.errors import HybridError
+from sources.extensions import contributions
 
 
-@dg.scaffold_with(PipelineScaffolder)
 class HybridPipeline(dg.Component, dg.Model, dg.Resolvable):
     """Dagster component of one pipeline: a table of history from files, then updated from Kafka.
 
@@ -42,3 +41,7 @@ class HybridPipeline(dg.Component, dg.Model, dg.Resolvable):
             return pipeline_definitions(load_pipeline(file), with_upstream=False)
         except HybridError as error:
             return unreadable_definitions(UnreadableFile(file, error))
+
+
+for _scaffolder in contributions("scaffolder"):
+    dg.scaffold_with(_scaffolder)(HybridPipeline)

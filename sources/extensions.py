@@ -74,6 +74,8 @@ class Extension:
         sources: Mapping from values of a source's ``type`` to kinds of sources, each a subclass of
             :class:`sources.config.source.added_source.AddedSource`, such as those that are exported
             to files (:class:`sources.config.source.exported_source.ExportedSource`).
+        scaffolder: What ``dg scaffold defs`` writes a pipeline's component with, a subclass of
+            ``dagster.Scaffolder``.
         lost_state: What people can do if checkpoint or state of a table are lost: a text.
     """
 
@@ -96,6 +98,7 @@ class Extension:
     clusters: str | None = None
     sources: str | None = None
     jobs: str | None = None
+    scaffolder: str | None = None
     lost_state: str | None = None
 
 

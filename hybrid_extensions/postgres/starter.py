@@ -8,7 +8,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from hybrid_extensions.postgres.capture_checks import require_capturable
 from hybrid_extensions.postgres.tables import connect_to, describe_table
-from orchestration.cli.starter.capture_database import CapturedKind, CaptureOptions
+from orchestration.databases.capture_starter import CapturedKind, CaptureOptions
 from sources.config.table.sink import Sink
 from sources.databases.captured_table import DatabaseTable
 

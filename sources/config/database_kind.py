@@ -29,7 +29,7 @@ class DatabaseKind:
         password: Environment variable with the password.
         access: What asks it, a :class:`~sources.databases.access.Access`.
         starter: What ``hybrid init`` has to know of it, a
-            :class:`orchestration.cli.starter.capture_database.CapturedKind`.
+            :class:`orchestration.databases.capture_starter.CapturedKind`.
         compared_rows: What reads its rows for ``hybrid compare``, a
             :class:`orchestration.audit.database.compared_sides.DatabaseRows`.
     """

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from tests.extensions import needs
+
 PAGE = Path(__file__).parents[2] / "docs" / "first-table.md"
 
 pytestmark = [
@@ -57,6 +59,7 @@ def run(folder: Path, command: str) -> str:
     return said
 
 
+@needs("starter")
 def test_an_empty_folder_becomes_a_proved_table_by_the_commands_of_the_page(tmp_path: Path) -> None:
     text = PAGE.read_text()
     [program] = re.findall(r"```python\n(.+?)```", text, re.DOTALL)

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.extensions import needs
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ["hybrid_extensions", "orchestration", "sources", "spark_jobs"]
 COMPONENT = "orchestration.component.HybridPipeline"
@@ -75,6 +77,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "installed"
 
 
+@needs("starter")
 def test_two_pipelines_that_dg_scaffolds_in_a_new_project_share_a_folder_and_are_loaded_unedited(
     tmp_path: Path, packages: Path
 ) -> None:

@@ -24,7 +24,7 @@ ROOMS = ("sources", "spark_jobs", "orchestration", "hybrid_extensions")
 # They speak about the command itself; none is to be run now.
 MENTIONS = {
     "hybrid_extensions/reference/fields.py",
-    "orchestration/cli/starter/files.py",
+    "hybrid_extensions/starter/files.py",
     "hybrid_extensions/metrics/catalog.py",
 }
 

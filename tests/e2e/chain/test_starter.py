@@ -9,10 +9,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orchestration.audit.run import audit
-from orchestration.cli.starter.files import StarterOptions, start
+from hybrid_extensions.starter.files import StarterOptions, start
 from tests.e2e.case import wrong
 from tests.e2e.in_session import run_history
-from tests.orchestration.cli.test_init import table, write
+from tests.hybrid_extensions.starter.test_init import table, write
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

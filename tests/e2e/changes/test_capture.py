@@ -14,9 +14,10 @@ from pyspark.sql import SparkSession
 from hybrid_extensions.servers.broker import create_topic
 from hybrid_extensions.servers.connectors import Connectors
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
+from hybrid_extensions.starter.capture_database import start_capture
 from orchestration.audit.database.compare_source import compare_with_source
 from orchestration.audit.run import audit
-from orchestration.cli.starter.capture_database import CaptureOptions, start_capture
+from orchestration.databases.capture_starter import CaptureOptions
 from orchestration.databases.database_log import DatabaseLog
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.databases.replication_slot import watched_slot

@@ -9,8 +9,8 @@ from pathlib import Path
 import dagster as dg
 from pydantic import BaseModel, Field
 
-from orchestration.cli.starter.detection import detect
-from orchestration.cli.starter.files import EXAMPLE, StarterOptions, first_file, write_starter
+from hybrid_extensions.starter.detection import detect
+from hybrid_extensions.starter.files import EXAMPLE, StarterOptions, first_file, write_starter
 from sources.errors import InputError
 
 _IN_CODE = """\

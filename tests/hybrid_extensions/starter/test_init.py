@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from hybrid_extensions.servers.broker import create_topic
-from orchestration.cli import init_topic
+from hybrid_extensions.starter import topic_warnings
 from sources.config.loader import load_pipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
@@ -384,7 +384,7 @@ def test_two_columns_may_be_the_key_and_text_that_repeats_is_none(tmp_path: Path
 def test_a_topic_that_does_not_answer_is_said_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(init_topic, "ANSWER_S", 0.1)
+    monkeypatch.setattr(topic_warnings, "ANSWER_S", 0.1)
     write(tmp_path / "data" / "a.parquet", table())
     arguments = ["--files", "data/*", "--topic", "events", "--servers", "127.0.0.1:1"]
     status, answer = call(tmp_path, *arguments)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import yaml
 
-from orchestration.cli.init_topic import topic_warnings
-from orchestration.cli.starter.detection import Detected, detect
+from hybrid_extensions.starter.detection import Detected, detect
+from hybrid_extensions.starter.topic_warnings import topic_warnings
 from sources.common.fields import check_name
 from sources.common.sql.sql_names import in_backticks
 from sources.config.loader import LoadedPipeline, load_pipeline

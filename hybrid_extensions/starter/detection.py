@@ -12,9 +12,9 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from orchestration.cli.starter.csv_files import dialect_of, names_in_header
-from orchestration.cli.starter.json_integers import with_integers
-from orchestration.cli.starter.nested import columns_of_fields, expression_of, fields_of_type
+from hybrid_extensions.starter.csv_files import dialect_of, names_in_header
+from hybrid_extensions.starter.json_integers import with_integers
+from hybrid_extensions.starter.nested import columns_of_fields, expression_of, fields_of_type
 from sources.common.counting import counted
 from sources.common.schema import normalize, type_name, with_leaves
 from sources.common.sql.sql_names import quoted

@@ -1,1 +1,0 @@
-"""`hybrid init`: starters for files and for tables of a database."""

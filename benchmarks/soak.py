@@ -37,10 +37,10 @@ from confluent_kafka import Producer
 
 from benchmarks.processes import memory_mb_of, processes_under
 from benchmarks.record import record
+from hybrid_extensions.audit.run import audit
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from hybrid_extensions.servers.process import free_ports
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.cli import console
 from orchestration.supervision.status import status

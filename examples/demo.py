@@ -31,8 +31,8 @@ from rich.table import Table
 from hybrid_extensions.servers.broker import LocalBroker
 from hybrid_extensions.servers.process import free_ports, is_taken
 from orchestration import operations
+from orchestration.audit.installed_audit import audit
 from orchestration.audit.report import AuditReport
-from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.cli import terminal_tables
 from sources.config.loader import LoadedPipeline, load_pipeline

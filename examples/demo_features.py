@@ -35,8 +35,8 @@ from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from hybrid_extensions.training.columns import Asked
 from hybrid_extensions.training.point_in_time import TrainingSet, training_set
 from orchestration import operations
+from orchestration.audit.installed_audit import audit
 from orchestration.audit.report import AuditReport
-from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, run_chain
 from orchestration.cli import terminal_tables

@@ -10,8 +10,7 @@ from tempfile import TemporaryDirectory
 from orchestration.audit.compare_tables import compare
 from orchestration.audit.compared_tables import create_target_rows, open_target
 from orchestration.audit.report import AuditExample
-from orchestration.audit.run import MEMORY_LIMIT
-from orchestration.audit.sql import open_database
+from orchestration.audit.sql import MEMORY_LIMIT, open_database
 from sources.common.counting import counted
 from sources.storage.folder import Folder
 

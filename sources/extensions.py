@@ -76,6 +76,8 @@ class Extension:
             to files (:class:`sources.config.source.exported_source.ExportedSource`).
         scaffolder: What ``dg scaffold defs`` writes a pipeline's component with, a subclass of
             ``dagster.Scaffolder``.
+        audit: Audit of a pipeline's table, an
+            :class:`orchestration.audit.installed_audit.Audit`.
         lost_state: What people can do if checkpoint or state of a table are lost: a text.
     """
 
@@ -99,6 +101,7 @@ class Extension:
     sources: str | None = None
     jobs: str | None = None
     scaffolder: str | None = None
+    audit: str | None = None
     lost_state: str | None = None
 
 

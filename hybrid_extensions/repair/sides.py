@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from hybrid_extensions.repair.table import RepairedTable
-from orchestration.audit.computed.maps import sort_maps
+from orchestration.audit.maps import sort_maps
 from orchestration.audit.database.compare_range import KEYS, KeyRange
 from orchestration.audit.database.compare_ranges import RANGE_ROWS
 from orchestration.audit.sql import create_empty_table, duckdb_type, insert_arrow

@@ -19,8 +19,8 @@ from hybrid_extensions.report.model import (
 )
 from hybrid_extensions.report.plan_part import plan_part
 from orchestration.audit.compared_tables import open_target
+from orchestration.audit.installed_audit import audit
 from orchestration.audit.kept_audit import KeptAudit, keep_audit, read_audit
-from orchestration.audit.run import audit
 from orchestration.audit.sql import error_text
 from orchestration.generations.lifecycle import overview
 from orchestration.progress import phases

@@ -16,8 +16,7 @@ from deltalake import DeltaTable
 
 from hybrid_extensions.training.columns import Asked, JoinColumns, join_columns
 from orchestration.audit.compared_tables import create_target_rows, open_target
-from orchestration.audit.run import MEMORY_LIMIT
-from orchestration.audit.sql import INSTANT, columns_of, open_database
+from orchestration.audit.sql import INSTANT, MEMORY_LIMIT, columns_of, open_database
 from sources.common.counting import counted
 from sources.common.sql.sql_names import column_list, quoted
 from sources.config.loader import LoadedPipeline

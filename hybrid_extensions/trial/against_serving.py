@@ -14,8 +14,7 @@ from deltalake import DeltaTable
 
 from orchestration.audit.compare_generations import GenerationComparison, compare_tables
 from orchestration.audit.compared_tables import create_target_rows, open_target
-from orchestration.audit.run import MEMORY_LIMIT
-from orchestration.audit.sql import count_rows, open_database
+from orchestration.audit.sql import MEMORY_LIMIT, count_rows, open_database
 from sources.config.loader import LoadedPipeline
 from sources.config.table.sampled_share import Sample
 from sources.planning.transform_analysis import TransformAnalysis, read_analysis

@@ -17,9 +17,9 @@ from orchestration import operations
 from orchestration.audit.compare_generations import GenerationComparison
 from orchestration.audit.compare_tables import json_value
 from orchestration.audit.compared_tables import create_target_rows, open_target
+from orchestration.audit.installed_audit import audit
 from orchestration.audit.report import AuditReport
-from orchestration.audit.run import MEMORY_LIMIT, audit
-from orchestration.audit.sql import count_rows, open_database
+from orchestration.audit.sql import MEMORY_LIMIT, count_rows, open_database
 from orchestration.chain import (
     ChainRun,
     Observer,

@@ -13,10 +13,9 @@ from deltalake import DeltaTable
 from orchestration.audit.compare_tables import compare
 from orchestration.audit.compared_tables import create_target_rows, open_target
 from orchestration.audit.distributions import ColumnChange, column_changes
-from orchestration.audit.query_fit import query_misfit
+from orchestration.audit.installed_audit import query_misfit
 from orchestration.audit.report import EXAMPLES, AuditExample
-from orchestration.audit.run import MEMORY_LIMIT
-from orchestration.audit.sql import open_database
+from orchestration.audit.sql import MEMORY_LIMIT, open_database
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline

@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 
-from orchestration.audit.computed.maps import sort_maps
+from orchestration.audit.maps import sort_maps
 from orchestration.audit.report import ROUNDING, AuditExample
 from orchestration.audit.sql import FLOATING, INTEGERS, columns_of, count_rows, error_text
 from sources.common.sql.sql_names import column_list, quoted

@@ -13,6 +13,8 @@ from sources.common.expressions.engine import SETTINGS
 from sources.common.schema import TIMESTAMP, parse_type, type_name
 from sources.common.sql.sql_names import literal, quoted
 
+MEMORY_LIMIT = "2GB"
+"""What a comparison takes: the live run may share the machine. Beyond it, DuckDB spills to disk."""
 INSTANT = "TIMESTAMP WITH TIME ZONE"
 FLOATING = frozenset({"FLOAT", "DOUBLE"})
 _SIGNED = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")

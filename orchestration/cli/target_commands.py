@@ -1,4 +1,4 @@
-"""Commands about a pipeline's target table: prove it, compare it, rebuild it."""
+"""Commands about a pipeline's target table: compare it, rebuild it, accept changes of it."""
 
 from __future__ import annotations
 
@@ -21,43 +21,6 @@ from orchestration.cli.output import (
 )
 
 app = typer.Typer()
-
-
-@app.command(rich_help_panel=panels.TABLE)
-def audit(
-    pipeline: PipelineFile,
-    generation: GenerationName = None,
-    accept: Annotated[
-        str | None,
-        typer.Option(help="Audit nothing: accept that the last audit failed, for this reason."),
-    ] = None,
-    by: By = None,
-    as_json: AsJson = False,
-) -> None:
-    """Compare a generation's table with an independent computation over all input.
-
-    The verdict is kept: `hybrid status` and Dagster show one that failed as red until another audit
-    passes, or somebody accepts it.
-    """
-    with answer(as_json) as show:
-        from orchestration.audit.kept_audit import accept_audit, keep_audit
-        from orchestration.audit.run import audit as compare_with_input
-        from orchestration.cli import terminal_tables
-        from sources.serving import declared_generation, generation_with_role
-
-        loaded = load_acting(pipeline, generation)
-        if accept is not None:
-            accepted = accept_audit(loaded, accept, person(by))
-            show({"ok": True, **accepted.model_dump(mode="json")}, accepted.text)
-            return
-        report = compare_with_input(loaded)
-        typer.echo(f"Audit of generation {generation_with_role(loaded)}.", err=True)
-        show(
-            {"generation": declared_generation(loaded), **report.to_dict()},
-            terminal_tables.audit(report),
-        )
-        for note in keep_audit(loaded, report).notes[len(report.notes) :]:
-            tell(note)
 
 
 @app.command(rich_help_panel=panels.TABLE)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from orchestration import operations, step_observers
-from orchestration.audit.query_fit import query_misfit
+from orchestration.audit.installed_audit import query_misfit
 from orchestration.generations import switch_steps
 from orchestration.generations.switch_lock import hold_switch_lock
 from orchestration.generations.switch_progress import Say, Steps, say_nothing, told_if_interrupted

@@ -16,8 +16,8 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.chain import ChainRun, run_chain
 from orchestration.generations import lifecycle, promotion
 from orchestration.supervision import controls

@@ -16,9 +16,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
+from hybrid_extensions.audit.run import audit
 from hybrid_testing.chain import read_bounded
 from orchestration.audit.report import AuditReport
-from orchestration.audit.run import audit
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.file_source import FileSource
 from sources.planning.plan import make_plan

@@ -25,8 +25,7 @@ from hybrid_extensions.feeds.kept.lookups import (
     lateness,
 )
 from orchestration.audit.compared_tables import open_target
-from orchestration.audit.run import MEMORY_LIMIT
-from orchestration.audit.sql import open_database
+from orchestration.audit.sql import MEMORY_LIMIT, open_database
 from sources.common.counting import counted
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline

@@ -15,8 +15,8 @@ from typing import NamedTuple, Protocol
 import duckdb
 from deltalake import DeltaTable
 
-from orchestration.audit.computed.maps import sort_maps
-from orchestration.audit.run import MEMORY_LIMIT
+from orchestration.audit.maps import sort_maps
+from orchestration.audit.sql import MEMORY_LIMIT
 from orchestration.audit.sql import duckdb_type, open_database
 from sources.common.schema import parse_type
 from sources.common.sql.sql_names import column_list, quoted

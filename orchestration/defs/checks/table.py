@@ -8,6 +8,7 @@ from typing import Any
 import dagster as dg
 
 from orchestration.audit.compare_generations import compare_generations, pair
+from orchestration.audit.installed_audit import installed_audit
 from orchestration.defs.assets.table import (
     card_and_facts,
     card_metadata,
@@ -34,6 +35,8 @@ _NO_CANDIDATE = "Nothing was compared: there is no candidate."
 
 def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
     """Return the checks of a pipeline's table: ``healthy``, ``same_rows`` and ``audited``.
+
+    The last one is there if an extension audits tables.
 
     The supervision evaluates the first one, the job ``<name>_generation`` the second one, and an
     audit the third one; all can be run by hand.
@@ -73,7 +76,8 @@ def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
             found = compare_generations(fresh)
             return generation_metadata.compared(found, changed_since(fresh, found.serving))
 
-    return [healthy, same_rows, audited_check(loaded)]
+    audited = [] if installed_audit() is None else [audited_check(loaded)]
+    return [healthy, same_rows, *audited]
 
 
 def report_table(

@@ -8,7 +8,9 @@ from typing import Any
 import dagster as dg
 
 from orchestration.defs.jobs.action_form import ActionForm, text_field
+from orchestration.defs.keys import GENERATION_TAG, note_on_run
 from sources.config.loader import LoadedPipeline
+from sources.generations import acting_on
 
 OF_GENERATION: Mapping[str, dg.Field] = {
     "generation": text_field("Name of the generation, such as g2; else the one that serves.")
@@ -53,7 +55,6 @@ def fields_of(loaded: LoadedPipeline) -> dict[str, Mapping[str, dg.Field]]:
         "PAUSE": {"why": text_field("The reason, shown as long as it is paused."), **OF_GENERATION},
         "RESUME": OF_GENERATION,
         "STOP": OF_GENERATION,
-        "AUDIT": OF_GENERATION,
         "DRAIN": {
             "within": text_field(
                 "Longest time to wait, such as 10 min. Then the job fails.", "1 h"
@@ -74,6 +75,26 @@ def fields_of(loaded: LoadedPipeline) -> dict[str, Mapping[str, dg.Field]]:
         },
         "APPROVE": {"by": text_field("Your name, which is kept and shown.")},
     }
+
+
+def acting_generation(
+    context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any
+) -> LoadedPipeline:
+    """Return the pipeline with the generation that the form names, and note it on the run.
+
+    Args:
+        context: The job's Dagster run.
+        loaded: The pipeline.
+        config: The form, with ``generation``; empty for the serving one.
+
+    Raises:
+        InputError: There is no such generation.
+        StateError: The state can't be read.
+        UnavailableError: The state's store does not answer.
+    """
+    acting = acting_on(loaded, config.generation, as_kept=True)
+    note_on_run(context, {GENERATION_TAG: acting.require_generation().name})
+    return acting
 
 
 def _field(kind: Any, description: str) -> dg.Field:

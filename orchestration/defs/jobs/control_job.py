@@ -7,35 +7,26 @@ import dagster as dg
 
 from orchestration import operations
 from orchestration.attribution import acting_user
-from orchestration.audit.kept_audit import keep_audit
-from orchestration.audit.run import audit
 from orchestration.defs.assets.run_notes import live_metadata
 from orchestration.defs.assets.table import (
     card_and_facts,
     card_metadata,
-    kept_action,
-    last_action,
     last_day,
 )
-from orchestration.defs.checks.audit import audit_evaluation
 from orchestration.defs.checks.database_comparison import ACTION as COMPARE
 from orchestration.defs.checks.database_comparison import compare
 from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.action_form import action_schema, read_form
 from orchestration.defs.jobs.actions import Act, Action
 from orchestration.defs.jobs.approval_waits import report_approval
-from orchestration.defs.jobs.control_form import ControlForm, fields_of
+from orchestration.defs.jobs.control_form import ControlForm, acting_generation, fields_of
 from orchestration.defs.jobs.form import job_of
 from orchestration.defs.keys import (
     ACTION_TAG,
-    GENERATION_TAG,
-    RESULT_TAG,
     control_name,
     live_key,
     note_on_run,
-    table_key,
 )
-from orchestration.defs.show import metadata
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.supervision import controls
 from sources.common.counting import counted
@@ -58,7 +49,7 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
 
     A pipeline that ends in an unbounded source has ``PAUSE``, ``RESUME`` and ``DRAIN``; one whose
     plan needs an approval has ``APPROVE``, one with ``compare`` has ``COMPARE``; all have ``STOP``,
-    ``RATE``, ``AUDIT`` and ``STATUS``, which is the default and changes nothing; extensions add
+    ``RATE`` and ``STATUS``, which is the default and changes nothing; extensions add
     others. Each does what the command of the same name does, and reads the
     pipeline's file again. Those that act on runs do so on the generation that serves, unless the
     form names another one.
@@ -99,18 +90,12 @@ def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
     found: dict[str, Act] = {"STATUS": _status}
     if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         found |= {"PAUSE": _pause, "RESUME": _resume, "DRAIN": _drain}
-    found |= {"STOP": _stop, "RATE": _rate, "AUDIT": _audit}
+    found |= {"STOP": _stop, "RATE": _rate}
     if loaded.pipeline.compare is not None:
         found |= {COMPARE: compare}
     if loaded.pipeline.approve:
         found |= {"APPROVE": _approve}
     return found
-
-
-def _acting(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> LoadedPipeline:
-    acting = acting_on(loaded, config.generation, as_kept=True)
-    note_on_run(context, {GENERATION_TAG: acting.require_generation().name})
-    return acting
 
 
 def _status(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> None:
@@ -119,33 +104,8 @@ def _status(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> N
     context.log.info(" ".join(filter(None, (seen.text, seen.reason))))
 
 
-def _audit(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
-    acting = _acting(context, loaded, config)
-    found = audit(acting)
-    kept = keep_audit(acting, found)
-    shown = metadata.audited(kept)
-    text = kept.text
-    context.add_output_metadata(shown)
-    # An observation: the table is as it was, and nothing downstream has to follow.
-    before = kept_action(context.instance, loaded)
-    observed = {**before, **last_action(f"AUDIT: {text}"), **shown}
-    context.log_event(dg.AssetObservation(table_key(loaded), description=text, metadata=observed))
-    # A job without assets may evaluate no check itself.
-    context.instance.report_runless_asset_event(audit_evaluation(loaded, kept, found))
-    if found.outcome == "unknown":
-        note_on_run(context, {RESULT_TAG: "not all checked"})
-    if found.outcome == "failed":
-        more = (
-            "Look at examples with `hybrid audit P`. While a stream runs, rows on their way count. "
-            "The table stays red until another audit passes, or somebody accepts this one with "
-            "`hybrid audit P --accept 'the reason'`."
-        )
-        raise InputError(text, more, pipeline=loaded.pipeline.name)
-    context.log.info(text)
-
-
 def _pause(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
-    acting = _acting(context, loaded, config)
+    acting = acting_generation(context, loaded, config)
     was_there = controls.pause(acting, config.why, acting_user(context.run.tags, config.by))
     what = "Paused" if was_there else "Paused; nothing was running"
     context.log.info(
@@ -176,14 +136,14 @@ def _drain(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) 
             context.log.info(f"{counted(left, 'record')} (of a folder: files or splits) left.")
         looks += 1
 
-    acting = _acting(context, loaded, config)
+    acting = acting_generation(context, loaded, config)
     by = acting_user(context.run.tags, config.by)
     controls.drain(acting, parse_duration(config.within), report, by)
     context.log.info(f"Drained and stopped (generation {generation_with_role(acting)}).")
 
 
 def _stop(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
-    acting = _acting(context, loaded, config)
+    acting = acting_generation(context, loaded, config)
     stopped = operations.stop(acting, acting_user(context.run.tags, config.by))
     others = operations.others_running(acting)
     what = f"Stopped {', '.join(stopped)}" if stopped else "Nothing was running"
@@ -195,7 +155,7 @@ def _rate(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -
     limit = parse_limit(
         config.bytes or None, files=config.files, rows=config.rows, offsets=config.offsets
     )
-    acting = _acting(context, loaded, config)
+    acting = acting_generation(context, loaded, config)
     by = acting_user(context.run.tags, config.by)
     source = loaded.pipeline.source(config.source or loaded.pipeline.sources[-1].name).name
     operations.change_rate(acting, source, limit, by)

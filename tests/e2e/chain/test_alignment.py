@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.supervision.late_row_findings import late_rows, look_at_late_rows
 from orchestration.supervision.look import look_at_live

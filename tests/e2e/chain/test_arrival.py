@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
 from tests.e2e.case import BEGIN, Case

@@ -16,8 +16,8 @@ import yaml
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import StateError

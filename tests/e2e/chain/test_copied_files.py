@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.progress.plan_preview import preview
 from sources.common.schema import parse_schema
 from sources.errors import InputError, RunError

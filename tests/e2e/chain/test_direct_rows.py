@@ -14,8 +14,8 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
 from sources.kafka.ranges.cut_ranges import Split

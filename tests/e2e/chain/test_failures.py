@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import Producer
 from deltalake import write_deltalake
 
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.defs.assets.chain_assets import pipeline_assets
 from orchestration.supervision import controls

@@ -9,7 +9,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from sources.planning.plan import make_plan
 from tests.e2e.case import SMALL, TRANSFORMS, moment, wrong
 from tests.e2e.in_session import run_live

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from orchestration.supervision.late_row_findings import late_rows, look_at_late_rows
 from sources.common.positions import now_ms
 from sources.config.supervision import LateRowLimits

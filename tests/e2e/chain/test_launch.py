@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.supervision.status import status
 from sources.errors import StateError

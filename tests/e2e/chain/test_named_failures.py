@@ -13,8 +13,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.defs.assets.chain_assets import pipeline_assets
 from orchestration.defs.show import dagster_failures

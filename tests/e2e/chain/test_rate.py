@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from sources.config.source.rate_limit import RateLimit
 from sources.errors import InputError
 from sources.hand_over import hand_over

@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 )
 from pyspark.sql import SparkSession
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from orchestration.defs.assets.chain_assets import pipeline_assets
 from sources.common.positions import TopicPartition
 from sources.config.loader import LoadedPipeline

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.hand_over import hand_over

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from hybrid_extensions.starter.files import StarterOptions, start
 from tests.e2e.case import wrong
 from tests.e2e.in_session import run_history

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.requested_state import read_requested
 from orchestration.supervision.status import status

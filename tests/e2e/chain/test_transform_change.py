@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.hand_over import hand_over

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from sources.config.loader import LoadedPipeline
 from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.launch.submission import submit

@@ -25,7 +25,7 @@ from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from orchestration import operations
 from orchestration.audit.database.compare_source import compare_table, compare_with_source
 from orchestration.audit.database.compared_sides import ComparedTable
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from orchestration.generations.lifecycle import rerun
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import request

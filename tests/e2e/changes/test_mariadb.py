@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
 from orchestration import operations
 from orchestration.audit.database.compare_source import compare_with_source
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.supervisor import tick
 from sources.common.database_snapshot import BinlogSnapshot

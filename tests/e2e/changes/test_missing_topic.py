@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
 from hybrid_extensions.servers.connect import debezium_config
 from hybrid_extensions.servers.connectors import Connectors
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration.audit.run import audit
 from sources.hand_over import hand_over
 from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.context import PipelineContext

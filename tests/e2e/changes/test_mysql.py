@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orchestration.audit.database.compare_source import compare_with_source
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from tests.e2e.case import wrong
 from tests.e2e.changes.binlog_case import ORDERS, BinlogCase, make_orders
 from tests.e2e.changes.cdc_case import is_equal, take_snapshot

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from orchestration.audit.database.compare_source import compare_with_source
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from orchestration.databases import snapshots
 from orchestration.generations.promotion import _require_ready
 from orchestration.supervision.status import status

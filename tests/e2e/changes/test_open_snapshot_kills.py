@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from examples.shop import Customers
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from sources.config.loader import LoadedPipeline
 from sources.config.source.snapshot import MANIFEST, SnapshotManifest

@@ -15,7 +15,7 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from sources.config.table.sink import Sink
 from sources.errors import InputError
 from sources.state.generation import Generation, GenerationInfo

@@ -11,8 +11,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.databases.altered_table import keep_table_watch

@@ -14,9 +14,9 @@ import yaml
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
 from orchestration.audit.compare_generations import compare_generations
-from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.generations import promotion
 from orchestration.generations.lifecycle import rerun

@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from sources.hand_over import hand_over
 from sources.kept_definitions import keep_definition
 from sources.planning.context import PipelineContext

@@ -14,8 +14,8 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
 from hybrid_extensions.ranges.partitions import ranges_key
-from orchestration.audit.run import audit
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over

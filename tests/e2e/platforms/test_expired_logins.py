@@ -10,8 +10,8 @@ import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.supervision import supervisor
 from sources.config.loader import LoadedPipeline

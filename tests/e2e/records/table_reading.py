@@ -14,7 +14,7 @@ from sources.config.source.file_source import FileSource
 from sources.planning.files.file_plan import read_splits
 from sources.planning.plan import make_plan
 from spark_jobs.inside.readers.files.planned_files import PlannedSource
-from tests.orchestration.audit.file_rows import read_by_audit
+from tests.hybrid_extensions.audit.file_rows import read_by_audit
 
 Rows = list[dict[str, Any]]
 

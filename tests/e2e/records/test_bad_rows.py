@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from sources.config.loader import LoadedPipeline
 from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from sources.errors import RunError

@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from tests.e2e.case import Case, moment
 from tests.e2e.in_session import run_chain
 

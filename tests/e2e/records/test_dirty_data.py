@@ -24,7 +24,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyarrow import orc
 from pyspark.sql import SparkSession
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from sources.config.loader import LoadedPipeline
 from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from spark_jobs.run_state.late_row_count import read_late_rows

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from tests.e2e.case import SMALL, TRANSFORMS, moment
 from tests.e2e.in_session import run_history
 from tests.minimal import minimal_pipeline

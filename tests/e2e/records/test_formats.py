@@ -17,7 +17,7 @@ from pyarrow import orc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from sources.files.listing import sampled_splits as files
 from sources.planning.plan import make_plan, require_plan
 from tests.e2e.case import Case, as_json, moment, wrong

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from tests.e2e.case import Case, live_of, moment, windows, wrong

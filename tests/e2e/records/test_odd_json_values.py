@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.audit.readers.json_rows import parse_json
-from orchestration.audit.readers.json_values import OF_TOPICS
+from hybrid_extensions.audit.readers.json_rows import parse_json
+from hybrid_extensions.audit.readers.json_values import OF_TOPICS
 from orchestration.audit.sql import duckdb_types, open_database
 from sources.common.schema import parse_type
 from tests.e2e.records.json_records import read_records
-from tests.orchestration.audit.test_topic_values import DATES, DECIMALS, DOUBLES, TEXTS, TIMES
+from tests.hybrid_extensions.audit.test_topic_values import DATES, DECIMALS, DOUBLES, TEXTS, TIMES
 from tests.random_tables.both_readers import comparable
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from sources.errors import InputError
 from sources.planning.plan import make_plan
 from spark_jobs.inside.readers.files.planned_files import PlannedSource

@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from sources.config.loader import LoadedPipeline
 from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from sources.hand_over import hand_over

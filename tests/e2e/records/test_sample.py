@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from sources.config.table.sampled_share import Sample
 from sources.errors import InputError
 from sources.planning.plan import draft_plan

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from orchestration.progress.plan_preview import preview
 from orchestration.progress.plan_tables import plan_tables
 from sources.planning.plan import require_plan

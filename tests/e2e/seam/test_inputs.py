@@ -17,9 +17,9 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
 from hybrid_extensions.servers.broker import create_topic
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, run_chain
 from orchestration.supervision.status import status

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
 from hybrid_extensions.servers.broker import create_topic
-from orchestration.audit.run import audit
 from orchestration.supervision.source_status import source_status
 from sources.hand_over import hand_over
 from sources.hand_over_checks import check_hand_over, require_sound

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from sources.errors import SeamError
 from sources.hand_over import hand_over
 from sources.hybrid import SwitchState

@@ -11,8 +11,8 @@ from unittest.mock import Mock
 import pytest
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
 from hybrid_testing.chain import QUICK
-from orchestration.audit.run import audit
 from sources.common.positions import TopicPartition
 from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, Phase, event, given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from sources.kafka.start.declared_start import GapError
 from tests.e2e.case import Case, as_json, moment, wrong
 from tests.e2e.in_session import run_chain

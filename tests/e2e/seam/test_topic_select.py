@@ -14,8 +14,8 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
 from hybrid_extensions.servers.broker import create_topic
-from orchestration.audit.run import audit
 from sources.errors import InputError
 from sources.planning.plan import make_plan
 from tests.e2e.case import BEGIN, Case, moment, wrong

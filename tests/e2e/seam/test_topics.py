@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
 from hybrid_extensions.servers.broker import create_topic
-from orchestration.audit.run import audit
 from sources.errors import SeamError, StateError
 from sources.hand_over import hand_over
 from sources.kafka.client.look_ups import KafkaLog

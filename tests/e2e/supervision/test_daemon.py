@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from dagster import DagsterInstance
 
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from benchmarks.record import record
+from hybrid_extensions.audit.run import audit
 from hybrid_extensions.servers.broker import LocalBroker
 from hybrid_extensions.servers.process import HOST, free_ports
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.supervision.supervisor import Tick, tick
 from sources.config.loader import LoadedPipeline

@@ -11,8 +11,8 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.defs.checks.table import HEALTHY
 from orchestration.defs.keys import live_key

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
 from hybrid_extensions.servers.broker import LocalBroker
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.generations import promotion
 from orchestration.supervision import controls

@@ -18,8 +18,8 @@ from pyspark.sql import SparkSession
 from hybrid_extensions.adopt import run
 from hybrid_extensions.adopt.position import Asked
 from hybrid_extensions.adopt.run import adopt, look
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from sources.errors import HybridError, RunError, SeamError, StateError
 from sources.ledger import require_ledger

@@ -9,8 +9,8 @@ import pytest
 from hybrid_extensions.servers.azurite import LocalAzurite
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
-from tests.orchestration.audit.audit_case import Case
-from tests.orchestration.audit.found_files import NAMES, require_the_same_files
+from tests.hybrid_extensions.audit.audit_case import Case
+from tests.hybrid_extensions.audit.found_files import NAMES, require_the_same_files
 
 
 @pytest.mark.slow

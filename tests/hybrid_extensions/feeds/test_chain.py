@@ -11,10 +11,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
 from hybrid_extensions.feeds.declare import feeds_of
 from hybrid_extensions.feeds.loop import compare, deliver_once
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration.audit.run import audit
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from spark_jobs.run_state.heartbeat import Heartbeat

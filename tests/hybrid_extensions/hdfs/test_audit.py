@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from hdfs_native import WriteOptions
 
+from hybrid_extensions.audit.readers.files import AuditFiles
 from hybrid_extensions.hdfs.files import connect
-from orchestration.audit.readers.files import AuditFiles
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.storage.settings import HdfsSettings, S3Settings
 from sources.storage.stores import Stores
-from tests.orchestration.audit.audit_case import Case
-from tests.orchestration.audit.found_files import NAMES, require_the_same_files
+from tests.hybrid_extensions.audit.audit_case import Case
+from tests.hybrid_extensions.audit.found_files import NAMES, require_the_same_files
 
 
 @pytest.mark.slow

@@ -7,9 +7,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from hybrid_extensions.audit.run import audit
 from hybrid_extensions.repair import sides
 from hybrid_extensions.repair.run import look
-from orchestration.audit.run import audit
 from orchestration.defs.keys import table_key
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.controls import drain

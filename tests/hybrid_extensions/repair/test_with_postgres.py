@@ -18,7 +18,7 @@ from hybrid_extensions.repair.result import RepairResult
 from hybrid_extensions.repair.run import look, repair
 from orchestration import operations
 from orchestration.audit.database.compare_source import compare_with_source
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from orchestration.databases.compared_ranges import (
     ComparedRange,
     KeptCompare,

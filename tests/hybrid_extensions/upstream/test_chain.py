@@ -8,7 +8,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from orchestration.audit.run import audit
+from hybrid_extensions.audit.run import audit
 from orchestration.supervision.status import status_of
 from sources.planning.plan import make_plan
 from tests.e2e.case import wrong

@@ -266,6 +266,7 @@ def test_stopping_what_does_not_run_is_no_error(tmp_path: Path, declared: dict[s
     )
 
 
+@needs("audit")
 def test_an_audit_before_anything_was_written_is_bad(
     tmp_path: Path, declared: dict[str, Any]
 ) -> None:

@@ -14,12 +14,13 @@ from deltalake import write_deltalake
 
 from orchestration import operations
 from orchestration.audit.compare_generations import GenerationComparison, compare_generations
-from orchestration.audit.query_fit import query_misfit
+from orchestration.audit.installed_audit import query_misfit
 from orchestration.defs.show import generation_metadata
 from orchestration.generations import promotion
 from sources.generations import begin
 from sources.serving import target_of
 from tests.command_line import invoke
+from tests.extensions import needs
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import OLD, call, two
 from tests.sources.decoding.value_case import changes_source
@@ -113,9 +114,20 @@ def test_of_equal_tables_no_column_is_named_whatever_its_numbers(tmp_path: Path)
     ("query", "misfit"),
     [
         ("SELECT id, v FROM input", None),
-        ("SELECT id, v AS w FROM history", "differ in their columns; only in `audit.sql`: w; only"),
-        ("SELECT id, v, vip FROM input", '"vip" not found'),
-        ("SELECT id, CAST(v AS TEXT) AS v FROM input", "Column `v` is VARCHAR in `audit.sql`"),
+        *(
+            pytest.param(*pair, marks=needs("audit"))
+            for pair in (
+                (
+                    "SELECT id, v AS w FROM history",
+                    "differ in their columns; only in `audit.sql`: w; only",
+                ),
+                ("SELECT id, v, vip FROM input", '"vip" not found'),
+                (
+                    "SELECT id, CAST(v AS TEXT) AS v FROM input",
+                    "Column `v` is VARCHAR in `audit.sql`",
+                ),
+            )
+        ),
     ],
 )
 def test_before_a_promotion_the_query_of_the_audit_is_tried_against_the_candidate(

@@ -241,7 +241,7 @@ def test_a_pipeline_that_ends_has_no_live_run(case: LiveCase) -> None:
         with pytest.raises(InputError, match="the bounded source `history`, so it has no live run"):
             ask(loaded)
     # Extensions add theirs after these.
-    assert actions(loaded)[:4] == ["STATUS", "STOP", "RATE", "AUDIT"]
+    assert actions(loaded)[:3] == ["STATUS", "STOP", "RATE"]
 
 
 def test_a_folder_is_drained_of_what_it_holds_when_asked(tmp_path: Path, case: LiveCase) -> None:
@@ -312,7 +312,7 @@ def test_a_run_that_ends_before_it_is_drained_says_so(tmp_path: Path, case: Live
 
 
 def test_each_command_is_an_action_of_one_job(tmp_path: Path, case: LiveCase) -> None:
-    own = ["STATUS", "PAUSE", "RESUME", "DRAIN", "STOP", "RATE", "AUDIT"]
+    own = ["STATUS", "PAUSE", "RESUME", "DRAIN", "STOP", "RATE"]
     # Extensions add theirs after these.
     assert actions(case.loaded)[: len(own)] == own
     assert "is not running: nothing would be drained" in cause(run(case, "drain", within="1 s"))

@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 import pytest
 
-from orchestration.audit.readers.values.tombstoned_rows import DeletedRows
+from hybrid_extensions.audit.readers.values.tombstoned_rows import DeletedRows
 from sources.common.conversion import BadValue
 from sources.common.schema import parse_schema
 from sources.decoding.schema_registry import Registry

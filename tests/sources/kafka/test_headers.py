@@ -10,8 +10,8 @@ from sources.errors import InputError
 from sources.kafka.client.headers import NOT_TEXT
 from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.topics.topic_sample import read_sample
-from tests.orchestration.audit.audit_case import COLUMNS
-from tests.orchestration.audit.live_case import ROWS, Live, as_json, live_case
+from tests.hybrid_extensions.audit.audit_case import COLUMNS
+from tests.hybrid_extensions.audit.live_case import ROWS, Live, as_json, live_case
 from tests.raw_headers import send
 from tests.sources.decoding.value_case import changes_source
 

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestration.audit.readers.folder_values import values_in
+from hybrid_extensions.audit.readers.folder_values import values_in
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.listing.splits import list_splits

@@ -1,0 +1,67 @@
+"""Action AUDIT of the control job: prove the table, and evaluate its check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import dagster as dg
+
+from hybrid_extensions.audit.run import audit
+from orchestration.audit.kept_audit import keep_audit
+from orchestration.defs.assets.table import kept_action, last_action
+from orchestration.defs.checks.audit import audit_evaluation
+from orchestration.defs.jobs.actions import Action
+from orchestration.defs.jobs.control_form import OF_GENERATION, acting_generation
+from orchestration.defs.keys import RESULT_TAG, note_on_run, table_key
+from orchestration.defs.show import metadata
+from sources.config.loader import LoadedPipeline
+from sources.errors import InputError
+
+
+def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
+    """Return the action AUDIT of a pipeline's control job, by name."""
+    del loaded
+    text = (
+        "computes the table from all files and records by DuckDB, without Spark, and compares it "
+        "row by row; changes nothing"
+    )
+    return {"AUDIT": Action(audit_table, text, OF_GENERATION)}
+
+
+def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
+    """Audit a generation's table; keep the verdict, and evaluate the check `audited` by it.
+
+    Runs as the action AUDIT of the control job.
+
+    Args:
+        context: The job's Dagster run.
+        loaded: The pipeline.
+        config: The form, with ``generation``; empty for the serving one.
+
+    Raises:
+        InputError: The audit failed; or as :func:`hybrid_extensions.audit.run.audit`.
+        StateError, UnavailableError: As that function.
+    """
+    acting = acting_generation(context, loaded, config)
+    found = audit(acting)
+    kept = keep_audit(acting, found)
+    shown = metadata.audited(kept)
+    text = kept.text
+    context.add_output_metadata(shown)
+    # An observation: the table is as it was, and nothing downstream has to follow.
+    before = kept_action(context.instance, loaded)
+    observed = {**before, **last_action(f"AUDIT: {text}"), **shown}
+    context.log_event(dg.AssetObservation(table_key(loaded), description=text, metadata=observed))
+    # A job without assets may evaluate no check itself.
+    context.instance.report_runless_asset_event(audit_evaluation(loaded, kept, found))
+    if found.outcome == "unknown":
+        note_on_run(context, {RESULT_TAG: "not all checked"})
+    if found.outcome == "failed":
+        more = (
+            "Look at examples with `hybrid audit P`. While a stream runs, rows on their way count. "
+            "The table stays red until another audit passes, or somebody accepts this one with "
+            "`hybrid audit P --accept 'the reason'`."
+        )
+        raise InputError(text, more, pipeline=loaded.pipeline.name)
+    context.log.info(text)

@@ -1,0 +1,182 @@
+"""The verdict of the last audit: red in Dagster and status until another one, or accepted."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pytest
+import yaml
+
+from orchestration.audit.kept_audit import accept_audit, keep_audit, read_audit
+from orchestration.defs.checks.audit import AUDITED, audit_again
+from orchestration.defs.jobs.control_job import control_job
+from orchestration.pipeline_definitions import pipeline_definitions
+from orchestration.supervision.status import status_of
+from sources.errors import InputError
+from sources.state.action_log import read_actions
+from tests.command_line import invoke
+from tests.hybrid_extensions.audit.audit_case import SCHEMA, Case, row
+from tests.orchestration.defs.test_generation_jobs import check_of, run
+from tests.orchestration.defs.test_sensors import checks, look
+from tests.orchestration.generations.generation_case import GenerationCase
+from tests.orchestration.supervision.live_case import LiveCase
+
+ROWS = [row(1), row(2), row(3)]
+
+
+def audited(folder: Path, found: list[dict[str, Any]]) -> Any:
+    """An audit of a table that holds these rows in place of :data:`ROWS`."""
+    folder.mkdir()
+    case = Case(folder)
+    case.history(ROWS)
+    case.late([])
+    case.target(found)
+    return case.audit(audit=case.sql("SELECT * FROM history"))
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> LiveCase:
+    """A pipeline whose live run is well, and that was never audited."""
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a")
+    return case
+
+
+def test_a_failed_audit_turns_status_and_check_red_until_another_one_passes(
+    live: LiveCase, tmp_path: Path
+) -> None:
+    wrong, right = audited(tmp_path / "wrong", ROWS[:1]), audited(tmp_path / "right", ROWS)
+    with live.alive():
+        never = look(live)
+        assert AUDITED not in checks(never)
+        assert (status_of(live.loaded).healthy, status_of(live.loaded).audit) == (True, None)
+        keep_audit(live.loaded, wrong)
+        failed = look(live, never.cursor)
+        assert checks(failed)[AUDITED] == (False, "ERROR")
+        assert checks(failed)["healthy"] == (False, "ERROR")
+        [event] = [
+            each
+            for each in failed.asset_events
+            if isinstance(each, dg.AssetCheckEvaluation) and each.check_name == AUDITED
+        ]
+        assert "2 missing. Audited" in str(event.description)
+        assert event.metadata["missing"].value == 2
+        found = status_of(live.loaded)
+        assert (found.healthy, found.own_healthy) == (False, True)
+        shown = invoke(["status", str(live.path)])
+        assert (shown.exit_code, "2 missing" in " ".join(shown.output.split())) == (1, True)
+        keep_audit(live.loaded, right)
+        passed = look(live, failed.cursor)
+        assert (checks(passed)[AUDITED][0], checks(passed)["healthy"][0]) == (True, True)
+        # Pages show the last materialization: one of before would go on to tell of the failure.
+        [page] = [e for e in passed.asset_events if isinstance(e, dg.AssetMaterialization)][-1:]
+        assert "The table is right" in str(page.metadata["now"].value)
+        assert status_of(live.loaded).healthy
+
+
+def test_the_verdict_on_one_generation_is_not_shown_of_the_next_one(tmp_path: Path) -> None:
+    right = audited(tmp_path / "right", ROWS)
+    (tmp_path / "pipeline").mkdir()
+    case = GenerationCase(tmp_path / "pipeline")
+    case.run({1: 10})
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert audit_again(instance, case.loaded) is None
+        keep_audit(case.loaded, right)
+        kept = audit_again(instance, case.loaded)
+        assert kept is not None
+        assert kept.passed
+        instance.report_runless_asset_event(kept)
+        assert run(case, instance, "NEW").success
+        case.run({1: 11})
+        assert run(case, instance, "PROMOTE").success
+        never = "g2, which serves now, was never audited. Launch the job `events_control` with"
+        assert check_of(instance, AUDITED).startswith(never)
+        assert run(case, instance, "ROLLBACK").success
+        assert check_of(instance, AUDITED).startswith("The table is right")
+
+
+def test_a_person_accepts_a_failed_audit_for_a_reason_which_is_logged(
+    live: LiveCase, tmp_path: Path
+) -> None:
+    command = ["audit", str(live.path), "--by", "anna", "--accept"]
+    nothing = invoke([*command, "known"])
+    assert (nothing.exit_code, "there is none" in nothing.output) == (2, True)
+    keep_audit(live.loaded, audited(tmp_path / "right", ROWS))
+    with pytest.raises(InputError, match="Only a failed audit can be accepted"):
+        accept_audit(live.loaded, "known", "anna")
+    keep_audit(live.loaded, audited(tmp_path / "wrong", ROWS[:1]))
+    with pytest.raises(InputError, match="for a reason"):
+        accept_audit(live.loaded, " ", "anna")
+    with live.alive():
+        failed = look(live)
+        done = invoke([*command, "the source was corrected", "--json"])
+        assert (done.exit_code, json.loads(done.output)["ok"]) == (0, True)
+        after = look(live, failed.cursor)
+    assert checks(after)[AUDITED] == (False, "WARN")
+    assert checks(after)["healthy"][0] is True
+    kept = read_audit(live.generation)
+    assert kept is not None
+    assert kept.text.endswith("by anna: the source was corrected")
+    [action] = read_actions(live.loaded.state, last=1)
+    assert (action.action, action.by, action.outcome) == ("accept audit", "anna", "done")
+
+
+def test_lists_of_runs_say_that_an_audit_could_not_check_all(tmp_path: Path) -> None:
+    case = Case(tmp_path)
+    case.history(ROWS)
+    case.late([])
+    # Without `audit.sql`, a column that the transform adds is not compared.
+    schema = SCHEMA.append(pa.field("added", pa.int64()))
+    case.target([{**each, "added": 1} for each in ROWS], schema)
+    (tmp_path / "flights.py").write_text("def events(rows):\n    return rows\n")
+    loaded = case.loaded()
+    document = loaded.pipeline.model_dump(mode="json", exclude_unset=True, by_alias=True)
+    loaded.path.write_text(yaml.safe_dump(document))
+    assert loaded.open_generation(create=True) is not None
+    form: dict[str, Any] = {"ops": {"do_flights_control": {"config": {"action": {"audit": {}}}}}}
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = control_job(loaded).execute_in_process(form, instance=instance)
+        run = instance.get_run_by_id(done.run_id)
+    assert run is not None
+    assert (done.success, run.tags["hybrid/result"]) == (True, "not all checked")
+
+
+def test_the_control_job_keeps_its_audit_and_evaluates_the_check_with_examples(
+    tmp_path: Path,
+) -> None:
+    case = Case(tmp_path)
+    case.history(ROWS)
+    case.late([])
+    case.target(ROWS[:1])
+    (tmp_path / "flights.py").write_text("def events(rows):\n    return rows\n")
+    loaded = case.loaded(audit=case.sql("SELECT * FROM history"))
+    document = loaded.pipeline.model_dump(mode="json", exclude_unset=True, by_alias=True)
+    loaded.path.write_text(yaml.safe_dump(document))
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    with dg.DagsterInstance.ephemeral() as instance:
+        form = {"ops": {"do_flights_control": {"config": {"action": "AUDIT"}}}}
+        done = control_job(loaded).execute_in_process(form, instance=instance, raise_on_error=False)
+        assert not done.success
+        [table] = [
+            key
+            for key in pipeline_definitions(loaded).resolve_asset_graph().get_all_asset_keys()
+            if key.path[-1] == "table"
+        ]
+        key = dg.AssetCheckKey(table, AUDITED)
+        [record] = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
+    assert record.event is not None
+    event = record.event.dagster_event
+    assert event is not None
+    found = event.asset_check_evaluation_data
+    assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.ERROR)
+    assert "2 missing" in str(found.description)
+    examples = found.metadata["examples"]
+    assert isinstance(examples, dg.TableMetadataValue)
+    assert [each.data["kind"] for each in examples.records] == ["missing", "missing"]
+    assert read_audit(generation) is not None

@@ -1,0 +1,76 @@
+"""A row of the snapshot is right although the topic has an older change of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import duckdb
+
+from hybrid_extensions.audit.computed.snapshot_rows import settle_snapshot_rows
+from sources.config.pipeline import Pipeline
+from tests.sources.config.test_schema_change import CHANGES, MERGE, SNAPSHOT, declared
+
+COLUMNS = 'id BIGINT, v VARCHAR, seq VARCHAR, "at" TIMESTAMP, lsn BIGINT, "by" BIGINT'
+# Key, value, position.
+Row = tuple[int, str | None, str | None]
+
+
+def settled(
+    rows: list[Row],
+    expected: list[Row],
+    found: list[Row],
+    repaired: Collection[str] = (),
+    **more: Any,
+) -> list[Row]:
+    changes = {**CHANGES, "schema": {"id": "bigint", "v": "string"}, **more}
+    pipeline: Pipeline = declared(SNAPSHOT, changes, sink=MERGE)
+    with duckdb.connect() as connection:
+        connection.execute("CREATE SCHEMA audit")
+        for name, content in (("rows", rows), ("expected", expected), ("found", found)):
+            place = ", _place INT" if name == "rows" else ""
+            connection.execute(f"CREATE TABLE audit.{name} ({COLUMNS}{place})")
+            for row in content:
+                values = [*row, None, None, None, *([0] if place else [])]
+                marks = ", ".join("?" * len(values))
+                connection.execute(f"INSERT INTO audit.{name} VALUES ({marks})", values)
+        settle_snapshot_rows(connection, pipeline, repaired)
+        query = "SELECT id, v, seq FROM audit.expected ORDER BY id"
+        found_rows: list[Row] = connection.execute(query).fetchall()
+        return found_rows
+
+
+def test_the_targets_row_of_the_snapshot_is_expected_if_the_last_change_left_its_values() -> None:
+    rows: list[Row] = [
+        # In both, with equal values: the target may have either.
+        (1, "a", None),
+        (1, "a", "07"),
+        (2, "a", None),
+        (2, "a", "07"),
+        (3, None, None),
+        (3, None, "07"),
+        # The change left other values.
+        (4, "old", None),
+        (4, "new", "09"),
+    ]
+    expected: list[Row] = [(1, "a", "07"), (2, "a", "07"), (3, None, "07"), (4, "new", "09")]
+    found: list[Row] = [(1, "a", None), (2, "a", "07"), (3, None, None), (4, "old", None)]
+    assert settled(rows, expected, found) == [
+        (1, "a", None),
+        (2, "a", "07"),
+        (3, None, None),
+        # So the row that the target holds is wrong.
+        (4, "new", "09"),
+    ]
+
+
+def test_a_repaired_row_is_expected_if_it_has_the_values_of_the_last_change() -> None:
+    changes: list[Row] = [(1, "a", "07"), (2, "b", "07"), (3, "c", "07"), (4, "d", "09")]
+    found: list[Row] = [
+        (1, "a", "08"),
+        # With other values, of no repair, and older than the last change.
+        (2, "other", "08"),
+        (3, "c", "081"),
+        (4, "d", "08"),
+    ]
+    assert settled(changes, changes, found, ["08"]) == [(1, "a", "08"), *changes[1:]]

@@ -29,9 +29,9 @@ from deltalake.transaction import AddAction, create_table_with_add_actions
 
 from benchmarks.session import in_turns, report
 from benchmarks.topics import COLUMNS, MESSAGE, SCHEMA, Form, descriptors, encoder, event_class
+from hybrid_extensions.avro.decoder import AvroReader
 from hybrid_extensions.protobuf.decoder import ProtobufReader
 from sources.common.schema import parse_schema
-from sources.decoding.avro.decoder import AvroReader
 from sources.storage.folder import Folder
 from spark_jobs.inside.readers.files.plan_log import Entry, FilesOfLog, PlanLog, versions_of
 

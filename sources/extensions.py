@@ -50,6 +50,11 @@ class Extension:
         value_formats: Mapping from names of formats of a record's value to their models, each a
             :class:`sources.decoding.value_formats.base.ValueFormat`. Their decoders run in tasks,
             so their modules have to be installed where executors run, too.
+        file_formats: Mapping from names of formats of files to functions from a
+            :class:`sources.config.source.file_source.FileSource` to a
+            :class:`sources.formats.base.Format`. Called in the driver; readers run in tasks.
+        registered_values: Decoders of values with schemas of a registry, a
+            :class:`sources.decoding.registered_values.RegisteredValues`.
         whole_file_commands: Names of its commands that act on a file with ``tables`` as a whole;
             any other command is run for each table of it.
         tables_definitions: Function from a :class:`sources.config.table_template.Template` and the
@@ -102,6 +107,8 @@ class Extension:
     jobs: str | None = None
     scaffolder: str | None = None
     audit: str | None = None
+    file_formats: str | None = None
+    registered_values: str | None = None
     lost_state: str | None = None
 
 

@@ -43,6 +43,7 @@ def skip_without_those_of(declared: Mapping[str, Any]) -> None:
     for source in declared["sources"]:
         dsn = source.get("snapshot", {}).get("dsn", "")
         skip_without(source.get("format", ""))
+        skip_without("avro" if "registry" in source else "")
         skip_without("mariadb" if re.match("mariadb:|mysql:", dsn) else "postgres" if dsn else "")
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from sources.common.conversion import BadValue, converter, short_repr
 from sources.decoding.key_document import key_document
+from sources.decoding.registered_values import registered_values
 from sources.decoding.schema_registry import Registry
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -44,7 +45,8 @@ class Tombstones:
     def __init__(self, row: RowOfKey, columns: pa.Schema, registry: Registry | None) -> None:
         self._kinds = {name: columns.field(name).type for name in row.key}
         self._event_time = row.event_time if row.event_time in columns.names else None
-        self._registry = registry
+        # What decodes keys with a schema id in front; tasks ask no extension.
+        self._framed = None if registry is None else registered_values().values(registry)
 
     def fields(self, key: bytes | None, timestamp_ms: int) -> dict[str, Any]:
         """Return the columns of a deleted row that key and timestamp fill, by name.
@@ -102,11 +104,8 @@ class Tombstones:
         if key is None:
             reason = "it is missing"
             raise BadValue(reason)
-        if self._registry is not None and key.startswith(_FRAME):
-            # Its library is optional.
-            from sources.decoding.avro.decoder import read_framed  # noqa: PLC0415
-
-            document = read_framed(key, self._registry)
+        if self._framed is not None and key.startswith(_FRAME):
+            document = self._framed(key)
         else:
             document = self._of_text(key)
         if isinstance(document, dict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sources.config.source.file_source import FileSource
+from sources.extensions import contributions, none_adds
 from sources.files.columns.drifted_files import DriftedFiles
 from sources.files.columns.partition_columns_in_files import PartitionedFiles
 from sources.formats.base import Format
@@ -20,8 +21,7 @@ def format_of(source: FileSource) -> Format:
         source: Declaration of the source; not one of a table.
 
     Raises:
-        InputError: The format is Avro, and the package's extra ``avro`` is not installed.
-        KeyError: The format has no reader here.
+        InputError: No installed extension reads the format, or its library is not installed.
     """
     form = reader_of(source)
     if source.drift is not None:
@@ -36,14 +36,8 @@ def reader_of(source: FileSource) -> Format:
         source: Declaration of the source; not one of a table.
 
     Raises:
-        InputError: The format is Avro, and the package's extra ``avro`` is not installed.
-        KeyError: The format has no reader here.
+        InputError: No installed extension reads the format, or its library is not installed.
     """
-    if source.format == "avro":
-        # Its library is optional.
-        from sources.formats.avro.reader import Avro  # noqa: PLC0415
-
-        return Avro(None if source.names_inside is None else frozenset(source.names_inside))
     known: dict[str, Format] = {
         "csv": Csv(source.csv),
         "json": JsonLines(),
@@ -51,4 +45,9 @@ def reader_of(source: FileSource) -> Format:
         "parquet": ParquetRows(),
         "text": Text(),
     }
+    for added in contributions("file_formats"):
+        known |= {name: make(source) for name, make in added.items() if name == source.format}
+    if source.format not in known:
+        does = f"reads files of `format: {source.format}`"
+        raise none_adds(does, "write the files in another format", field="format")
     return known[source.format]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from hybrid_extensions.avro.file_reader import Avro
 from sources.errors import InputError
-from sources.formats.avro.reader import Avro
 from sources.formats.open import open_file, read_region
 from sources.formats.regions import Region
 from sources.storage.settings import S3Settings

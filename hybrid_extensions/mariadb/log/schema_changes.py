@@ -18,8 +18,8 @@ from sources.common.positions import Offsets
 from sources.common.table_definition import BinlogDefinition
 from sources.config.source.kafka_source import KafkaSource
 from sources.databases.captured_table import UnknownDefault
-from sources.decoding.changes.envelopes import AvroEnvelopes, Envelopes, JsonEnvelopes
 from sources.decoding.changes.positions import is_of_snapshot
+from sources.decoding.registered_values import envelopes_by
 from sources.kafka.client.look_ups import KafkaLog
 
 
@@ -142,8 +142,7 @@ def read_statements(source: KafkaSource, connector: str, starts: Offsets) -> Sta
     holding = {each: begin for each, begin in begins.items() if ends[each] > begin}
     captured = source.changes
     assert captured is not None  # only such a topic tells of new columns
-    registry = captured.registry
-    envelopes: Envelopes = JsonEnvelopes() if registry is None else AvroEnvelopes(registry)
+    envelopes = envelopes_by(captured.registry)
     limit = max((ends[each] - first for each, first in holding.items()), default=0)
     records = log.read(holding, limit, {each: ends[each] for each in holding}) if holding else []
     schema, _, table = captured.table.partition(".")

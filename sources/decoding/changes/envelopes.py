@@ -1,22 +1,18 @@
 """Parsing of Debezium's change envelopes, as Kafka Connect's converters encode them.
 
-JSON, with or without the converter's schema in front of each payload, record by record; or Avro
-with a schema registry.
+JSON, with or without the converter's schema in front of each payload, record by record; an
+extension parses those in Avro (:mod:`sources.decoding.registered_values`).
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Protocol
 
 import orjson
 
 from sources.common.conversion import BadValue
-from sources.decoding.schema_registry import Registry, schema_texts, unframe
-
-if TYPE_CHECKING:
-    from sources.decoding.avro.decoder import AvroReader
 
 _PAYLOAD = b',"payload":'
 _TYPES = {
@@ -43,8 +39,8 @@ _TYPES_BY_NAME = {
     "io.debezium.time.IsoTimestamp": "timestamp",
     "org.apache.kafka.connect.data.Timestamp": "timestamp",
 }
-_SIDES = ("before", "after")
-_OF_MYSQL = "io.debezium.connector.mysql.Source"
+SIDES = ("before", "after")
+OF_MYSQL = "io.debezium.connector.mysql.Source"
 MYSQL_JSON = "mysql.json"
 """Logical type of a JSON document of MySQL, which other databases keep as text."""
 _JSON = "io.debezium.data.Json"
@@ -133,39 +129,6 @@ class JsonEnvelopes:
         return None if value.lstrip().startswith(b'{"schema"') else b""
 
 
-class AvroEnvelopes:
-    """Parser of envelopes in Avro, each with its schema id in front (Confluent's wire format).
-
-    Args:
-        registry: Schema registry of the ids.
-    """
-
-    def __init__(self, registry: Registry) -> None:
-        # Its library is optional.
-        from sources.decoding.avro.decoder import AvroReader  # noqa: PLC0415
-
-        self._registry = registry
-        self._reader: AvroReader = AvroReader(None, registry)
-        self._known: dict[int, dict[str, Encoding]] = {}
-
-    def open(self, value: bytes) -> tuple[Mapping[str, Any], Mapping[str, Encoding]]:
-        """Decode an Avro value into its envelope, and the encodings of the table's columns by name.
-
-        The encodings are the same object for records that share a schema.
-
-        Raises:
-            BadValue: The value has no schema id in front, does not match its schema, or the
-                registry does not have that schema.
-            InputError: The schema registry refuses the login or the request.
-            UnavailableError: The schema registry does not answer.
-        """
-        envelope = self._reader.fields(value)
-        schema_id, _ = unframe(value)
-        if schema_id not in self._known:
-            self._known[schema_id] = _avro_encodings(schema_texts(self._registry, schema_id))
-        return envelope, self._known[schema_id]
-
-
 def _object(document: Any) -> dict[str, Any]:
     """Return a parsed JSON document if it is an object.
 
@@ -190,16 +153,16 @@ def _is_head(head: bytes) -> bool:
 def _connect_encodings(schema: Any) -> dict[str, Encoding]:
     """Read the encodings of columns from Kafka Connect's own schema of an envelope."""
     fields = schema.get("fields", []) if isinstance(schema, dict) else []
-    rows = [field for field in fields if field.get("field") in _SIDES]
-    is_mysql = _OF_MYSQL in [field.get("name") for field in fields]
+    rows = [field for field in fields if field.get("field") in SIDES]
+    is_mysql = OF_MYSQL in [field.get("name") for field in fields]
     return {
-        column["field"]: _of_connector(_connect_encoding(column), is_mysql=is_mysql)
+        column["field"]: of_connector(_connect_encoding(column), is_mysql=is_mysql)
         for row in rows
         for column in row.get("fields", [])
     }
 
 
-def _of_connector(encoding: Encoding, *, is_mysql: bool) -> Encoding:
+def of_connector(encoding: Encoding, *, is_mysql: bool) -> Encoding:
     """Return an encoding with the name of the type that MySQL alone has."""
     return encoding._replace(name=MYSQL_JSON) if is_mysql and encoding.name == _JSON else encoding
 
@@ -234,47 +197,3 @@ def _connect_type(column: Mapping[str, Any]) -> str | None:
 def _scale(parameters: Any) -> int | None:
     """Return the scale of a decimal from the parameters of its type."""
     return int(parameters["scale"]) if parameters and "scale" in parameters else None
-
-
-def _avro_encodings(texts: Sequence[str]) -> dict[str, Encoding]:
-    """Read the encodings of columns from the Avro schema of an envelope.
-
-    Kafka Connect keeps the name of a logical type there as ``connect.name``.
-
-    Args:
-        texts: The schemas that it refers to, then the schema itself, as JSON.
-    """
-    from sources.decoding.avro.decoder import parse_schemas  # noqa: PLC0415
-
-    envelope = parse_schemas(texts, expand=True)
-    rows = [
-        row
-        for side in envelope["fields"]
-        if side["name"] in _SIDES
-        for row in _described(side["type"])
-    ]
-    sources = [kind for side in envelope["fields"] for kind in _described(side["type"])]
-    is_mysql = _OF_MYSQL in [each.get("connect.name") for each in sources]
-    encodings: dict[str, Encoding] = {}
-    for column in (column for row in rows for column in row.get("fields", [])):
-        found = _avro_encoding(column["type"])
-        found = found._replace(default=column.get("default"))
-        encodings[column["name"]] = _of_connector(found, is_mysql=is_mysql)
-    return encodings
-
-
-def _avro_encoding(kind: Any) -> Encoding:
-    """Return the encoding of an Avro type; the first of a union that is more than a name counts."""
-    described = _described(kind)
-    if not described:
-        return Encoding()
-    items = described[0].get("items")
-    return Encoding(
-        described[0].get("connect.name"), items=None if items is None else _avro_encoding(items)
-    )
-
-
-def _described(kind: Any) -> list[dict[str, Any]]:
-    """Return the branches of an Avro union, or a single type, that are more than a name."""
-    kinds = kind if isinstance(kind, list) else [kind]
-    return [each for each in kinds if isinstance(each, dict)]

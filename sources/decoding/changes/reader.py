@@ -28,7 +28,7 @@ from sources.decoding.changes.changed_columns import (
     widened_column,
 )
 from sources.decoding.changes.declared_table import DeclaredTable
-from sources.decoding.changes.envelopes import AvroEnvelopes, Encoding, Envelopes, JsonEnvelopes
+from sources.decoding.changes.envelopes import Encoding, JsonEnvelopes
 from sources.decoding.changes.placeholders import Placeholder
 from sources.decoding.changes.positions import position
 from sources.decoding.changes.renamed_columns import Renaming
@@ -38,6 +38,7 @@ from sources.decoding.changes.values import (
     value_converter,
 )
 from sources.decoding.record_columns import EnvelopePart, RecordColumns
+from sources.decoding.registered_values import envelopes_by
 from sources.errors import HybridError, InputError
 
 # Changes that refer to a row as it was before: what they lack, that row has.
@@ -61,10 +62,7 @@ class DebeziumReader(BaseReader):
         kinds = declared.columns.items()
         table_columns = {name: kind for name, kind in kinds if name not in declared.include}
         columns = parse_schema(table.current(table_columns))
-        registry = table.registry
-        self._envelopes: Envelopes = (
-            JsonEnvelopes() if registry is None else AvroEnvelopes(registry)
-        )
+        self._envelopes = envelopes_by(table.registry)
         self._table = table.table
         self._renaming = Renaming(table.table, table.renamed_columns, NEW_START)
         self._columns = [

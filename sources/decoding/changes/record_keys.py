@@ -7,7 +7,7 @@ record tells, before a change is merged: the envelope does not contain it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +20,8 @@ from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.changes.renamed_columns import all_names
 from sources.decoding.json.shapes import JsonShapes
 from sources.decoding.key_document import key_document
+from sources.decoding.registered_values import registered_values
 from sources.errors import InputError
-
-if TYPE_CHECKING:
-    from sources.decoding.avro.decoder import AvroReader
 
 # Shapes of keys that are looked for in a batch; what is left is looked at one by one.
 _MOST_SHAPES = 8
@@ -42,12 +40,8 @@ class RecordKeys:
         self._old = {
             new: name for name, names in table.renamed_columns.items() for new in all_names(names)
         }
-        self._reader: AvroReader | None = None
-        if table.registry is not None:
-            # Its library is optional.
-            from sources.decoding.avro.decoder import AvroReader  # noqa: PLC0415
-
-            self._reader = AvroReader(None, table.registry)
+        registry = table.registry
+        self._reader = None if registry is None else registered_values().records(registry)
 
     def names(self, key: bytes | None) -> list[str] | None:
         """Return the names of a record's key columns as they are in ``schema``, sorted.

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 
 from pydantic import Discriminator, Tag
 
-from sources.decoding.value_formats.avro_values import AvroValues
 from sources.decoding.value_formats.base import ValueFormat
 from sources.decoding.value_formats.debezium_values import DebeziumValues
 from sources.decoding.value_formats.json_values import JsonValues
@@ -17,7 +16,6 @@ from sources.extensions import contributions
 
 _OWN: Mapping[str, type[ValueFormat]] = {
     "json": JsonValues,
-    "avro": AvroValues,
     "debezium": DebeziumValues,
     "raw": RawValues,
 }

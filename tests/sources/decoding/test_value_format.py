@@ -14,10 +14,10 @@ from sources.common.topic_log import LogRecord
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.json.single_objects import JsonReader
-from sources.decoding.value_formats.avro_values import AvroValues
 from sources.decoding.value_formats.raw_values import RawReader
 from sources.errors import InputError, StateError
 from sources.planning.schema_check import compare_sample
+from tests.extensions import needs
 from tests.minimal import minimal_declaration
 
 SCHEMA = {"id": "bigint", "at": "timestamp"}
@@ -44,21 +44,34 @@ def live(folder: Path, **changes: Any) -> KafkaSource:
     ("changes", "pattern"),
     [
         ({"format": "xml"}, "`format: xml` is not a format of a topic's values. Write one of json"),
-        (
+        pytest.param(
             {"format": "avro", "registry": {"urll": "r"}},
             "  source `live`, sources.0.registry.urll: unknown field; did you mean",
+            marks=needs("avro"),
         ),
-        (
+        pytest.param(
             {"avro_schem": "a.avsc"},
             "  source `live`, sources.0.avro_schem: unknown field; did you mean `avro_sch",
+            marks=needs("avro"),
         ),
         ({"value": {"format": "raw"}}, "  source `live`, sources.0.value: unknown field"),
-        ({"avro_schema": "a.avsc"}, "`avro_schema` has no meaning with `format: json`"),
-        ({"format": "raw", "avro_schema": "a"}, "`avro_schema` has no meaning with `format: raw`"),
-        ({"format": "avro"}, "needs either `avro_schema` or `registry`"),
-        (
+        pytest.param(
+            {"avro_schema": "a.avsc"},
+            "`avro_schema` has no meaning with `format: json`",
+            marks=needs("avro"),
+        ),
+        pytest.param(
+            {"format": "raw", "avro_schema": "a"},
+            "`avro_schema` has no meaning with `format: raw`",
+            marks=needs("avro"),
+        ),
+        pytest.param(
+            {"format": "avro"}, "needs either `avro_schema` or `registry`", marks=needs("avro")
+        ),
+        pytest.param(
             {"format": "avro", "avro_schema": "a", "registry": {"url": "http://r"}},
             "needs either `avro_schema` or `registry`",
+            marks=needs("avro"),
         ),
         ({"registry": {"url": "http://r"}}, "`registry` has no meaning with `format: json`"),
         ({"include": {"k": "keys"}}, "include.k"),
@@ -88,74 +101,13 @@ def test_what_makes_no_sense_is_refused_by_name(
     assert pattern in str(caught.value)
 
 
+@needs("avro")
 def test_a_field_of_a_format_without_a_value_is_as_if_it_was_left_out(tmp_path: Path) -> None:
     nothing = {"avro_schema": None, "added_columns": None, "on_truncate": None}
     assert live(tmp_path, schema=SCHEMA, **nothing) == live(tmp_path, schema=SCHEMA)
     table = {"format": "debezium", "table": "public.orders"}
     declared = live(tmp_path, schema=SCHEMA, **table)
     assert live(tmp_path, schema=SCHEMA, **{**nothing, **table}) == declared
-
-
-@pytest.mark.parametrize(
-    ("registry", "pattern"),
-    [
-        ({"url": "r:8081"}, "`url: r:8081` is not an address"),
-        (
-            {"url": f"http://me:{SECRET}@r"},
-            "`sources[0].registry.url` is a URL with a password in it",
-        ),
-        (
-            {"url": "http://r", "username": "me"},
-            "`username` and `password` have to be given together",
-        ),
-        ({"url": "http://r", "key": "k.pem"}, "`key` has no meaning without `certificate`"),
-        (
-            {"url": "http://r", "username": "me", "password": SECRET},
-            "`sources[0].registry.password` is written in plain text in the file",
-        ),
-    ],
-)
-def test_a_registry_is_refused_without_showing_a_password(
-    tmp_path: Path, registry: dict[str, str], pattern: str
-) -> None:
-    with pytest.raises(InputError) as caught:
-        load(tmp_path, schema=SCHEMA, format="avro", registry=registry)
-    assert pattern in str(caught.value)
-    assert SECRET not in str(caught.value)
-
-
-def test_the_password_of_a_registry_comes_from_the_environment_and_stays_out_of_the_state(
-    tmp_path: Path,
-) -> None:
-    registry = {"url": "http://r", "username": "me", "password": "${REGISTRY_PASSWORD}"}
-    loaded = load(tmp_path, schema=SCHEMA, format="avro", registry={**registry, "ca": "ca.pem"})
-    source = loaded.pipeline.sources[0]
-    assert isinstance(source, KafkaSource)
-    assert isinstance(source.value, AvroValues)
-    found = source.value.registry
-    assert found is not None
-    assert found.password is not None
-    assert found.password.get_secret_value() == SECRET
-    assert found.ca == str(tmp_path / "ca.pem")
-    assert SECRET not in repr(source)
-    assert loaded.open_generation(create=True) is not None
-    kept = [path.read_text() for path in (tmp_path / "state").rglob("*") if path.is_file()]
-    assert kept
-    assert not any(SECRET in text for text in kept)
-
-
-def test_paths_start_at_the_pipelines_own_folder(tmp_path: Path) -> None:
-    source = live(
-        tmp_path,
-        schema=SCHEMA,
-        format="avro",
-        avro_schema="../order.avsc",
-        on_bad_record="quarantine",
-        quarantine="bad",
-    )
-    assert source.quarantine == str(tmp_path / "bad")
-    assert isinstance(source.value, AvroValues)
-    assert source.value.avro_schema == str(tmp_path.parent / "order.avsc")
 
 
 def test_included_columns_stand_beside_those_of_the_value(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from sources.common.conversion import BadValue
 from sources.config.source.kafka_source import KafkaSource
+from sources.decoding.registered_values import registered_values
 from sources.decoding.schema_registry import Registry
 from sources.decoding.value_formats.debezium_values import DebeziumValues
 
@@ -65,10 +66,7 @@ class LackingValues:
 
     def _document(self, value: bytes) -> Mapping[str, Any]:
         if self._registry is not None:
-            # Its library is optional.
-            from sources.decoding.avro.decoder import read_framed  # noqa: PLC0415
-
-            found: dict[str, Any] = read_framed(value, self._registry)
+            found: dict[str, Any] = registered_values().values(self._registry)(value)
             return found
         document: dict[str, Any] = json.loads(value)
         return document["payload"] if {"payload", "schema"} <= document.keys() else document

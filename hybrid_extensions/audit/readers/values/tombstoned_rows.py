@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from sources.common.conversion import BadValue
 from sources.config.source.kafka_source import KafkaSource
+from sources.decoding.registered_values import registered_values
 from sources.decoding.schema_registry import Registry
 
 _UNREADABLE = "the key of a record without a value does not tell which row it deletes"
@@ -74,9 +75,7 @@ class DeletedRows:
             raise BadValue(_UNREADABLE)
         value: Any
         if self._registry is not None and key[:1] == b"\0":
-            from sources.decoding.avro.decoder import read_framed  # noqa: PLC0415 - optional library
-
-            value = read_framed(key, self._registry)
+            value = registered_values().values(self._registry)(key)
         else:
             text = key.decode()
             try:

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from hybrid_extensions.avro.file_types import arrow_type, without_logical_types
 from sources.common.optional import needs_extra
 from sources.common.schema import normalize_schema
 from sources.errors import InputError
 from sources.formats.arrow_columns import in_columns
-from sources.formats.avro.types import arrow_type, without_logical_types
 from sources.formats.lines import OnBad, refuse
 from sources.formats.regions import Region, record_bounds
 from sources.formats.row_check import RowCheck
@@ -24,7 +24,7 @@ from sources.formats.row_check import RowCheck
 with needs_extra("avro", "Avro"):
     import fastavro
 
-    from sources.common.avro_decimals import refuse_empty_decimals
+    from hybrid_extensions.avro.empty_decimals import refuse_empty_decimals
 
 refuse_empty_decimals()
 _BATCH_ROWS = 20_000

@@ -16,8 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sources.common.schema import TIMESTAMP
-from sources.decoding.avro.columns import (
+from hybrid_extensions.avro.columns import (
     AvroRecord,
     Blocks,
     Boolean,
@@ -31,6 +30,7 @@ from sources.decoding.avro.columns import (
     Type,
     Union,
 )
+from sources.common.schema import TIMESTAMP
 from sources.decoding.batch_cursor import DAYS
 
 _MICROS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, Self
 
 from pydantic import model_validator
@@ -60,7 +60,7 @@ class AvroValues(ValueFormat):
                 schema of type record; or the library is not installed.
         """
         # Its library is optional.
-        from sources.decoding.avro.decoder import AvroReader  # noqa: PLC0415
+        from hybrid_extensions.avro.decoder import AvroReader  # noqa: PLC0415
 
         if self.avro_schema is not None:
             return AvroReader.of_file(self.avro_schema)
@@ -78,3 +78,6 @@ class AvroValues(ValueFormat):
         if self.registry is not None:
             return self.model_copy(update={"registry": self.registry.located(locate)})
         return self.model_copy(update={"avro_schema": locate(str(self.avro_schema))})
+
+
+FORMATS: Mapping[str, type[ValueFormat]] = {"avro": AvroValues}

@@ -12,20 +12,21 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hybrid_extensions.avro.batches import batch_reader
+from hybrid_extensions.avro.columns import AvroRecord
+from hybrid_extensions.avro.registry_client import schema_texts
+from hybrid_extensions.avro.schemas import NANOS, normalized_schema
 from sources.common.conversion import BadValue, Nanos
 from sources.common.optional import needs_extra
-from sources.decoding.avro.batches import batch_reader
-from sources.decoding.avro.columns import AvroRecord
-from sources.decoding.avro.schemas import NANOS, normalized_schema
 from sources.decoding.base import BaseReader
 from sources.decoding.batch_cursor import Batch
-from sources.decoding.schema_registry import Registry, read_ids, schema_texts, unframe
+from sources.decoding.schema_registry import Registry, read_ids, unframe
 from sources.errors import InputError, UnavailableError
 
 with needs_extra("avro", "Avro"):
     import fastavro
 
-    from sources.common.avro_decimals import refuse_empty_decimals
+    from hybrid_extensions.avro.empty_decimals import refuse_empty_decimals
 
 _NO_SCHEMA = -1
 fastavro.read.LOGICAL_READERS[f"long-{NANOS}"] = lambda ns, *_: Nanos(ns)

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hybrid_extensions.avro.decoder import AvroReader, parse_schemas
 from sources.common.schema import parse_schema
-from sources.decoding.avro.decoder import AvroReader, parse_schemas
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.schema_registry import Registry
+from tests.hybrid_extensions.avro.test_decoder import INSTANTS, VALUES
 from tests.properties import examples
 from tests.sources.decoding.batch_case import compare, damaged
-from tests.sources.decoding.test_avro import INSTANTS, VALUES
 from tests.sources.decoding.value_case import framed, registry
 
 LONG, SYMBOLS = 2**63 - 1, ["A", "B", "C"]

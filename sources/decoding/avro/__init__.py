@@ -1,1 +1,0 @@
-"""Avro values of records."""

@@ -1,0 +1,65 @@
+"""Values that refer to the schemas of a registry, which an extension decodes.
+
+Each has the id of its schema in front (:mod:`sources.decoding.schema_registry`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+from sources.decoding.base import FieldReader
+from sources.decoding.changes.envelopes import Envelopes, JsonEnvelopes
+from sources.decoding.schema_registry import Registry
+from sources.extensions import contributions, none_adds
+
+
+class RegisteredValues(ABC):
+    """Interface of the decoders of such values; its extension implements it.
+
+    Decoders are built on the driver and pickled to tasks, and ask the registry only when values are
+    decoded. All methods raise InputError if the library of the format is not installed.
+    """
+
+    @abstractmethod
+    def records(self, registry: Registry) -> FieldReader:
+        """Return the decoder of records, each by the schema that it was written with."""
+
+    @abstractmethod
+    def values(self, registry: Registry) -> Callable[[bytes], Any]:
+        """Return the decoder of values of any type, such as the key of a record.
+
+        It raises :class:`sources.common.conversion.BadValue` for bytes that do not match their
+        schema, and otherwise as :meth:`sources.decoding.base.FieldReader.fields`.
+        """
+
+    @abstractmethod
+    def envelopes(self, registry: Registry) -> Envelopes:
+        """Return the parser of Debezium's envelopes."""
+
+
+def registered_values() -> RegisteredValues:
+    """Return the decoders of the installed extension.
+
+    Raises:
+        InputError: No installed extension decodes such values.
+    """
+    found: RegisteredValues | None = next(contributions("registered_values"), None)
+    if found is None:
+        raise none_adds(
+            "decodes values with schemas of a `registry`",
+            "let values be JSON, and remove `registry`",
+            field="registry",
+        )
+    return found
+
+
+def envelopes_by(registry: Registry | None) -> Envelopes:
+    """Return the parser of Debezium's envelopes: those of a registry, or in JSON without one.
+
+    Raises:
+        InputError: No installed extension decodes values of a registry, or its library is not
+            installed.
+    """
+    return JsonEnvelopes() if registry is None else registered_values().envelopes(registry)

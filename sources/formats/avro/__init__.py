@@ -1,1 +1,0 @@
-"""Avro files: the reader, and the types of their schemas."""

@@ -34,13 +34,13 @@ from examples.demo import ROOT, Stages, console
 from examples.killer import Background, Killed, Killer
 from examples.shop import NAMES, Customers, execute, make_shop
 from examples.transfers import Transfers, broken
+from hybrid_extensions.compare.compare_source import SourceComparison, compare_with_source
 from hybrid_extensions.cuts.attempt import GivenUp
 from hybrid_extensions.cuts.members import load_group
 from hybrid_extensions.cuts.publisher import publish
 from hybrid_extensions.cuts.table import list_cuts
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from orchestration import operations
-from orchestration.audit.database.compare_source import SourceComparison, compare_with_source
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
 from orchestration.databases import table_pipelines

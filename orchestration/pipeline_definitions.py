@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from orchestration.audit.installed_audit import installed_audit
 from orchestration.chain import steps_of
 from orchestration.defs.assets.chain_assets import pipeline_assets
 from orchestration.defs.assets.progress import progress_asset
 from orchestration.defs.assets.table import table_asset
 from orchestration.defs.assets.upstream import upstream_specs
 from orchestration.defs.checks.audit import AUDITED
-from orchestration.defs.checks.database_comparison import EQUALS, compare_checks, compare_schedules
 from orchestration.defs.checks.table import COMPARED, table_checks
 from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.control_job import control_job
@@ -61,14 +61,10 @@ def pipeline_definitions(
         ],
         asset_checks=[
             *table_checks(loaded),
-            *compare_checks(loaded),
             *([live_checks(loaded)] if has_live_run(loaded) else []),
         ],
         jobs=[chain, control, generations],
-        schedules=[
-            *rerun_schedules(loaded, generations),
-            *compare_schedules(loaded, control),
-        ],
+        schedules=rerun_schedules(loaded, generations),
         sensors=[supervision_sensor(loaded, [chain, generations])],
     )
     added = (make(loaded) for make in contributions("definitions"))
@@ -82,7 +78,9 @@ def chain_selection(loaded: LoadedPipeline) -> dg.AssetSelection:
     """
     names = [*(step.name for step in steps_of(loaded)), "table", "progress"]
     # Comparing reads whole tables, an audit all of the input, so these are asked for.
-    asked = [COMPARED, AUDITED, *([EQUALS] if loaded.pipeline.compare is not None else [])]
+    audited = [] if installed_audit() is None else [AUDITED]
+    added = [name for section in loaded.sections for name in section.checks_on_request]
+    asked = [COMPARED, *audited, *added]
     checks = [dg.AssetCheckKey(table_key(loaded), name) for name in asked]
     keys = [step_key(loaded, name) for name in names]
     return dg.AssetSelection.assets(*keys) - dg.AssetSelection.checks(*checks)

@@ -169,8 +169,8 @@ def of_pipeline(loaded: LoadedPipeline) -> dict[str, list[Words]]:
         *pipeline.generations.reruns,
         *(each for part in loaded.sections for each in getattr(part, "upkeep", [])),
     ]
-    if pipeline.compare is not None:
-        schedules.append(pipeline.compare)
+    comparisons = [found for each in loaded.sections if (found := getattr(each, "compare", None))]
+    schedules += comparisons
     ranges = next((each.ranges for each in loaded.sections if hasattr(each, "ranges")), None)
     if ranges is not None:
         schedules += ranges.reruns
@@ -188,7 +188,7 @@ def of_pipeline(loaded: LoadedPipeline) -> dict[str, list[Words]]:
         "follow: while_reading": [{}]
         if any(each.follows_while_reading for each in pipeline.file_sources)
         else [],
-        "compare": [{}] if pipeline.compare is not None else [],
+        "compare": [{}] if comparisons else [],
         "approve": [{}] if pipeline.approve else [],
         "ranges": [{}] if ranges is not None else [],
         "ranges.automatic": [{}] if ranges and ranges.automatic else [],

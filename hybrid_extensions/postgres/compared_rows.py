@@ -31,7 +31,7 @@ def quote(name: str) -> str:
 def bound_after(dsn: str, table: str, column: str, where: str, rows: int) -> str | None:
     """Return a column's value a number of rows further on, as text; None at the table's end.
 
-    Implements :meth:`orchestration.audit.database.compared_sides.DatabaseRows.bound_after`.
+    Implements :meth:`orchestration.databases.database_rows.DatabaseRows.bound_after`.
 
     Args:
         dsn: Connection string of the database.
@@ -56,7 +56,7 @@ def write_rows(
 ) -> str:
     """Write rows of a PostgreSQL table to a CSV file; nulls are empty, times are in UTC.
 
-    Implements :meth:`orchestration.audit.database.compared_sides.DatabaseRows.write_rows`.
+    Implements :meth:`orchestration.databases.database_rows.DatabaseRows.write_rows`.
 
     Args:
         dsn: Connection string of the database.

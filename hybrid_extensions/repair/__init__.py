@@ -2,7 +2,7 @@
 
 Belongs here: which tables can be repaired, which rows differ, the position that repaired rows get,
 and the commit that writes them beside the live run. Does not belong here: the comparison that
-proves a table (`orchestration.audit.database`), and the record that the audit and the status read
+proves a table (`hybrid_extensions.compare`), and the record that the audit and the status read
 (`spark_jobs.run_state.repairs`).
 """
 

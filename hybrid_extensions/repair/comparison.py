@@ -26,9 +26,8 @@ from hybrid_extensions.repair.sides import (
 )
 from hybrid_extensions.repair.table import RepairedTable
 from hybrid_extensions.repair.wait_for_live_run import wait_for_run
-from orchestration.audit.database.compare_range import KeyRange
-from orchestration.audit.sql import MEMORY_LIMIT
-from orchestration.audit.sql import open_database
+from orchestration.audit.sql import MEMORY_LIMIT, open_database
+from orchestration.databases.key_range import KeyRange
 from sources.databases.kinds import access_to
 from sources.errors import StateError
 from sources.storage.tables.delta import delta_table

@@ -18,9 +18,8 @@ from deltalake import DeltaTable
 
 from hybrid_extensions.repair.table import RepairedTable
 from orchestration.audit.maps import sort_maps
-from orchestration.audit.database.compare_range import KEYS, KeyRange
-from orchestration.audit.database.compare_ranges import RANGE_ROWS
 from orchestration.audit.sql import create_empty_table, duckdb_type, insert_arrow
+from orchestration.databases.key_range import KEYS, RANGE_ROWS, KeyRange
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.schema import parse_schema, parse_type
 from sources.common.sql.sql_names import column_list, quoted

@@ -1,4 +1,4 @@
-"""Commands about a pipeline's target table: compare it, rebuild it, accept changes of it."""
+"""Commands about a pipeline's target table: rebuild it, accept changes of it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from orchestration.cli.interrupts import sigterm_interrupts
 from orchestration.cli.output import (
     AsJson,
     By,
-    GenerationName,
     PipelineFile,
     answer,
     load,
-    load_acting,
     person,
     tell,
 )
@@ -70,47 +68,3 @@ def rerun(
         )
         document = {"ok": True, "serving": served.generation}
         show(document, f"Readers see generation {served.generation}.")
-
-
-@app.command(rich_help_panel=panels.TABLE)
-def compare(
-    pipeline: PipelineFile, generation: GenerationName = None, as_json: AsJson = False
-) -> None:
-    """Compare a generation's table with the database table that it captures, row by row.
-
-    Rows that differ are looked at again until changes on their way to the table have arrived; those
-    that differ then turn `hybrid status` red, and the exit status is 1.
-    """
-    with answer(as_json) as show:
-        from orchestration.audit.database.compare_source import compare_with_source
-        from orchestration.audit.database.compare_whole import compared_in_words, keep_compared
-        from orchestration.supervision.live_run_state import look_at_run
-        from sources.common.positions import now_ms
-        from sources.databases.altered_table import withdraw_alteration
-        from sources.databases.table_watch import observe_anew
-        from sources.planning.context import PipelineContext
-        from sources.serving import declared_generation, generation_with_role
-
-        loaded = load_acting(pipeline, generation)
-        context = PipelineContext.find(loaded)
-        # Before the rows are read: what is altered after that is found later.
-        seen = None if context is None else observe_anew(context.loaded, context.generation)
-        begun_ms = now_ms()
-        found = compare_with_source(loaded)
-        is_withdrawn, again = False, None
-        if context is not None:
-            again = keep_compared(context, found, begun_ms, lambda: look_at_run(loaded), tell)
-            if seen is not None and found.ok:
-                withdraw_alteration(context.generation, seen)
-                is_withdrawn = True
-        is_equal = found.ok or (again is not None and again.differing == 0)
-        lines = [
-            f"Generation {generation_with_role(loaded)}.",
-            *compared_in_words(found, again),
-            *(
-                ["The table was altered, and no row differs: `hybrid resume P` if its run stopped."]
-                * is_withdrawn
-            ),
-        ]
-        document = {"generation": declared_generation(loaded), **found.to_dict(), "ok": is_equal}
-        show(document, "\n".join(lines))

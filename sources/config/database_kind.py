@@ -31,7 +31,7 @@ class DatabaseKind:
         starter: What ``hybrid init`` has to know of it, a
             :class:`orchestration.databases.capture_starter.CapturedKind`.
         compared_rows: What reads its rows for ``hybrid compare``, a
-            :class:`orchestration.audit.database.compared_sides.DatabaseRows`.
+            :class:`orchestration.databases.database_rows.DatabaseRows`.
     """
 
     name: str

@@ -31,7 +31,6 @@ from sources.config.source_chain import SourceChain
 from sources.config.spark_settings import SparkSettings
 from sources.config.supervision import Supervision
 from sources.config.table.about import About
-from sources.config.table.comparison_schedule import Compare
 from sources.config.table.reruns import Generations
 from sources.config.table.row_rules import DeclaredRules, RowRules
 from sources.config.table.sampled_share import Sample
@@ -99,7 +98,6 @@ class Pipeline(SourceChain):
         hdfs: HDFS cluster behind ``hdfs://``.
         supervision: What is expected of the live run, and what happens if it fails.
         generations: How many generations are kept, and schedules that rebuild the table.
-        compare: Schedule by which the target is compared with the database table that it captures.
         about: Owners, tags and descriptions of the table, for Dagster's catalog.
 
     """
@@ -123,7 +121,6 @@ class Pipeline(SourceChain):
     hdfs: HdfsSettings = HdfsSettings()
     supervision: Supervision = Supervision()
     generations: Generations = Generations()
-    compare: Compare | None = None
     about: About = About()
 
     @model_validator(mode="after")
@@ -189,16 +186,6 @@ class Pipeline(SourceChain):
                 "`audit.sql` is needed: `tolerance` alone is enough only where the transform is a "
                 "query, which DuckDB can run, too. Declare `audit.sql: FILE` with a DuckDB query "
                 "that computes the target from `input`, or remove `audit`."
-            )
-            raise ValueError(message)
-        return self
-
-    @model_validator(mode="after")
-    def _compared_tables_are_captured(self) -> Pipeline:
-        if self.compare is not None and all(each.snapshot is None for each in self.sources):
-            message = (
-                "`compare` compares the target with the database table that a source captures, and "
-                "none declares a `snapshot`. Remove it, or declare the `snapshot`."
             )
             raise ValueError(message)
         return self

@@ -32,6 +32,11 @@ class Section(Declared):
         """Names of the Dagster schedules that the section declares; none by default."""
         return []
 
+    @property
+    def checks_on_request(self) -> list[str]:
+        """Names of checks of the table that its chain leaves out, as they read much; else none."""
+        return []
+
     def check(self, pipeline: Pipeline) -> None:
         """Refuse fields of the section that contradict the rest of the file; by default nothing.
 

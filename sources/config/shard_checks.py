@@ -109,11 +109,6 @@ def _check_changes(pipeline: Pipeline, source: KafkaSource, column: str) -> None
             "which row is stale is known by the key of its record, which shards have in common. "
             "Declare `on_bad_record: fail`",
         ),
-        "compare": (
-            pipeline.compare is not None,
-            "ranges of a key are those of one database. Remove it, and run `hybrid compare P`, "
-            "which compares each shard as a whole",
-        ),
     }
     for field, (is_declared, why) in wrong.items():
         if is_declared:

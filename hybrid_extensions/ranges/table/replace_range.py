@@ -22,6 +22,7 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
 from hybrid_extensions.ranges.table.event_range import Range
+from hybrid_extensions.ranges.table.key_match import without_keys
 from sources.common.counting import counted
 from sources.errors import InputError, StateError
 from sources.storage.folder import Folder
@@ -29,7 +30,6 @@ from sources.storage.tables.delta import is_delta_table
 from spark_jobs.table.delta_table import add_action, commit_files, link_files, open_table
 from spark_jobs.table.file_rows import FileReader, remove_action
 from spark_jobs.table.history_files import RANGE_FILE, HistoryFiles
-from spark_jobs.table.key_match import without_keys
 
 _TRIES = 10
 _PAUSE_S = 0.2

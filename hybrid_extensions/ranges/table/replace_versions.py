@@ -94,7 +94,7 @@ class VersionsReplacement(Replacement):
     def _compare(self, held: pa.Table, made: pa.Table) -> tuple[pa.Array, pa.Array]:
         """Return which rows of a file go, and which recomputed ones are older than a row of it.
 
-        Equal is what MERGE takes as equal (:mod:`spark_jobs.table.key_match`).
+        Equal is what MERGE takes as equal (:mod:`hybrid_extensions.ranges.table.key_match`).
         """
         # It takes long to import, and most pipelines append.
         import duckdb  # noqa: PLC0415

@@ -266,7 +266,6 @@ def _schedules(loaded: LoadedPipeline) -> str:
     pipeline = loaded.pipeline
     names = [each.name for each in pipeline.generations.reruns]
     names += [name for section in loaded.sections for name in section.schedules]
-    names += [] if pipeline.compare is None else [pipeline.compare.name]
     shown = ", ".join(f"{pipeline.name}_{each}" for each in names)
     return f"[By schedule](/automation): {shown}." if shown else ""
 

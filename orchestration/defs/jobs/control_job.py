@@ -13,8 +13,6 @@ from orchestration.defs.assets.table import (
     card_metadata,
     last_day,
 )
-from orchestration.defs.checks.database_comparison import ACTION as COMPARE
-from orchestration.defs.checks.database_comparison import compare
 from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.action_form import action_schema, read_form
 from orchestration.defs.jobs.actions import Act, Action
@@ -33,7 +31,6 @@ from sources.common.counting import counted
 from sources.common.fields import parse_duration
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.rate_limit import parse_limit
-from sources.errors import InputError
 from sources.extensions import contributions
 from sources.generations import acting_on
 from sources.hybrid import Boundedness
@@ -48,11 +45,10 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
     """Return the job that controls a pipeline's runs; its form names the action.
 
     A pipeline that ends in an unbounded source has ``PAUSE``, ``RESUME`` and ``DRAIN``; one whose
-    plan needs an approval has ``APPROVE``, one with ``compare`` has ``COMPARE``; all have ``STOP``,
-    ``RATE`` and ``STATUS``, which is the default and changes nothing; extensions add
-    others. Each does what the command of the same name does, and reads the
-    pipeline's file again. Those that act on runs do so on the generation that serves, unless the
-    form names another one.
+    plan needs an approval has ``APPROVE``; all have ``STOP``, ``RATE`` and ``STATUS``, which is the
+    default and changes nothing; extensions add others. Each does what the command of the same name
+    does, and reads the pipeline's file again. Those that act on runs do so on the generation that
+    serves, unless the form names another one.
     """
     actions = control_actions(loaded)
 
@@ -91,8 +87,6 @@ def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
     if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         found |= {"PAUSE": _pause, "RESUME": _resume, "DRAIN": _drain}
     found |= {"STOP": _stop, "RATE": _rate}
-    if loaded.pipeline.compare is not None:
-        found |= {COMPARE: compare}
     if loaded.pipeline.approve:
         found |= {"APPROVE": _approve}
     return found

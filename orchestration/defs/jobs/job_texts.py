@@ -18,8 +18,6 @@ CONTROLS = {
     "STOP": "ends whatever runs, also while history is read; launch the job with the pipeline's "
     "name to continue history, or RESUME the stream",
     "RATE": "limits how fast a source is read; without a number the limit is removed",
-    "COMPARE": "compares further ranges of the table with the database, as `compare` declares, and "
-    "evaluates the check `equals_database`; changes nothing",
     "APPROVE": "approves the plan; a chain that waits for this goes on",
 }
 """What each action of the core does to a pipeline's runs."""

@@ -10,11 +10,11 @@ from typing import Any
 
 import psycopg
 
+from hybrid_extensions.compare.compare_source import SourceComparison, compare_with_source
 from hybrid_extensions.servers.broker import create_topic
 from hybrid_extensions.servers.connect import debezium_config
 from hybrid_extensions.servers.connectors import Connectors
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration.audit.database.compare_source import SourceComparison, compare_with_source
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.snapshot import SnapshotManifest

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import dagster as dg
 import pytest
 
-from orchestration.defs.checks.database_comparison import compare_checks
+from hybrid_extensions.compare.dagster import compare_checks
 from tests.e2e.changes.binlog_case import BinlogCase
 from tests.e2e.changes.cdc_case import CdcCase
 from tests.e2e.changes.tables_file import PATIENCE_S, TablesFile

@@ -11,12 +11,12 @@ import pytest
 import yaml
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
+from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.servers.broker import create_topic
 from hybrid_extensions.servers.connectors import Connectors
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from hybrid_extensions.starter.capture_database import start_capture
-from orchestration.audit.database.compare_source import compare_with_source
-from hybrid_extensions.audit.run import audit
 from orchestration.databases.capture_starter import CaptureOptions
 from orchestration.databases.database_log import DatabaseLog
 from sources.config.loader import LoadedPipeline, load_pipeline

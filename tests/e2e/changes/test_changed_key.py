@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.audit.database.compare_source import compare_with_source
+from hybrid_extensions.compare.compare_source import compare_with_source
 from sources.config.loader import LoadedPipeline
 from sources.planning.topics.key_of_changes import known_key
 from tests.e2e.case import live_of

@@ -13,9 +13,9 @@ from psycopg import sql
 from pyspark.sql import SparkSession
 
 from examples.shop import Customers
-from orchestration import operations
-from orchestration.audit.database.compare_source import compare_with_source
 from hybrid_extensions.audit.run import audit
+from hybrid_extensions.compare.compare_source import compare_with_source
+from orchestration import operations
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext

@@ -9,8 +9,8 @@ import yaml
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from orchestration.audit.database.compare_source import compare_with_source
 from hybrid_extensions.audit.run import audit
+from hybrid_extensions.compare.compare_source import compare_with_source
 from orchestration.supervision.status import status
 from sources.config.loader import load_pipeline
 from tests.e2e.case import wrong

@@ -8,10 +8,10 @@ import dagster as dg
 import pytest
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.audit.run import audit
+from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
 from orchestration import operations
-from orchestration.audit.database.compare_source import compare_with_source
-from hybrid_extensions.audit.run import audit
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.supervisor import tick
 from sources.common.database_snapshot import BinlogSnapshot

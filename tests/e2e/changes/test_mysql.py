@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.audit.database.compare_source import compare_with_source
 from hybrid_extensions.audit.run import audit
+from hybrid_extensions.compare.compare_source import compare_with_source
 from tests.e2e.case import wrong
 from tests.e2e.changes.binlog_case import ORDERS, BinlogCase, make_orders
 from tests.e2e.changes.cdc_case import is_equal, take_snapshot

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from orchestration.audit.database.compare_source import compare_with_source
 from hybrid_extensions.audit.run import audit
+from hybrid_extensions.compare.compare_source import compare_with_source
 from orchestration.databases import snapshots
 from orchestration.generations.promotion import _require_ready
 from orchestration.supervision.status import status

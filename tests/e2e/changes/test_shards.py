@@ -10,10 +10,10 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from examples.shop import make_shop
+from hybrid_extensions.audit.run import audit
+from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.servers.connectors import Connectors
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration.audit.database.compare_source import compare_with_source
-from hybrid_extensions.audit.run import audit
 from orchestration.databases import snapshots
 from sources.config.loader import LoadedPipeline
 from sources.databases.snapshot_copy import SnapshotCopy

@@ -15,10 +15,10 @@ import pytest
 
 from examples.killer import Background
 from examples.shop import make_shop
+from hybrid_extensions.audit.run import audit
+from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
 from orchestration import operations
-from orchestration.audit.database.compare_source import compare_with_source
-from hybrid_extensions.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, run_chain
 from sources.config.loader import LoadedPipeline

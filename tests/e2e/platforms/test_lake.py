@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from examples.shop import make_shop
+from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.servers.connectors import Connectors
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from orchestration import operations
-from orchestration.audit.database.compare_source import compare_with_source
 from sources.errors import StateError
 from tests.e2e.case import Case, run_through, start_live, windows, wrong
 from tests.e2e.changes.cdc_case import CdcCase, take_snapshot

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration.audit.database.compare_source import compare_with_source
 from hybrid_extensions.audit.run import audit
+from hybrid_extensions.compare.compare_source import compare_with_source
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.config.loader import LoadedPipeline
 from tests.e2e.case import TRANSFORMS, wrong
 from tests.e2e.changes.captured import captured

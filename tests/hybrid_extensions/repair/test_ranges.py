@@ -21,7 +21,7 @@ from hybrid_extensions.repair.sides import (
     read_positions,
     read_target,
 )
-from orchestration.audit.database.compare_range import KeyRange
+from orchestration.databases.key_range import KeyRange
 from sources.errors import InputError
 from sources.storage.tables.delta import delta_table
 from tests.hybrid_extensions.repair.repair_case import LOG_END, VERSION, RepairCase, at

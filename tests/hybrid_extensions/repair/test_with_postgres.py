@@ -13,12 +13,12 @@ import psycopg
 import pytest
 from deltalake import DeltaTable
 
+from hybrid_extensions.audit.run import audit
+from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.repair import sides
 from hybrid_extensions.repair.result import RepairResult
 from hybrid_extensions.repair.run import look, repair
 from orchestration import operations
-from orchestration.audit.database.compare_source import compare_with_source
-from hybrid_extensions.audit.run import audit
 from orchestration.databases.compared_ranges import (
     ComparedRange,
     KeptCompare,

@@ -78,10 +78,6 @@ def of_changes(**fields: Any) -> Edit:
     return lambda document: document["sources"][-1].update(fields)
 
 
-def compared(document: dict[str, Any]) -> None:
-    document["compare"] = {"cron": "0 2 * * *"}
-
-
 @pytest.mark.parametrize(
     ("edit", "told"),
     [
@@ -94,7 +90,6 @@ def compared(document: dict[str, Any]) -> None:
         (of_changes(on_truncate="follow"), r"`on_truncate: follow` .*would remove the rows of all"),
         (of_changes(on_schema_change="follow"), r"`on_schema_change` .*`added_columns`"),
         (of_changes(on_bad_record="drop"), r"`on_bad_record: drop` .*`on_bad_record: fail`"),
-        (compared, r"`compare` .*`hybrid compare P`"),
     ],
 )
 def test_what_would_mix_rows_of_two_shards_is_refused(edit: Edit, told: str) -> None:

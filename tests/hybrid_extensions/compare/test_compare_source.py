@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from hybrid_extensions.compare.compare_source import SourceComparison, compare_table
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration.audit.database.compare_source import SourceComparison, compare_table
-from orchestration.audit.database.compared_sides import ComparedTable
+from orchestration.databases.compared_table import ComparedTable
 from sources.common.schema import parse_schema
 from sources.storage.folder import Folder
 from tests.extensions import skip_without

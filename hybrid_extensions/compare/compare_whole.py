@@ -6,10 +6,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from orchestration.audit.database.compare_range import KeyRange, LiveRun, compare_range
-from orchestration.audit.database.compare_source import SourceComparison, compared_tables
+from hybrid_extensions.compare.compare_range import LiveRun, compare_range
+from hybrid_extensions.compare.compare_source import SourceComparison
 from orchestration.audit.report import EXAMPLES
 from orchestration.databases.compared_ranges import ComparedRange, keep_whole
+from orchestration.databases.compared_table import compared_tables
+from orchestration.databases.key_range import KeyRange
 from sources.common.counting import counted
 from sources.common.positions import now_ms
 from sources.planning.context import PipelineContext

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orchestration.audit.database.compare_range import LiveRun
-from orchestration.supervision.live_run_state import live_run
+from hybrid_extensions.compare.compare_range import LiveRun
+from hybrid_extensions.compare.live_run_state import live_run
 from orchestration.supervision.rules.verdict import Finding, Verdict
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status

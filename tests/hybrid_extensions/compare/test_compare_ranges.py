@@ -15,16 +15,16 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 
+from hybrid_extensions.compare import compare_range as looks
+from hybrid_extensions.compare import compare_ranges as module
+from hybrid_extensions.compare import live_run_state
+from hybrid_extensions.compare.compare_range import LiveRun
+from hybrid_extensions.compare.compare_ranges import compare_ranges
+from hybrid_extensions.compare.compare_source import compare_with_source
+from hybrid_extensions.compare.compare_whole import FurtherLooks, keep_compared
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration.audit.database import compare_range as looks
-from orchestration.audit.database import compare_ranges as module
-from orchestration.audit.database.compare_range import LiveRun
-from orchestration.audit.database.compare_ranges import compare_ranges
-from orchestration.audit.database.compare_source import compare_with_source
-from orchestration.audit.database.compare_whole import FurtherLooks, keep_compared
 from orchestration.databases.compared_ranges import KeptCompare, read_compare
-from orchestration.supervision import live_run_state
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError

@@ -9,6 +9,8 @@ import dagster as dg
 import pytest
 import yaml
 
+from hybrid_extensions.compare.dagster import compare_checks
+from hybrid_extensions.compare.declare import EQUALS
 from orchestration.databases.compared_ranges import (
     ComparedRange,
     KeptCompare,
@@ -17,7 +19,6 @@ from orchestration.databases.compared_ranges import (
     keep_whole,
     read_compare,
 )
-from orchestration.defs.checks.database_comparison import EQUALS, compare_checks
 from orchestration.defs.keys import ACTION_TAG, table_key
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.status import status

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orchestration.audit.database.compare_range import LiveRun
+from hybrid_extensions.compare.compare_range import LiveRun
 from orchestration.supervision.status import Status, status
 from sources.config.loader import LoadedPipeline
 

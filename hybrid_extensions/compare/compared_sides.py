@@ -9,47 +9,22 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import duckdb
 from deltalake import DeltaTable
 
 from orchestration.audit.maps import sort_maps
-from orchestration.audit.sql import MEMORY_LIMIT
-from orchestration.audit.sql import duckdb_type, open_database
+from orchestration.audit.sql import MEMORY_LIMIT, duckdb_type, open_database
+from orchestration.databases.compared_table import ComparedTable
+from orchestration.databases.database_rows import DatabaseRows
 from sources.common.schema import parse_type
 from sources.common.sql.sql_names import column_list, quoted
 from sources.databases.kinds import part_for
 from sources.decoding.changes.mysql_json import canonical_json
 from sources.errors import InputError
-from sources.storage.folder import Folder
 from sources.storage.tables.copied_rows import copy_rows
 from sources.storage.tables.delta import delta_table, is_delta_table
-
-
-class ComparedTable(NamedTuple):
-    """A database table and the target of the pipeline that captures it.
-
-    Attributes:
-        dsn: Connection string of the database.
-        table: Name of the database table, ``schema.table``.
-        columns: Columns to compare, by their names in the target, and their Spark SQL types.
-        path: Folder of the target.
-        names: By name in the target: the name in the database of columns that have another one
-            there.
-        present: SQL condition on rows of the target that stand for a row of the database, such as
-            those that are no delete markers.
-        shard: Topic of the shard whose table it is; empty without shards.
-    """
-
-    dsn: str
-    table: str
-    columns: Mapping[str, str]
-    path: Folder
-    names: Mapping[str, str] = MappingProxyType({})
-    present: str = "true"
-    shard: str = ""
 
 
 class Condition(Protocol):
@@ -65,51 +40,6 @@ class Condition(Protocol):
     @property
     def column(self) -> str:
         """Name of the condition's column in the target."""
-
-
-class DatabaseRows(Protocol):
-    """Interface for reading rows of a kind of database with its own tool, for comparisons.
-
-    One implementation for each kind of database, from its extension. All methods but ``quote``
-    raise InputError if the table can't be read, as without permission or without an answer.
-    """
-
-    def quote(self, name: str) -> str:
-        """Return a name quoted for the database's SQL. Never fails."""
-
-    def write_rows(
-        self, dsn: str, table: str, columns: Mapping[str, str], file: Path, where: str
-    ) -> str:
-        """Write rows of a table to a new local file, and return a DuckDB query that reads it.
-
-        The format of the file is the implementation's choice; the query returns the columns by
-        their names, in the DuckDB types that Spark's have.
-
-        Args:
-            dsn: Connection string of the database.
-            table: Name of the table, ``schema.table``.
-            columns: Columns by their names in the database, and their Spark SQL types.
-            file: Path of the file to write.
-            where: Condition in the database's SQL; ``true`` for all rows.
-
-        Raises:
-            InputError: The table can't be read, as without permission or without an answer.
-        """
-
-    def bound_after(self, dsn: str, table: str, column: str, where: str, rows: int) -> str | None:
-        """Return a column's value, as text, a number of rows further on; None at the table's end.
-
-        Args:
-            dsn: Connection string of the database.
-            table: Name of the table, ``schema.table``.
-            column: The column, by its name in the database.
-            where: Condition in the database's SQL of the rows that are counted, in ascending order
-                of the column.
-            rows: Number of rows to skip; 0 for the lowest value.
-
-        Raises:
-            InputError: The table can't be read, as without permission or without an answer.
-        """
 
 
 @contextmanager

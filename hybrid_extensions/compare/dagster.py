@@ -1,24 +1,25 @@
 """Comparison with a captured database in Dagster: action, schedule, and check."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import dagster as dg
 
-from orchestration.audit.database.compare_ranges import compare_ranges
+from hybrid_extensions.compare.compare_ranges import compare_ranges
+from hybrid_extensions.compare.declare import EQUALS, CompareSection
+from hybrid_extensions.compare.live_run_state import look_at_run
 from orchestration.databases.compared_ranges import KeptCompare
 from orchestration.defs.checks.from_job import report_check
+from orchestration.defs.jobs.actions import Action
 from orchestration.defs.jobs.schedules import schedule
 from orchestration.defs.keys import ACTION_TAG, RESULT_TAG, control_name, note_on_run, table_key
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.defs.show.markdown import code_span
-from orchestration.supervision.live_run_state import look_at_run
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.generations import acting_on
 
-EQUALS = "equals_database"
-"""Name of the check that says whether the table has the rows of the database table."""
 ACTION = "COMPARE"
 
 
@@ -48,7 +49,7 @@ def compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> N
 
 def compare_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
     """Return the check ``equals_database`` of a table; empty unless ``compare`` is declared."""
-    if loaded.pipeline.compare is None:
+    if loaded.section(CompareSection).compare is None:
         return []
 
     @dg.asset_check(
@@ -68,20 +69,30 @@ def compare_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
     return [equals_database]
 
 
-def compare_schedules(loaded: LoadedPipeline, job: dg.JobDefinition) -> list[dg.ScheduleDefinition]:
-    """Return the schedule that ``compare`` declares, in a list; empty without one.
-
-    Args:
-        loaded: The pipeline.
-        job: The job ``<name>_control``, which it launches.
-    """
-    declared = loaded.pipeline.compare
+def definitions(loaded: LoadedPipeline) -> dg.Definitions:
+    """Return the check and the schedule that ``compare`` declares; none without it."""
+    declared = loaded.section(CompareSection).compare
     if declared is None:
-        return []
-    form = {"ops": {f"do_{control_name(loaded)}": {"config": {"action": ACTION}}}}
+        return dg.Definitions()
+    job = control_name(loaded)
+    form = {"ops": {f"do_{job}": {"config": {"action": ACTION}}}}
     tags = {ACTION_TAG: ACTION}
     request = {"run_config": form, "tags": tags}
-    return [schedule(loaded, declared, job, lambda: request, job.name, tags)]
+    return dg.Definitions(
+        asset_checks=compare_checks(loaded),
+        schedules=[schedule(loaded, declared, job, lambda: request, job, tags)],
+    )
+
+
+def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
+    """Return the action COMPARE of a pipeline's control job, if it declares ``compare``."""
+    if loaded.section(CompareSection).compare is None:
+        return {}
+    text = (
+        "compares further ranges of the table with the database, as `compare` declares, and "
+        "evaluates the check `equals_database`; changes nothing"
+    )
+    return {ACTION: Action(compare, text, {})}
 
 
 def _compare(loaded: LoadedPipeline, say: Any) -> KeptCompare:

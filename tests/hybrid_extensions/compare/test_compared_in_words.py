@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from orchestration.audit.database.compare_source import SourceComparison
-from orchestration.audit.database.compare_whole import FurtherLooks, compared_in_words
+from hybrid_extensions.compare.compare_source import SourceComparison
+from hybrid_extensions.compare.compare_whole import FurtherLooks, compared_in_words
 
 FIRST = SourceComparison(
     table="public.orders",

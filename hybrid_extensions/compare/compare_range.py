@@ -6,17 +6,17 @@ Rows differ while their changes are on their way to the target, so that one look
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from datetime import date
-from decimal import Decimal
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from orchestration.audit.database.compared_sides import ComparedTable, compared_sides
+from hybrid_extensions.compare.compared_sides import compared_sides
 from orchestration.audit.report import EXAMPLES
 from orchestration.audit.sql import as_json, count_rows
 from orchestration.databases.compared_ranges import ComparedRange
+from orchestration.databases.compared_table import ComparedTable
+from orchestration.databases.key_range import KEYS, KeyRange
 from sources.common.positions import now_ms
 from sources.common.sql.sql_names import literal, quoted
 
@@ -24,54 +24,6 @@ PAUSES_S = (3.0, 10.0, 30.0)
 """Seconds before each look at rows that differ: what is on its way has mostly arrived by then."""
 MOST_LOOKS = 40
 """Number of looks after which rows that still wait for a commit are not judged."""
-KEYS: Mapping[str, Callable[[str], Any]] = {
-    **dict.fromkeys(("tinyint", "smallint", "int", "bigint"), int),
-    "decimal": Decimal,
-    "date": date.fromisoformat,
-}
-"""Types of the first column of a key of which ranges are compared, and how their texts are read."""
-
-
-class KeyRange(NamedTuple):
-    """Range of keys of a table, as a condition that all supported databases evaluate alike.
-
-    Attributes:
-        column: First column of the key, by its name in the target.
-        kind: Its Spark SQL type, without parameters; if it is not in :data:`KEYS`, the range has
-            all rows.
-        first: Lowest value, as text, inclusive; None for no limit.
-        until: First value behind the range, as text; None for no limit.
-    """
-
-    column: str
-    kind: str
-    first: str | None = None
-    until: str | None = None
-
-    def sql(self, name: str) -> str:
-        """Return the condition as SQL, for either database or DuckDB; ``true`` without limits.
-
-        Args:
-            name: The column, quoted.
-        """
-        parts = [
-            f"{name} {sign} {self._literal(value)}"
-            for sign, value in ((">=", self.first), ("<", self.until))
-            if value is not None
-        ]
-        return " AND ".join(parts) or "true"
-
-    def sql_beyond(self, name: str) -> str:
-        """Return the SQL condition of rows above ``first``, exclusive, which must be set.
-
-        Args:
-            name: The column, quoted.
-        """
-        assert self.first is not None
-        return f"{name} > {self._literal(self.first)}"
-
-    def _literal(self, value: str) -> str:
-        return f"DATE {literal(value)}" if self.kind == "date" else value
 
 
 class LiveRun(NamedTuple):

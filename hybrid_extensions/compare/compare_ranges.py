@@ -9,28 +9,21 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from orchestration.audit.database.compare_range import (
-    KEYS,
-    KeyRange,
-    LiveRun,
-    RangeComparison,
-    compare_range,
-)
-from orchestration.audit.database.compare_source import compared_table
-from orchestration.audit.database.compared_sides import ComparedTable, rows_of
+from hybrid_extensions.compare.compare_range import LiveRun, RangeComparison, compare_range
+from hybrid_extensions.compare.compared_sides import rows_of
+from hybrid_extensions.compare.declare import CompareSection
 from orchestration.databases.compared_ranges import (
     ComparedRange,
     KeptCompare,
     keep_compare,
     read_compare,
 )
+from orchestration.databases.compared_table import ComparedTable, compared_table
+from orchestration.databases.key_range import KEYS, RANGE_ROWS, KeyRange
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.state.generation import Generation
-
-RANGE_ROWS = 500_000
-"""Rows of a range: they fit in memory, on both sides."""
 
 
 def compare_ranges(
@@ -62,7 +55,7 @@ def compare_ranges(
         StateError: The state can't be read or written.
         UnavailableError: A store does not answer.
     """
-    if (declared := loaded.pipeline.compare) is None:
+    if (declared := loaded.section(CompareSection).compare) is None:
         message = f"Pipeline `{loaded.pipeline.name}` declares no `compare`."
         hint = "Declare it, with the times of the comparison; or use `hybrid compare P`."
         raise InputError(message, hint, pipeline=loaded.pipeline.name, field="compare")

@@ -1,0 +1,61 @@
+"""The command that compares a captured table with its database."""
+
+from __future__ import annotations
+
+import typer
+
+from orchestration.cli import panels
+from orchestration.cli.output import (
+    AsJson,
+    GenerationName,
+    PipelineFile,
+    answer,
+    load_acting,
+    tell,
+)
+
+app = typer.Typer()
+
+
+@app.command(rich_help_panel=panels.TABLE)
+def compare(
+    pipeline: PipelineFile, generation: GenerationName = None, as_json: AsJson = False
+) -> None:
+    """Compare a generation's table with the database table that it captures, row by row.
+
+    Rows that differ are looked at again until changes on their way to the table have arrived; those
+    that differ then turn `hybrid status` red, and the exit status is 1.
+    """
+    with answer(as_json) as show:
+        from hybrid_extensions.compare.compare_source import compare_with_source
+        from hybrid_extensions.compare.compare_whole import compared_in_words, keep_compared
+        from hybrid_extensions.compare.live_run_state import look_at_run
+        from sources.common.positions import now_ms
+        from sources.databases.altered_table import withdraw_alteration
+        from sources.databases.table_watch import observe_anew
+        from sources.planning.context import PipelineContext
+        from sources.serving import declared_generation, generation_with_role
+
+        loaded = load_acting(pipeline, generation)
+        context = PipelineContext.find(loaded)
+        # Before the rows are read: what is altered after that is found later.
+        seen = None if context is None else observe_anew(context.loaded, context.generation)
+        begun_ms = now_ms()
+        found = compare_with_source(loaded)
+        is_withdrawn, again = False, None
+        if context is not None:
+            again = keep_compared(context, found, begun_ms, lambda: look_at_run(loaded), tell)
+            if seen is not None and found.ok:
+                withdraw_alteration(context.generation, seen)
+                is_withdrawn = True
+        is_equal = found.ok or (again is not None and again.differing == 0)
+        lines = [
+            f"Generation {generation_with_role(loaded)}.",
+            *compared_in_words(found, again),
+            *(
+                ["The table was altered, and no row differs: `hybrid resume P` if its run stopped."]
+                * is_withdrawn
+            ),
+        ]
+        document = {"generation": declared_generation(loaded), **found.to_dict(), "ok": is_equal}
+        show(document, "\n".join(lines))

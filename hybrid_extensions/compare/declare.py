@@ -1,0 +1,74 @@
+"""Scheduled comparison of a captured table with its database."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pydantic import PositiveInt
+
+from sources.common.fields import Duration, Name
+from sources.config.pipeline import Pipeline
+from sources.config.section import Section
+from sources.config.table.reruns import Schedule
+
+EQUALS = "equals_database"
+"""Name of the check that says whether the table has the rows of the database table."""
+
+
+class Compare(Schedule):
+    """Scheduled comparison of the target with the database table that it captures.
+
+    Ranges of the key are compared one after the other, and each time goes on where the last one
+    stopped; a key that is no number or date is compared at once. The answer is a check of the table
+    in Dagster, and in ``hybrid status``.
+
+    Attributes:
+        name: Name of the schedule.
+        within: How long it compares each time, at most; then the range that is begun is completed.
+        rows_per_second: Highest number of rows that are read of the database, on average.
+    """
+
+    name: Name = "compare"
+    within: Duration = timedelta(hours=1)
+    rows_per_second: PositiveInt = 10_000
+
+
+class CompareSection(Section):
+    """What a pipeline's file declares of comparisons with the database.
+
+    Attributes:
+        compare: Schedule by which the target is compared with the database table that it captures.
+    """
+
+    compare: Compare | None = None
+
+    @property
+    def schedules(self) -> list[str]:
+        """Name of the declared schedule, without the pipeline's name before it."""
+        return [] if self.compare is None else [self.compare.name]
+
+    @property
+    def checks_on_request(self) -> list[str]:
+        """The check that reads both tables."""
+        return [] if self.compare is None else [EQUALS]
+
+    def check(self, pipeline: Pipeline) -> None:
+        """Refuse ``compare`` without a captured table, or with shards.
+
+        Raises:
+            ValueError: Says why, and what to do instead.
+        """
+        if self.compare is None:
+            return
+        if all(each.snapshot is None for each in pipeline.sources):
+            message = (
+                "`compare` compares the target with the database table that a source captures, and "
+                "none declares a `snapshot`. Remove it, or declare the `snapshot`."
+            )
+            raise ValueError(message)
+        if pipeline.shards:
+            message = (
+                "`compare` has no meaning for shards: ranges of a key are those of one database. "
+                "Remove it, and run `hybrid compare P`, which compares each shard as a whole."
+            )
+            raise ValueError(message)

@@ -1,1 +1,0 @@
-"""Comparison of a captured table with its database."""

@@ -30,6 +30,7 @@ from spark_jobs.launch.shared_socket import (
     log_of,
     receive,
 )
+from spark_jobs.launch.submission.spark_properties import POOL
 from spark_jobs.run_state import run_log
 
 IDLE_S = 60.0
@@ -37,7 +38,6 @@ IDLE_S = 60.0
 _LOOK_S = 1.0
 _END_S = 60.0
 _BEATS = Beats(idle_s=10.0)
-_POOL = "spark.scheduler.pool"
 
 
 @dataclass
@@ -202,7 +202,7 @@ def run_pipeline(
     def session() -> SparkSession:
         # Settings that a query or a user's function makes stay in it.
         own = application().newSession()
-        own.sparkContext.setLocalProperty(_POOL, f"{request.pipeline} {request.launch_id[:8]}")
+        own.sparkContext.setLocalProperty(POOL, f"{request.pipeline} {request.launch_id[:8]}")
         return own
 
     run = PipelineRun(

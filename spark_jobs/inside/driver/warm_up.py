@@ -23,6 +23,7 @@ from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.inside.query.places.followed_topic import ExpectedTopic, Prepared
 from spark_jobs.inside.query.query_sources import QueryDeclaration
+from spark_jobs.launch.submission.spark_properties import POOL
 
 _POLL_S = 0.2
 _log = logging.getLogger("hybrid.rehearsal")
@@ -89,6 +90,8 @@ def expected_topic(query: QueryDeclaration, live: KafkaSource) -> ExpectedTopic 
 def _rehearse(
     spark: SparkSession, query: QueryDeclaration, ahead: Ahead, stop: threading.Event
 ) -> None:
+    # Behind history's tasks it would begin when these have ended, and then be in the way.
+    spark.sparkContext.setLocalProperty(POOL, f"rehearsal of {ahead.live.name}")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         shadow = Generation(Folder(name), query.generation.info)
         try:

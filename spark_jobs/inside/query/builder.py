@@ -31,11 +31,7 @@ from spark_jobs.inside.query.copied_file_stream import copied_history
 from spark_jobs.inside.query.direct_queries import direct_query
 from spark_jobs.inside.query.places.place import PlaceStream
 from spark_jobs.inside.query.query_sources import QueryDeclaration
-from spark_jobs.inside.query.transform.described_transform import (
-    describe_transform,
-    no_rows,
-    on_no_rows,
-)
+from spark_jobs.inside.query.transform.described_transform import apply_to_no_rows
 from spark_jobs.inside.query.transform.given_rows import (
     Given,
     frames_of,
@@ -130,13 +126,12 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     require_replayable(pipeline, _replayed(query), rows)
     require_extensible(pipeline, rows)
     require_row_by_row(pipeline, rows)
+    on_no_rows = apply_to_no_rows(spark, context)
     if pipeline.event_time.outside == "keep":
-        require_no_watermark_on(pipeline.event_time.column, on_no_rows(spark, context))
-    if needs_rows_passed_on(pipeline):
-        empty = no_rows(spark, context)
-        # With several inputs, nothing is declared that needs it.
-        if isinstance(empty, DataFrame):
-            require_passed_on(pipeline, load_transform(context.loaded)(empty), empty)
+        require_no_watermark_on(pipeline.event_time.column, on_no_rows.rows)
+    # With several inputs, nothing is declared that needs it.
+    if needs_rows_passed_on(pipeline) and isinstance(on_no_rows.given, DataFrame):
+        require_passed_on(pipeline, on_no_rows.rows, on_no_rows.given)
     watermark = watermark_of(rows, frames_of(given), pipeline.event_time.column)
     judged = [each for n in query.read_places for each in _judge_watermark(query, n, watermark)]
     warnings = [*judged, *judge_alignment(pipeline, watermark)]
@@ -157,9 +152,7 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
         if not has_history_files(generation):
             keep_history_watermark(generation)
         keep_history_files(generation, path, context.loaded.target)
-    transform = describe_transform(
-        spark, context, first_batch(generation), _reached_in_words(query)
-    )
+    transform = on_no_rows.described(context, first_batch(generation), _reached_in_words(query))
     if (changed := record_transform(generation, transform)) is not None:
         warnings.append(changed)
     positions = _positions(query, stream)

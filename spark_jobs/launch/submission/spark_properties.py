@@ -17,6 +17,8 @@ from spark_jobs.launch.places.cluster import cluster_at
 from spark_jobs.launch.submission.addresses import local_conf
 from spark_jobs.launch.submission.cloud_conf import cloud_conf
 
+POOL = "spark.scheduler.pool"
+"""Local property of a thread: name of the pool that its jobs share cores with the others by."""
 PACKAGE = Path(__file__).parents[2]
 """Folder of the package ``spark_jobs``, which has the scripts of the jobs in it."""
 # The jars that Hadoop's clients of a store need, by the schemes of its paths.
@@ -71,6 +73,8 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
         "spark.app.name": f"hybrid {loaded.pipeline.name}",
         "spark.driver.memory": settings.driver_memory,
         "spark.ui.showConsoleProgress": "false",
+        # What is prepared beside a query, and pipelines of one driver, get cores before it is done.
+        "spark.scheduler.mode": "FAIR",
         # Streaming plans print the options of their sources, credentials included.
         "spark.sql.redaction.options.regex": "(?i)url|kafka[.](ssl|sasl)",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

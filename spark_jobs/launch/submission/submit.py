@@ -158,7 +158,6 @@ def shared_command(loaded: LoadedPipeline, scratch: Path, arguments: Sequence[st
     """
     spark = loaded.pipeline.spark
     conf = {
-        "spark.scheduler.mode": "FAIR",
         "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
         **spark.conf,
         "spark.app.name": f"hybrid driver {spark.group}",

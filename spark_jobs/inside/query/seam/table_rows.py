@@ -18,9 +18,8 @@ from sources.serving import target_of
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.checkpoint.transform_compatibility import read_transforms
-from spark_jobs.inside.query.transform.described_transform import describe_transform, no_rows
+from spark_jobs.inside.query.transform.described_transform import apply_to_no_rows
 from spark_jobs.inside.query.transform.passed_columns import columns_passed_on
-from spark_jobs.inside.query.transform.user_transform import load_transform
 from spark_jobs.run_state.target_record import read_target_record
 from spark_jobs.table.delta_table import open_table, paths_of, version_of
 from spark_jobs.table.protocol import is_plain
@@ -47,10 +46,12 @@ def is_in_table(spark: SparkSession, context: PipelineContext, columns: Collecti
     if pipeline.sink.mode != "append" or pipeline.added_columns or pipeline.widened_columns:
         return False
     # One that another transform has computed in part may lack rows of that part.
-    if len(used) != 1 or not used[0].is_like(describe_transform(spark, context, 0, "")):
+    if len(used) != 1:
         return False
-    given = no_rows(spark, context)
-    passed = columns_passed_on(load_transform(context.loaded)(given), given)
+    applied = apply_to_no_rows(spark, context)
+    if not used[0].is_like(applied.described(context, 0, "")):
+        return False
+    passed = columns_passed_on(applied.rows, applied.given)
     return passed is not None and set(passed).issuperset(columns)
 
 

@@ -1,7 +1,8 @@
-"""Description of a transform for the state folder, from its result on an empty stream."""
+"""A transform applied to empty streams, and its description for the state folder."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
@@ -11,50 +12,58 @@ from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.transform_compatibility import Transform
 from spark_jobs.inside.checkpoint.transform_shape import Shape, digest
 from spark_jobs.inside.query.transform.given_rows import Given, names_of
-from spark_jobs.inside.query.transform.user_transform import load_transform
+from spark_jobs.inside.query.transform.user_transform import UserTransform, load_transform
 from spark_jobs.inside.readers.empty_stream import empty_stream
 
 
-def describe_transform(
-    spark: SparkSession, context: PipelineContext, first_batch: int, reached: str
-) -> Transform:
-    """Describe the pipeline's transform for the state folder: code digest, plan, operators.
+@dataclass(frozen=True)
+class TransformOnNoRows:
+    """A transform applied to empty streams, for where only its columns and its plan matter.
 
-    The transform is applied to an empty stream; nothing is written.
+    Attributes:
+        transform: The transform.
+        given: Empty streams with its input columns.
+        rows: What it made of them.
+    """
+
+    transform: UserTransform
+    given: Given
+    rows: DataFrame
+
+    def described(self, context: PipelineContext, first_batch: int, reached: str) -> Transform:
+        """Describe the transform for the state folder: code digest, plan, operators.
+
+        Args:
+            context: The pipeline and its state.
+            first_batch: Number of the first micro-batch that it computes.
+            reached: How far the sources were read before that micro-batch, in words.
+        """
+        shape = Shape(self.rows, names_of(self.given))
+        return Transform(
+            name=context.pipeline.transform.name,
+            first_batch=first_batch,
+            reached=reached,
+            code=self.transform.digest(),
+            plan=digest("\n".join(shape.lines)),
+            operators=shape.operators,
+            spark=self.rows.sparkSession.version,
+        )
+
+
+def apply_to_no_rows(spark: SparkSession, context: PipelineContext) -> TransformOnNoRows:
+    """Apply the pipeline's transform to empty streams with its input columns.
+
+    Nothing is written. Whatever the user's code raises passes.
 
     Args:
         spark: The Spark session.
         context: The pipeline and its state.
-        first_batch: Number of the first micro-batch that it computes.
-        reached: How far the sources were read before that micro-batch, in words.
     """
-    given = no_rows(spark, context)
-    shape = Shape(load_transform(context.loaded)(given), names_of(given))
-    return Transform(
-        name=context.pipeline.transform.name,
-        first_batch=first_batch,
-        reached=reached,
-        code=load_transform(context.loaded).digest(),
-        plan=digest("\n".join(shape.lines)),
-        operators=shape.operators,
-        spark=spark.version,
-    )
+    transform, given = load_transform(context.loaded), _no_rows(spark, context)
+    return TransformOnNoRows(transform, given, transform(given))
 
 
-def on_no_rows(spark: SparkSession, context: PipelineContext) -> DataFrame:
-    """Apply the pipeline's transform to an empty stream of its input columns; return the result.
-
-    Whatever the user's code raises passes.
-    """
-    result: DataFrame = load_transform(context.loaded)(no_rows(spark, context))
-    return result
-
-
-def no_rows(spark: SparkSession, context: PipelineContext) -> Given:
-    """Return empty streams with the input columns of the pipeline's transform.
-
-    The transform is applied to them where only its columns and its plan matter.
-    """
+def _no_rows(spark: SparkSession, context: PipelineContext) -> Given:
     empty = partial(empty_stream, spark, context.generation)
     if inputs := context.pipeline.inputs:
         plans = {name: context.of_source(each.sources[0].name) for name, each in inputs.items()}

@@ -20,11 +20,13 @@ from orchestration.defs.keys import (
 from orchestration.defs.show import metadata, reports
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.dagster_remedies import verdict_in_dagster
-from orchestration.defs.show.failed_look import failed_look
+from orchestration.defs.show.failed_look import alert_once, failed_look
 from orchestration.defs.show.reports import Cursor, Reports
 from orchestration.supervision import supervisor
 from orchestration.supervision.look import look_at_live
+from orchestration.supervision.lost_sight import alert_known_again
 from orchestration.supervision.rules.verdict import Finding, expected_findings
+from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.databases.replication_slot import watched_slot
 from sources.hybrid import Boundedness
@@ -123,22 +125,36 @@ def supervision_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.Sensor
             context.log.exception("The pipeline can't be looked at; its state is unknown.")
             is_live = has_live_run(loaded)
             shown = failed_look(context.instance, loaded, error, cursor, is_live=is_live)
+            shown, problem = alert_once(loaded, shown)
+            _warn(context, problem)
             return _result(shown, [])
         for _, tick in found:
-            if tick.alert_problem is not None:
-                context.log.warning(
-                    f"The alert did not reach `supervision.webhook_url`: {tick.alert_problem}. The "
-                    "next look posts it again."
-                )
+            _warn(context, tick.alert_problem)
+        if cursor.alerted:
+            health = found[-1][1].verdict.health if found else "none"
+            problem = alert_known_again(fresh, health, now_ms())
+            _warn(context, problem)
+            known = shown.cursor.model_copy(update={"alerted": problem is not None})
+            shown = shown._replace(cursor=known)
         runs = [*resumed, *(_restart(loaded, each, tick) for each, tick in found if tick.restart)]
         return _result(shown, runs)
 
     return supervision
 
 
-def _result(shown: Reports, runs: list[dg.RunRequest]) -> dg.SensorResult | dg.SkipReason:
+def _warn(context: dg.SensorEvaluationContext, problem: str | None) -> None:
+    """Write to the sensor's log why the webhook was not reached, if it was not."""
+    if problem is not None:
+        context.log.warning(
+            f"The alert did not reach `supervision.webhook_url`: {problem}. The next look posts it "
+            "again."
+        )
+
+
+def _result(shown: Reports, runs: list[dg.RunRequest]) -> dg.SensorResult:
     if not runs and not shown.events:
-        return dg.SkipReason(shown.text)
+        cursor = shown.cursor.model_dump_json()
+        return dg.SensorResult(skip_reason=shown.text, cursor=cursor)
     return dg.SensorResult(
         run_requests=runs, asset_events=shown.events, cursor=shown.cursor.model_dump_json()
     )

@@ -10,6 +10,7 @@ from orchestration.defs.keys import live_key, table_key
 from orchestration.defs.show import metadata
 from orchestration.defs.show.reports import REPORT_MS, Cursor, Event, Reports, error_in_dagster
 from orchestration.supervision.card import unknown_card
+from orchestration.supervision.lost_sight import ALERT_AFTER_MS, alert_unknown
 from orchestration.supervision.rules.verdict import Finding
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
@@ -54,5 +55,25 @@ def failed_look(
     if (healthy := health_evaluation(loaded, card, cursor.was_well)) is not None:
         events.append(healthy)
     changes = {"headline": card.headline, "was_well": False, "unknown": why, "at_ms": at_ms}
+    changes["unknown_since_ms"] = cursor.unknown_since_ms or at_ms
     # Whatever the next look sees is news.
     return Reports(events, cursor.model_copy(update={**changes, "seen": []}), why)
+
+
+def alert_once(loaded: LoadedPipeline, shown: Reports) -> tuple[Reports, str | None]:
+    """Post to the webhook, once, that looks have failed for a while.
+
+    Args:
+        loaded: The pipeline.
+        shown: What :func:`failed_look` reports.
+
+    Returns:
+        The reports with what the next tick has to know; and why the webhook was not reached, if it
+        was not: the next tick tries again.
+    """
+    at_ms, cursor = now_ms(), shown.cursor
+    if cursor.alerted or at_ms - cursor.unknown_since_ms < ALERT_AFTER_MS:
+        return shown, None
+    problem = alert_unknown(loaded, shown.text, at_ms)
+    known = cursor.model_copy(update={"alerted": problem is None})
+    return shown._replace(cursor=known), problem

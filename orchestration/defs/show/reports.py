@@ -61,6 +61,9 @@ class Cursor(BaseModel):
         audited: The last audit that it reported: when it was made (ms), and 1 if it is accepted.
         action: The last action of people that it showed: its number, and how it ended.
         unknown: Why the last look failed; empty if it did not.
+        unknown_since_ms: When the first of the last looks failed, in ms since 1970; 0 if the last
+            one did not.
+        alerted: Whether the webhook was told that the state is unknown.
     """
 
     at_ms: int = 0
@@ -73,6 +76,8 @@ class Cursor(BaseModel):
     audited: list[int] = Field(default_factory=list)
     action: list[int | str] = Field(default_factory=list)
     unknown: str = ""
+    unknown_since_ms: int = 0
+    alerted: bool = False
 
 
 class Reports(NamedTuple):

@@ -246,9 +246,7 @@ def healthy(loaded: LoadedPipeline, cursor: str | None) -> tuple[str | None, str
     """What the sensor says of the table's health at its next look, and what it remembers."""
     with dg.DagsterInstance.ephemeral() as instance:
         found = sensor_of(loaded)(dg.build_sensor_context(instance=instance, cursor=cursor))
-    assert isinstance(found, dg.SensorResult | dg.SkipReason)
-    if isinstance(found, dg.SkipReason):
-        return None, cursor
+    assert isinstance(found, dg.SensorResult)
     told = [
         f"{event.severity.value} {event.description}"
         for event in found.asset_events

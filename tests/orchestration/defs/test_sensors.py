@@ -22,6 +22,7 @@ from sources.config.loader import load_pipeline
 from sources.config.pipeline import Pipeline
 from sources.planning.plan import Plan
 from spark_jobs.run_state.late_row_count import LateRows, late_rows_name
+from tests.orchestration.supervision.hook import listening
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 
 KEY = dg.AssetKey(["events", "inbox"])
@@ -37,8 +38,17 @@ def look(case: LiveCase, cursor: str | None = None) -> dg.SensorResult:
 def skipped(case: LiveCase, cursor: str | None) -> str:
     with dg.DagsterInstance.ephemeral() as instance:
         found = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance, cursor=cursor))
-    assert isinstance(found, dg.SkipReason)
-    return str(found.skip_message)
+    assert isinstance(found, dg.SensorResult)
+    assert found.skip_reason is not None
+    return str(found.skip_reason.skip_message)
+
+
+def look_again(case: LiveCase, cursor: str | None) -> str | None:
+    """Another tick of the sensor, whether it reports anything or not; returns its cursor."""
+    with dg.DagsterInstance.ephemeral() as instance:
+        found = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance, cursor=cursor))
+    assert isinstance(found, dg.SensorResult)
+    return found.cursor
 
 
 def checks(found: dg.SensorResult) -> dict[str, tuple[bool, str]]:
@@ -67,7 +77,8 @@ def test_what_nobody_asked_for_is_skipped(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
     with dg.DagsterInstance.ephemeral() as instance:
         found = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance))
-    assert isinstance(found, dg.SkipReason)
+    assert isinstance(found, dg.SensorResult)
+    assert found.skip_reason is not None
 
 
 def test_a_run_is_observed_in_numbers_and_its_checks_pass(tmp_path: Path) -> None:
@@ -280,6 +291,42 @@ def test_a_file_that_became_invalid_turns_its_own_checks_and_its_card_red_until_
         case.path.write_text(good)
         mended = checks(look(case, found.cursor))
     assert (mended["alive"][0], mended["healthy"][0]) == (True, True)
+
+
+def test_the_webhook_is_told_once_that_looks_fail_for_a_minute_and_that_they_succeed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with listening() as hook:
+        # Each look loads the file again.
+        monkeypatch.setenv("HOOK", hook.url)
+        case = LiveCase(tmp_path, {"webhook": "${HOOK}"}, {"HOOK": hook.url})
+        case.ask_for_it()
+        case.launch("a")
+        good = case.path.read_text()
+
+        def told() -> list[tuple[str, str | None]]:
+            return [(each["health"], each["before"]) for each in hook.told]
+
+        with case.alive():
+            seen = look(case).cursor
+            before = told()
+            case.path.write_text(good.replace("event_time:", "event_tme:"))
+            failed = Cursor.model_validate_json(look(case, seen).cursor or "")
+            assert told() == before, "a store that is away for a moment wakes nobody"
+            a_minute_ago = failed.model_copy(
+                update={"unknown_since_ms": failed.unknown_since_ms - 60_000}
+            )
+            hook.answer = 500
+            unheard = look_again(case, a_minute_ago.model_dump_json())
+            hook.answer = 200
+            heard = look_again(case, look_again(case, unheard))
+            assert told() == [*before, ("unknown", None)]
+            assert "event_tme" in hook.told[-1]["reason"]
+            case.path.write_text(good)
+            mended = look(case, heard)
+            assert told()[-1] == ("healthy", "unknown")
+            look_again(case, mended.cursor)
+            assert len(hook.told) == len(before) + 2
 
 
 def test_a_pipeline_without_a_stream_is_red_too_if_its_file_became_invalid(tmp_path: Path) -> None:

@@ -6,9 +6,7 @@ import json
 import socket
 from collections.abc import Iterator
 from datetime import timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -27,47 +25,14 @@ from sources.config.supervision import Restarts, Supervision
 from sources.errors import RunError, StateError, UnavailableError
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from tests.command_line import invoke
+from tests.orchestration.supervision.hook import SECRET, Hook, listening
 from tests.orchestration.supervision.live_case import DISK_FULL, GAP, LiveCase
-
-SECRET = "T0P-s3cret"
-
-
-class Hook(ThreadingHTTPServer):
-    """A real server that keeps what it is told, and answers as it is asked to."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.told: list[dict[str, Any]] = []
-        self.answer = 200
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/{SECRET}"
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Hook
-
-    def do_POST(self) -> None:
-        document = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.server.answer == 200 and self.path == f"/{SECRET}":
-            self.server.told.append(document)
-        self.send_response(self.server.answer)
-        self.send_header("Location", "/elsewhere")
-        self.end_headers()
-
-    do_GET = do_POST  # noqa: N815
-
-    def log_message(self, *_: Any) -> None:
-        pass
 
 
 @pytest.fixture
 def hook() -> Iterator[Hook]:
-    with Hook() as server:
-        Thread(target=server.serve_forever, daemon=True).start()
+    with listening() as server:
         yield server
-        server.shutdown()
 
 
 def look_at(case: LiveCase) -> Tick:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from sources.common.counting import counted
 from sources.common.positions import Offsets, Record, iso
@@ -14,6 +15,7 @@ from sources.storage.folder import Folder
 Phase = Literal["bounded", "unbounded"]
 ALIVE = ("starting", "running")
 """States of a driver that has not ended."""
+_WEB_PAGE = re.compile(r"https?://[^\s()<>\"'`\\]+")
 
 
 class Heartbeat(Record):
@@ -65,7 +67,7 @@ class Heartbeat(Record):
         unreachable: Why the broker of the topic does not answer on the driver's machine; None if it
             does, or if it was not asked, as the query makes progress.
         retention: Bounded run: for how long retention keeps the records to be read next, in words.
-        ui_url: URL of Spark's own UI.
+        ui_url: URL of Spark's own UI; None if it is not one of a web page.
         failure: Why the job failed; None if it did not.
     """
 
@@ -111,6 +113,12 @@ class Heartbeat(Record):
     retention: str | None = None
     ui_url: str | None = None
     failure: ErrorReport | None = None
+
+    @field_validator("ui_url")
+    @classmethod
+    def _leads_to_a_web_page(cls, value: str | None) -> str | None:
+        """Leave out what pages must not link to, whoever has written it into the state."""
+        return value if value is not None and _WEB_PAGE.fullmatch(value) else None
 
 
 def heartbeat_name(source: str) -> str:

@@ -152,7 +152,8 @@ def planned_topic(loaded: LoadedPipeline) -> KafkaSource | None:
     """Return the chain's first source if it is a bounded topic, whose offsets the plan decides.
 
     Returns:
-        None if the first source reads files, or is unbounded; topics then have a hand-over step.
+        None if the first source reads files, or is unbounded: where its topic starts is then
+        decided by a hand-over step after the plan, not by the plan.
     """
     first = loaded.pipeline.sources[0]
     if isinstance(first, KafkaSource) and first.boundedness is Boundedness.BOUNDED:

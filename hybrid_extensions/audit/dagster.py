@@ -30,17 +30,18 @@ def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
 
 
 def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
-    """Audit a generation's table; keep the verdict, and evaluate the check `audited` by it.
+    """Audit a generation's table; keep the result, and evaluate the check `audited` by it.
 
-    Runs as the action AUDIT of the control job.
+    Dagster's job ``<pipeline>_control`` runs it if its action AUDIT is chosen.
 
     Args:
         context: The job's Dagster run.
         loaded: The pipeline.
-        config: The form, with ``generation``; empty for the serving one.
+        config: What people entered at the launch: ``generation``, empty for the serving one.
 
     Raises:
-        InputError: The audit failed; or as :func:`hybrid_extensions.audit.run.audit`.
+        InputError: The audit found that the table is wrong; or as
+            :func:`hybrid_extensions.audit.run.audit`.
         StateError, UnavailableError: As that function.
     """
     acting = acting_generation(context, loaded, config)

@@ -28,18 +28,20 @@ def publish(
 ) -> Cut | GivenUp:
     """Publish one cut, and wait for it; return why not if it fails or takes too long.
 
-    The barrier is closed in any case.
+    While it waits, a barrier keeps each table's driver from merging changes behind the cut; it is
+    taken away in any case.
 
     Args:
         group: The tables.
         limit_s: Seconds after which the attempt is given up.
-        database: The requests to the database; those of the captured one if None.
+        database: Asks the database for the mark of the cut; the captured one if None.
 
     Raises:
         StateError: A table still reads its snapshot, or a state can't be read or written.
         InputError: The database or the broker refuses; or the table of the cuts can't be used.
         UnavailableError: The database or the broker does not answer.
-        RunError: The replication slot, or the connector's place in the log, is missing or lost.
+        RunError: The replication slot, or the position of Debezium's connector in the log, is
+            missing or lost.
     """
     tables = group.tables()
     require_following(tables)

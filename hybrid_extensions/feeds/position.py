@@ -52,7 +52,10 @@ class Held:
 def position_of(
     folder: Folder, table: DeltaTable, columns: pa.Schema, key: Sequence[str]
 ) -> Position:
-    """Return the position that a sink has once a version of the table is delivered.
+    """Return what a feed's sink keeps as its position once a version of the table is delivered.
+
+    It names table, version, commit and owner, and has a digest of columns and key: a sink with
+    another digest is loaded again.
 
     Args:
         folder: Folder of the table.

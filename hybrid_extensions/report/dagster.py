@@ -33,15 +33,16 @@ def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
 
 
 def write_report(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
-    """Write the page into the state folder, and link it from the table's page.
+    """Write the HTML report into the state folder, and link it from the table's asset in Dagster.
 
-    Runs as an action of the control job. Where Dagster keeps its logs on a disk, a copy is there,
-    too: its web server hands out no other files, and a browser follows no link from it to a disk.
+    Dagster's job ``<pipeline>_control`` runs it if that action is chosen. Where Dagster keeps its
+    logs on a disk, a copy is there, too: its web server hands out no other files, and a browser
+    follows no link from it to a disk.
 
     Args:
         context: The job's Dagster run.
         loaded: The pipeline.
-        config: The form, with ``generation``; empty for the serving one.
+        config: What people entered at the launch: ``generation``, empty for the serving one.
 
     Raises:
         StateError: The state can't be read, or the page can't be written.

@@ -104,7 +104,7 @@ def resume(
     generation: GenerationName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Start the live stream again after it was paused, stopped or drained.
+    """Start the live stream again after it was paused or stopped, or drained (read to its end).
 
     Returns once its first batch is committed. From then on the supervision restarts it if it fails.
     """

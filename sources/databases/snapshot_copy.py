@@ -91,10 +91,12 @@ class SnapshotCopy:
         self.warnings: list[str] = []
 
     def is_done(self, *, first_only: bool = False) -> bool:
-        """Return whether :meth:`take` would copy nothing, by the manifest next to the chunks.
+        """Return whether nothing of the database's table is left to copy, by the manifest.
+
+        The manifest is the document next to the copied chunks that says which are complete.
 
         Args:
-            first_only: As there.
+            first_only: Whether one copied chunk is enough, as a run may begin with it.
 
         Raises:
             StateError: The manifest is damaged.

@@ -52,13 +52,14 @@ class RowCheck:
     def pass_rows(
         self, region: Region, batches: Iterator[pa.RecordBatch]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a region that pass, for formats without byte positions of rows.
+        """Yield the rows of a part of a file that pass this check.
 
-        The handler gets each other row as JSON; its offset is the region's first byte plus the
-        number of rows before it.
+        For formats that do not say at which byte a row begins. A row that does not pass goes to the
+        handler as JSON, with an offset that is the first byte of the part plus the number of rows
+        before it.
 
         Args:
-            region: The region.
+            region: The part of the file.
             batches: Its rows, in order.
         """
         before = region.offset

@@ -60,8 +60,9 @@ class JsonDialect:
     def reader(self, kind: pa.DataType) -> Read:
         """Return a function that converts a parsed JSON value to a Python value of an Arrow type.
 
-        The function returns None for null, and raises :class:`Unfit` where a run has a bad record
-        or row; it raises :class:`NotProvenError` for a map of a topic with a name twice.
+        The function returns None for null. It raises :class:`Unfit` for a value that makes a run
+        report a bad record or row, and :class:`NotProvenError` for a map in a topic's record in
+        which a key occurs twice.
         """
         read = self._reader(kind)
         return lambda value: None if value is None else read(value)

@@ -115,9 +115,10 @@ class KafkaSink(FeedSink):
             self._record(producer, end)
 
     def load(self, rows: pa.RecordBatchReader, end: Position) -> None:
-        """Produce all rows, then a record without a value for each key that the table lacks.
+        """Produce all rows, then delete each key of the topic that is in none of them.
 
-        In several transactions: until the last one the topic has no position. Raises as
+        A record without a value deletes a key. It takes several transactions, and only the last one
+        writes the feed's position: one that is killed before begins again. Raises as
         :meth:`FeedSink.load` says.
         """
         with self._errors(), tempfile.TemporaryDirectory(prefix="hybrid-feed-") as folder:

@@ -90,15 +90,15 @@ class FilePlan(FoundFiles):
     """Plan of a bounded file source.
 
     Attributes:
-        event_min_ms: Lowest event time that counts, in milliseconds.
+        event_min_ms: Lowest event time of the rows within the bounds of ``event_time``, in ms.
         disorder_ms: Out-of-orderness: how many milliseconds a micro-batch reaches back behind the
             highest event time read before it; an estimate where event times are sampled.
         end: End position of the source, expected once all its files are read.
         table: Folder of a table that is declared by its name; None if a path is declared.
         order: Declared order of arrival; None if the files are read in order of event time.
         copied: Which files become files of the target as they are; None unless declared.
-        is_open: Whether chunks of the database snapshot were still missing, which the run of the
-            topic after it adds.
+        is_open: Whether the files are chunks (ranges of the primary key) of a database snapshot
+            that is still being taken; the run of the topic after it adds the missing ones.
     """
 
     event_min_ms: int

@@ -13,13 +13,13 @@ from spark_jobs.inside.checkpoint.plan_nodes import analyzed_plan, each_of, kind
 def require_no_watermark_on(event_time: str, rows: DataFrame) -> None:
     """Refuse a transform that sets a watermark on the event time, or on a column derived from it.
 
-    Called where records outside of the bounds of the event time are kept: one of them would move
+    Called where ``event_time.outside: keep`` lets rows outside of its bounds pass: one would move
     the watermark, and stateful operators would drop all later rows. Where a function in Python
     makes the rows, all of its columns count as computed from the event time.
 
     Args:
         event_time: Name of the event-time column.
-        rows: DataFrame that the transform returns for a stream that is a leaf of the plan.
+        rows: DataFrame that the transform returns for a stream; Spark's plan of it is looked at.
 
     Raises:
         InputError: Such a watermark exists; names its column.

@@ -22,11 +22,12 @@ _UNREADABLE = "the key of a record without a value does not tell which row it de
 
 
 class DeletedRows:
-    """Reader of the rows that tombstones (records with a key and no value) delete.
+    """Reader of the keys of rows that tombstones (records with a key and no value) delete.
 
     Args:
         kinds: Arrow types of the columns of the row's key, by name.
-        event_time: Column that the record's timestamp fills; None if no value has it.
+        event_time: Column that the record's timestamp fills; None if no column of the
+            values is filled by it.
         registry: Schema registry of keys in Avro; None without one.
     """
 

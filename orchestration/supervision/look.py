@@ -26,6 +26,7 @@ from sources.planning.context import PipelineContext
 from sources.state.generation import Generation
 from spark_jobs.launch import process
 from spark_jobs.launch.launch_record import last_launch
+from spark_jobs.launch.obstacle import find_obstacle
 from spark_jobs.launch.runs import find_run, why_ended
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.progress_log import read_progress_log
@@ -132,7 +133,7 @@ def look_at_live(
         restarts=len(restarts),
         last_failure=restarts[-1].why if restarts else None,
         gave_up=watch.gave_up,
-        obstacle=generation.obstacle(),
+        obstacle=find_obstacle(loaded, generation),
         slot=None if slot is None else slot.seen,
         behind=find_behind(log, beat, due, behind_ms, looked_ms, late_ms),
         late=look_at_late_rows(loaded, generation, looked_ms),

@@ -75,7 +75,8 @@ class Seen:
         restarts: Number of restarts within the window.
         last_failure: Why it was last restarted; None if it was not.
         gave_up: Whether the limit of restarts was reached, so that none follows.
-        obstacle: Why its state folder can't be written, such as a full disk; None if it can.
+        obstacle: Why a folder of this machine that it writes can't be written, such as a full disk;
+            None if nothing is known.
         slot: The replication slot that its changes come through; None if none is declared.
         behind: How far it is behind its input; None if no input waits, or that is unknown.
         late: Rows dropped behind the watermark; None if the query has no watermark.

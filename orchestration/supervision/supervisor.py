@@ -79,7 +79,8 @@ def decide(look: Look, expected: Supervision) -> tuple[Watch, Restart | None]:
     A run that ended is restarted after a wait that grows with each restart within
     ``restarts.within``; a run that is stuck gets ``end_stuck_after`` to recover. A run whose error
     waiting can't mend is not restarted, nor any run beyond ``restarts.limit``, until people act.
-    While the broker does not answer, nothing is restarted, and nothing counts.
+    While the broker does not answer, or a folder that the run writes is full or read-only, nothing
+    is restarted, and nothing counts.
 
     Args:
         look: The live run as it is now, with the memory of earlier looks.
@@ -93,7 +94,7 @@ def decide(look: Look, expected: Supervision) -> tuple[Watch, Restart | None]:
     if verdict.down is None or watch.down_since_ms is None or watch.gave_up:
         return watch, None
     if verdict.waits_for is not None:
-        # Each attempt would fail, and count: an outage that is over must not need people.
+        # Each attempt would fail, and count: what is over by itself must not need people.
         return watch, None
     count, last = len(watch.restarts), watch.restarts[-1] if watch.restarts else None
     is_under_way = (

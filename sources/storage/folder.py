@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ _TO_WRITE = (
     "Free space on its disk, or make the folder writable, then try again: completed steps are "
     "skipped."
 )
+FULL = (errno.ENOSPC, errno.EDQUOT)
+"""Error numbers of a disk that is full, which may have space again by itself."""
 _MIN_FREE = 64 * 1024  # bytes; below that not even a few small documents can be written
 _PACE_S = 10.0
 _LOCAL = LocalDocuments()
@@ -300,12 +303,19 @@ class Folder:
         try:
             found = os.statvfs(self.url)
         except OSError as error:
-            return f"the state folder {self.url} can't be accessed: {error.strerror}"
+            return f"the {self._kind} {self.url} can't be accessed: {error.strerror}"
         if found.f_flag & os.ST_RDONLY or not os.access(self.url, os.W_OK):
-            return f"the state folder {self.url} is read-only"
+            return f"the {self._kind} {self.url} is read-only"
         if found.f_bavail * found.f_frsize < _MIN_FREE:
-            return f"the disk of the state folder {self.url} is full"
+            return f"the disk of the {self._kind} {self.url} is full"
         return None
+
+    def existing(self) -> Folder:
+        """Return this folder, or the nearest one above it that exists; in a store this folder."""
+        there = Path(self.url)
+        while self.is_local and not there.exists():
+            there = there.parent
+        return Folder(there, self.documents).called(self._kind) if self.is_local else self
 
     def require_no_obstacle(self) -> None:
         """Refuse a folder that can't be written or made, as far as that is known without writing.
@@ -314,10 +324,7 @@ class Folder:
             StateError: The folder on this machine, or the nearest existing one above it, is no
                 folder or can't be written, or its disk is full. In a store none is refused.
         """
-        there = Path(self.url)
-        while self.is_local and not there.exists():
-            there = there.parent
-        if self.is_local and (why := Folder(there, self.documents).obstacle()) is not None:
+        if (why := self.existing().obstacle()) is not None:
             message = f"The {self._kind} {self.url} can't be written: {why}."
             raise StateError(message, _TO_WRITE, file=self.url)
 
@@ -329,7 +336,7 @@ class Folder:
             Nothing: the body writes the file.
 
         Raises:
-            StateError: The body raised an OSError.
+            StateError: The body raised an OSError; transient if the disk is full.
         """
         try:
             yield
@@ -337,7 +344,8 @@ class Folder:
             # Without the path, which may be of a temporary file.
             what = f"[Errno {error.errno}] {error.strerror}"
             message = f"The {self._kind} {self.url} can't be written: {what}."
-            raise StateError(message, _TO_WRITE, file=self.url) from error
+            is_full = error.errno in FULL
+            raise StateError(message, _TO_WRITE, transient=is_full, file=self.url) from error
 
 
 def _encoded(document: Record) -> bytes:

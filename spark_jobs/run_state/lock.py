@@ -15,7 +15,6 @@ one for launch and query (:mod:`spark_jobs.run_state.lease`).
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import time
@@ -28,7 +27,7 @@ from typing import Protocol
 from sources.errors import StateError
 from sources.state.generation import Generation
 from sources.storage.documents import make_folder
-from sources.storage.folder import Folder
+from sources.storage.folder import FULL, Folder
 from spark_jobs.run_state import lease
 from spark_jobs.run_state.lease import LAUNCH_TTL_S, Lease, SeenLease
 
@@ -44,7 +43,6 @@ _SWITCH_LEASE = "switch-lease.json"
 _RANGE_LEASE = "range-lease.json"
 _TRIES = 20
 _PAUSE_S = 0.05
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Lock(Protocol):
@@ -373,9 +371,7 @@ def _take(path: Path) -> int | None:
             "Free space on the disk of its folder, or make the folder writable for this user, then "
             "try again."
         )
-        # A full disk may have space again by itself.
-        is_full = error.errno in _FULL
-        raise StateError(message, hint, transient=is_full, file=str(path)) from error
+        raise StateError(message, hint, transient=error.errno in FULL, file=str(path)) from error
     if take_opened(file):
         return file
     os.close(file)

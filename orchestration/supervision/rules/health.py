@@ -12,7 +12,7 @@ from orchestration.supervision.rules.verdict import Finding, Health, Verdict, ex
 from sources.common.counting import counted
 from sources.common.durations import duration
 from sources.config.supervision import Supervision
-from sources.errors import ErrorReport
+from sources.errors import ErrorReport, StateError
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 _NEW = "`hybrid generation new P`"
@@ -60,10 +60,12 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
         return _not_requested(seen, expected, now_ms)
     process = _process(seen, expected, now_ms)
     health, reason, failure = process.health, process.reason, process.failure
-    waits_for = _outage(seen) if process.down else None
+    outage = _outage(seen)
+    waits_for = (outage or _blocked(seen)) if process.down else None
     if waits_for is not None:
         why = "" if waits_for.message in reason else f" {waits_for.message}"
-        reason = f"{reason}{why} A restart waits until the broker answers."
+        until = "it can be written" if outage is None else "the broker answers"
+        reason = f"{reason}{why} A restart waits until {until}."
     lag = findings.lag(seen, expected, now_ms)
     waiting_time = findings.waiting_time(seen, expected, now_ms)
     late = late_rows(seen.late, expected.late_rows)
@@ -117,6 +119,14 @@ def judge(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
 def _outage(seen: Seen) -> ErrorReport | None:
     """Return why the broker does not answer, so that a restart would only fail again; else None."""
     return seen.lag_error if seen.lag_error is not None and seen.lag_error.transient else None
+
+
+def _blocked(seen: Seen) -> ErrorReport | None:
+    """Return which folder can't be written, so that a restart would only fail again; else None."""
+    if seen.obstacle is None:
+        return None
+    message = f"{seen.obstacle[0].upper()}{seen.obstacle[1:]}."
+    return ErrorReport(kind=StateError.kind, message=message, transient=True)
 
 
 def _by_slot(health: Health, seen: SlotSeen, slot: Finding) -> Health | None:
@@ -262,7 +272,7 @@ def _ended(seen: Seen, requested_ms: int, now_ms: int) -> _Process:
     if beat is not None and beat.state == "stopped":
         return _Process("dead", f"The live run ended, although nobody stopped it.{_AGAIN}", "dead")
     if seen.obstacle is not None:
-        reason = f"The process of the live run ended without a report: {seen.obstacle}."
+        reason = "The process of the live run ended without a report."
     elif seen.ended:
         reason = f"The live run ended {seen.ended.rstrip('.')}."
     else:

@@ -95,8 +95,8 @@ class Verdict(BaseModel):
         reason: Why, in sentences.
         down: Whether the process is ``dead`` or ``stuck``, so that a restart may help; None
             otherwise.
-        waits_for: Error of the broker that has to answer before a restart is tried; None if no
-            restart is due, or none has to wait.
+        waits_for: What has to be over before a restart is tried: a broker that does not answer, or
+            a folder that can't be written; None if no restart is due, or none has to wait.
         failure: The error that ended the run, or that kept it from being launched; None if it runs,
             or ended without a report.
         error: Text of the last failure, even if the run goes on by now; None if it never failed.

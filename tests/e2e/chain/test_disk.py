@@ -62,7 +62,7 @@ def test_a_disk_that_fills_up_under_a_stream_is_red_and_the_next_run_ends_exact(
             disk.fill()
             case.produce(range(1200, 1400))
             wait_for(lambda: not operations.is_live(loaded), "the end of the run", 90)
-            told = f"the disk of the state folder {loaded.require_generation().root} is full"
+            told = f"The disk of the state folder {loaded.require_generation().root} is full"
             found = status(loaded)
             assert found.live is not None
             assert (found.live.health, found.healthy) == ("dead", False)

@@ -123,7 +123,12 @@ def slot(**seen: Any) -> Seen:
             "UTC by ann (w). 9 rec",
         ),
         (DEAD, "dead", "hybrid logs P`. If nothing starts it again, `hybrid resume P` does."),
-        (replace(DEAD, obstacle="the disk is full"), "dead", "without a report: the disk is full."),
+        (
+            replace(DEAD, obstacle="the disk is full"),
+            "dead",
+            "without a report. If nothing starts it again, `hybrid resume P` does. The disk is "
+            "full. A restart waits until it can be written.",
+        ),
         (
             replace(DEAD, beat=beat(state="failed", failure=DISK_FULL)),
             "dead",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -27,6 +28,7 @@ from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from tests.command_line import invoke
 from tests.orchestration.supervision.hook import SECRET, Hook, listening
 from tests.orchestration.supervision.live_case import DISK_FULL, GAP, LiveCase
+from tests.services.small_disk import small_disk
 
 
 @pytest.fixture
@@ -95,6 +97,35 @@ def test_a_dead_run_is_asked_for_once_by_launch_until_the_limit(tmp_path: Path) 
     assert case.watch().restarts == []
     case.launch("6", state="failed")
     assert look_at(case).restart is not None
+
+
+@pytest.mark.parametrize(
+    ("folder", "named", "mode"),
+    [
+        ("out", "The disk of the target folder {} is full.", "rw"),
+        ("out", "The target folder {} is read-only.", "ro"),
+        ("tmp", "The disk of the folder for temporary files {} is full.", "rw"),
+    ],
+)
+def test_a_run_that_a_disk_ended_is_restarted_once_it_can_be_written_however_long_that_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, named: str, mode: str
+) -> None:
+    with small_disk(tmp_path / folder, "1m") as disk:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+        case = LiveCase(tmp_path)
+        case.ask_for_it()
+        case.launch("a", state="failed", failure=DISK_FULL)
+        disk.fill()
+        disk.remount(mode)
+        for _ in range(2 + case.loaded.pipeline.supervision.restarts.limit):
+            found = look_at(case)
+            assert (found.verdict.health, found.restart) == ("dead", None)
+            told = f"{named.format(disk.folder)} A restart waits until it can be written."
+            assert found.verdict.reason.endswith(told)
+        assert (case.watch().restarts, case.watch().gave_up) == ([], False)
+        disk.remount("rw")
+        disk.free()
+        assert look_at(case).restart is not None
 
 
 def test_the_command_line_tells_the_verdict_and_ends_with_it(tmp_path: Path) -> None:

@@ -141,6 +141,15 @@ def test_a_folder_that_is_not_there_yet_is_judged_by_the_one_it_would_be_made_in
             Folder(disk.folder / "a" / "b").require_no_obstacle()
 
 
+def test_only_a_full_disk_may_be_written_again_by_itself(tmp_path: Path) -> None:
+    with small_disk(tmp_path / "disk", "1m") as disk:
+        for change, is_transient in ((disk.fill, True), (lambda: disk.remount("ro"), False)):
+            change()
+            with pytest.raises(StateError, match="can't be written") as refused:
+                Folder(disk.folder / "state").replace_bytes("a", bytes(8192))
+            assert refused.value.transient is is_transient
+
+
 def test_a_document_that_is_removed_while_it_is_written_is_an_error_with_a_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

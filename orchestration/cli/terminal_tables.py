@@ -163,7 +163,14 @@ def _lines_below(found: Status) -> list[str]:
         unwatched = f"whether the captured table was altered is unknown: {found.table_unknown}"
     of_sources = [source.note for source in found.sources]
     narrowed = [f"{each}." for each in found.narrowed]
-    notes = [found.transform_changed, unwatched, *narrowed, *of_sources, *found.absent]
+    notes = [
+        found.transform_changed,
+        found.settings_overruled,
+        unwatched,
+        *narrowed,
+        *of_sources,
+        *found.absent,
+    ]
     lines += [f"[yellow]Warning:[/] {escape(note)}" for note in notes if note]
     for reading in (source.open_snapshot for source in found.sources):
         if reading is not None:

@@ -5,6 +5,7 @@ Nothing is changed but what is known of the replication slot, which the next loo
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
@@ -19,7 +20,7 @@ from orchestration.supervision.source_status import SourceStatus, source_status
 from orchestration.supervision.status_part import StatusPart
 from sources.config.loader import LoadedPipeline
 from sources.databases.altered_table import NarrowedColumn, read_table_watch
-from sources.errors import ErrorReport
+from sources.errors import ErrorReport, StateError
 from sources.extensions import contributions
 from sources.generations import acting_on
 from sources.kept_definitions import in_service
@@ -27,6 +28,8 @@ from sources.planning.approval import find_approval
 from sources.planning.plan import Plan
 from sources.planning.topics.followed_columns import FollowedChange, followed_columns
 from sources.serving import candidate_name, is_replaced, read_serving
+from sources.state.generation import Generation
+from spark_jobs.checkpoint.kept_settings import overruled_settings
 from spark_jobs.checkpoint.transform_compatibility import last_change
 from spark_jobs.run_state.lease import SeenLease
 from spark_jobs.run_state.lock import seen_lease
@@ -75,6 +78,8 @@ class Status(BaseModel):
         compared: What comparisons with the database have found; None if none was made.
         transform_changed: Warning about a transform that changed under the checkpoint; None if
             none did.
+        settings_overruled: Warning about declared settings of Spark that the checkpoint has other
+            values of; None if there are none.
         followed: Changes of the captured table's columns that this generation's runs followed.
         audit: Verdict of the last audit of this generation; None if there was none.
         parts: What extensions add; empty unless that was asked for. In a document each is a field
@@ -100,6 +105,7 @@ class Status(BaseModel):
     narrowed: list[NarrowedColumn] = Field(default_factory=list)
     compared: KeptCompare | None = None
     transform_changed: str | None = None
+    settings_overruled: str | None = None
     followed: list[FollowedChange] = Field(default_factory=list)
     audit: AuditVerdict | None = None
     parts: Annotated[list[StatusPart], Field(exclude=True)] = Field(default_factory=list)
@@ -195,11 +201,21 @@ def status(loaded: LoadedPipeline) -> Status:
         table_unknown=None if found is None or found.table is None else found.table.doubt,
         narrowed=[] if watch is None else watch.narrowed,
         transform_changed=None if generation is None else last_change(generation),
+        settings_overruled=_overruled(loaded, generation),
         followed=[] if generation is None else followed_columns(generation),
         audit=None if kept is None else _verdict(kept),
         absent=[] if plan is None else plan.absent,
         lease=None if generation is None else seen_lease(generation),
     )
+
+
+def _overruled(loaded: LoadedPipeline, generation: Generation | None) -> str | None:
+    if generation is None:
+        return None
+    # A checkpoint that is damaged is told as what refuses the next launch.
+    with suppress(StateError):
+        return overruled_settings(loaded.pipeline, generation.checkpoint)
+    return None
 
 
 def _verdict(kept: KeptAudit) -> AuditVerdict:

@@ -109,6 +109,20 @@ def clock_ms(checkpoint: Folder, batch_id: int) -> int:
     return int(json.loads(_lines(checkpoint, batch_id)[1])["batchTimestampMs"])
 
 
+def kept_settings(checkpoint: Folder, batch_id: int) -> dict[str, str]:
+    """Return the settings of Spark that a micro-batch has from the first one, by name.
+
+    Args:
+        checkpoint: The checkpoint's folder.
+        batch_id: Number of the micro-batch.
+
+    Raises:
+        StateError: The micro-batch's file is missing or damaged.
+    """
+    found: dict[str, str] = json.loads(_lines(checkpoint, batch_id)[1]).get("conf", {})
+    return found
+
+
 def _lines(checkpoint: Folder, batch_id: int) -> list[str]:
     """Return the lines of a micro-batch's offset file; refuse one that is missing or damaged."""
     name = f"offsets/{batch_id}"

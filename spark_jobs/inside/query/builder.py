@@ -17,6 +17,7 @@ from sources.planning.context import PipelineContext
 from sources.serving import target_of
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint.history_watermark import keep_history_watermark
+from spark_jobs.checkpoint.kept_settings import overruled_settings
 from spark_jobs.checkpoint.transform_compatibility import first_batch, record_transform
 from spark_jobs.inside.checkpoint.kept_event_times import require_no_watermark_on
 from spark_jobs.inside.checkpoint.watermark import (
@@ -80,8 +81,9 @@ class BuiltQuery:
         is_paced: Whether a bounded run waits between its micro-batches to keep a rate limit.
         guard: Sees, while the query runs, what others do to the target.
         has_watermark: Whether stateful operators may drop late rows, so that they are counted.
-        warnings: What people should know: that the transform differs from the one that the
-            checkpoint was computed with, or that rows may be dropped behind the watermark.
+        warnings: What people should know: that the transform or a setting of Spark differs from
+            that which the checkpoint was computed with, or that rows may be dropped behind the
+            watermark.
     """
 
     writer: DataStreamWriter
@@ -153,8 +155,9 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
             keep_history_watermark(generation)
         keep_history_files(generation, path, context.loaded.target)
     transform = on_no_rows.described(context, first_batch(generation), _reached_in_words(query))
-    if (changed := record_transform(generation, transform)) is not None:
-        warnings.append(changed)
+    changed = record_transform(generation, transform)
+    overruled = overruled_settings(pipeline, generation.checkpoint)
+    warnings += [each for each in (changed, overruled) if each is not None]
     positions = _positions(query, stream)
     direct = direct_query(query, streams, columns_passed_on(rows, given), path, guard, positions)
     writer = _writer(query, rows, path, guard, direct, positions).option(

@@ -427,3 +427,16 @@ def test_a_run_is_requested_once_people_ask_for_it(tmp_path: Path) -> None:
         require_requested(case.generation)
     request(case.generation, "inbox", is_requested=True)
     require_requested(case.generation)
+
+
+def test_the_status_warns_of_a_setting_that_the_checkpoint_has_another_value_of(
+    tmp_path: Path,
+) -> None:
+    case = LiveCase(tmp_path)
+    kept = {"batchWatermarkMs": 0, "conf": {"spark.sql.shuffle.partitions": "4"}}
+    case.generation.replace_bytes("checkpoint/offsets/0", f"v1\n{json.dumps(kept)}\n-".encode())
+    declared = "spark: {conf: {spark.sql.shuffle.partitions: '8'}}\n"
+    case.path.write_text(f"{case.path.read_text()}{declared}")
+    told = " ".join(invoke(["status", str(case.path)]).stdout.split())
+    assert "spark.sql.shuffle.partitions: 4, not 8" in told
+    assert "hybrid generation new" in told

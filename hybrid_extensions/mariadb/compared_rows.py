@@ -13,8 +13,10 @@ import pyarrow as pa
 
 from hybrid_extensions.mariadb.server import (
     PASSWORD_VARIABLE,
+    SILENCE_S,
     VERIFY_CA,
     Address,
+    answers,
     parse_address,
 )
 from orchestration.audit.sql import duckdb_type
@@ -162,18 +164,24 @@ def _run(address: Address, table: str, query: str, file: Path) -> None:
         *(f"--user={address.user}", f"--execute={query}"),
         *_tls(address, Path(program).name),
     ]
-    with file.open("wb") as out:
-        done = subprocess.run(
+    with (
+        file.open("wb") as out,
+        subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.PIPE,
-            check=False,
             # The password is in MYSQL_PWD, never on the command line.
             env={**os.environ, PASSWORD_VARIABLE: variable(PASSWORD_VARIABLE) or ""},
-        )
-    if done.returncode:
-        said = " ".join(done.stderr.decode(errors="replace").split()).rstrip(".")
+        ) as client,
+    ):
+        try:
+            text = _said(client, address, file)
+        except BaseException:
+            client.kill()
+            raise
+    if client.returncode:
+        said = " ".join(text.split()).rstrip(".")
         message = f"Table `{table}` of the database {address.server} can't be read: {said}."
         hint = (
             "Start the database if it is down; otherwise correct `snapshot.dsn` or the topic's "
@@ -181,6 +189,23 @@ def _run(address: Address, table: str, query: str, file: Path) -> None:
             "user."
         )
         raise InputError(message, hint, table=table, field="snapshot.dsn")
+
+
+def _said(client: subprocess.Popen[bytes], address: Address, file: Path) -> str:
+    """Return what a client has printed about errors, once it has ended.
+
+    A query may take long, and the client itself knows no limit: after each two minutes without a
+    row the server is asked on another connection whether it is there. If not, the client is killed.
+    """
+    written = 0
+    while True:
+        try:
+            return client.communicate(timeout=SILENCE_S)[1].decode(errors="replace")
+        except subprocess.TimeoutExpired:
+            before, written = written, file.stat().st_size
+        if written == before and not answers(address):
+            client.kill()
+            return f"it has sent nothing for {SILENCE_S:g} s, nor does it answer another connection"
 
 
 def _tls(address: Address, program: str) -> list[str]:

@@ -23,6 +23,10 @@ with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
 PASSWORD_VARIABLE = BINLOG.password
 """Environment variable with the password, as MariaDB's own client has it."""
 _TIMEOUT_S = 10
+LOOK_S = 15.0
+"""How long a server may send nothing while it is looked at, in s: a look is made again soon."""
+SILENCE_S = 120.0
+"""How long a server may send nothing otherwise, in s."""
 _DAY_S = 86_400
 # The server sends rows while a file is written, and holds a snapshot while others are read.
 _SETTINGS = (
@@ -114,14 +118,18 @@ def server_of(dsn: str) -> str:
         return "of `snapshot.dsn`"
 
 
-def connect(address: Address, source: str) -> pymysql.Connection[Cursor]:
+def connect(
+    address: Address, source: str, silence_s: float = SILENCE_S
+) -> pymysql.Connection[Cursor]:
     """Return an open connection to a server, with autocommit, and with times in UTC.
 
-    The password is in the environment variable ``MYSQL_PWD``. It is waited for up to 10 s.
+    The password is in the environment variable ``MYSQL_PWD``. The server is waited for up to 10 s,
+    and for each answer as long as ``silence_s`` says; a statement that takes longer is lost.
 
     Args:
         address: The database.
         source: Name of the file source, for messages.
+        silence_s: How long the server may send nothing while it is waited for, in s.
 
     Raises:
         InputError: The server refuses the login or the database, its certificate is not one that
@@ -134,7 +142,7 @@ def connect(address: Address, source: str) -> pymysql.Connection[Cursor]:
             hint = f"Correct the path, or put the file there; it is looked for in {Path.cwd()}."
             raise InputError(message, hint, source=source, file=file)
     try:
-        return _connect(address)
+        return _connect(address, silence_s)
     except RuntimeError as error:
         # By the package that pymysql[rsa] installs.
         message = f"Connecting to the database {address.server} without TLS failed: {error}."
@@ -165,6 +173,22 @@ def connect(address: Address, source: str) -> pymysql.Connection[Cursor]:
                 "accepts any name in a certificate of this authority."
             )
         raise InputError(message, hint, source=source, server=address.server) from None
+
+
+def answers(address: Address) -> bool:
+    """Return whether a server accepts connections, whatever the login; it is waited for up to 15 s.
+
+    Args:
+        address: The database.
+    """
+    try:
+        _connect(address, LOOK_S).close()
+    except (pymysql.MySQLError, OSError) as error:
+        return not is_lost(error)
+    except RuntimeError:
+        # A package for the login is missing.
+        return True
+    return True
 
 
 def needs_public_key(address: Address) -> bool:
@@ -206,9 +230,18 @@ def query_errors() -> Iterator[None]:
         raise QueryError(text_of(error), is_connection_lost=is_lost(error)) from None
 
 
-def raw_cursor(connection: pymysql.Connection[Cursor]) -> SSCursor:
-    """Return a streaming cursor on a connection of :func:`connect_raw`; the caller closes it."""
-    return connection.cursor(SSCursor)
+@contextmanager
+def raw_cursor(connection: pymysql.Connection[Cursor]) -> Iterator[SSCursor]:
+    """Open a streaming cursor on a connection of :func:`connect_raw` for the body of ``with``."""
+    cursor = connection.cursor(SSCursor)
+    try:
+        yield cursor
+    finally:
+        result = getattr(cursor, "_result", None)
+        if result is not None and not connection.open:
+            # At its end the driver reads the rest, also of a connection that was lost on the way.
+            result.unbuffered_active = False
+        cursor.close()
 
 
 def connect_raw(address: Address) -> pymysql.Connection[Cursor]:
@@ -217,7 +250,8 @@ def connect_raw(address: Address) -> pymysql.Connection[Cursor]:
     Raises:
         pymysql.MySQLError: The server refuses, or does not answer.
     """
-    return _connect(address, conv=dict(pymysql.converters.encoders), use_unicode=False)
+    encoders = dict(pymysql.converters.encoders)
+    return _connect(address, SILENCE_S, conv=encoders, use_unicode=False)
 
 
 def is_lost(error: Exception) -> bool:
@@ -232,12 +266,15 @@ def is_lost(error: Exception) -> bool:
 
 
 def text_of(error: Exception) -> str:
-    """Return a driver error's text in one line, without its number."""
+    """Return a driver error's text in one line, without its number; of a silence, how long."""
     said = error.args[-1] if error.args else error
-    return " ".join(str(said).split()).rstrip(".")
+    text = " ".join(str(said).split()).rstrip(".")
+    if error.args[:1] == (CR.CR_SERVER_LOST,) and "timed out" in text:
+        return f"{text}: it sent nothing for {SILENCE_S:g} s, or {LOOK_S:g} s in a look"
+    return text
 
 
-def _connect(address: Address, **more: Any) -> pymysql.Connection[Cursor]:
+def _connect(address: Address, silence_s: float, **more: Any) -> pymysql.Connection[Cursor]:
     connection = pymysql.connect(
         host=address.host,
         port=address.port,
@@ -247,6 +284,9 @@ def _connect(address: Address, **more: Any) -> pymysql.Connection[Cursor]:
         charset="utf8mb4",
         autocommit=True,
         connect_timeout=_TIMEOUT_S,
+        # Without them the driver waits for ever, also for the first words of a server.
+        read_timeout=silence_s,
+        write_timeout=silence_s,
         program_name="hybrid snapshot",
         **_tls(address),
         **more,

@@ -13,7 +13,7 @@ from hybrid_extensions.mariadb.catalog_definition import (
 from hybrid_extensions.mariadb.judged_statements import is_in, judge, newly_required
 from hybrid_extensions.mariadb.log.schema_changes import read_statements
 from hybrid_extensions.mariadb.long_files import find_long_files
-from hybrid_extensions.mariadb.server import connect, parse_address, query_errors
+from hybrid_extensions.mariadb.server import LOOK_S, connect, parse_address, query_errors
 from hybrid_extensions.mariadb.snapshot.checks import (
     check_settings,
     check_table,
@@ -140,7 +140,7 @@ def _look_at_catalog(
 ) -> TableWatch:
     """Return what the catalog and the server's settings tell."""
     address = parse_address(table.options.dsn)
-    with connect(address, table.source) as connection, query_errors():
+    with connect(address, table.source, LOOK_S) as connection, query_errors():
         now = read_definition(connection, table.name)
         if now is None:
             text = f"there is no table `{table.name}`, or its columns can't be read"

@@ -19,14 +19,13 @@ from sources.common.optional import needs_extra
 from sources.common.table_definition import PostgresDefinition
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.captured_table import NewColumns, UnknownDefault, added_column
-from sources.databases.libpq import answers, server_of
+from sources.databases.libpq import answers, connect, server_of
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError, UnavailableError
 
 with needs_extra("postgres", "`on_schema_change` with PostgreSQL"):
     import psycopg
     from psycopg import sql
-    from psycopg.conninfo import make_conninfo
 
 _TIMEOUT_S = 10
 # One moment for all questions; a look at all rows may take long.
@@ -126,15 +125,14 @@ def asking(options: SnapshotOptions, table: str) -> Iterator[psycopg.Connection[
         options: How the database is reached.
         table: The table, ``schema.table``.
     """
-    conninfo = make_conninfo(
-        options.dsn,
-        application_name="hybrid columns",
-        options=_SETTINGS,
-        connect_timeout=_TIMEOUT_S,
-    )
     is_open = False
     try:
-        with psycopg.connect(conninfo) as connection:
+        with connect(
+            options.dsn,
+            application_name="hybrid columns",
+            options=_SETTINGS,
+            connect_timeout=_TIMEOUT_S,
+        ) as connection:
             is_open = True
             yield connection
     except psycopg.Error as error:

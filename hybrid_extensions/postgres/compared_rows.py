@@ -13,6 +13,7 @@ from orchestration.audit.sql import duckdb_type
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_type
 from sources.common.sql.sql_names import literal, quoted
+from sources.databases.libpq import connect
 from sources.errors import InputError
 
 with needs_extra("postgres", "Comparing with PostgreSQL"):
@@ -44,7 +45,8 @@ def bound_after(dsn: str, table: str, column: str, where: str, rows: int) -> str
         InputError: The table can't be read, or the database does not answer.
     """
     query = sql.SQL(
-        "SELECT {0}::text AS bound FROM {1} WHERE {2} ORDER BY {0} OFFSET {3} LIMIT 1"
+        # Of the table: a column of the result may have the same name.
+        "SELECT {0}::text FROM {1} AS t WHERE {2} ORDER BY t.{0} OFFSET {3} LIMIT 1"
     ).format(sql.Identifier(column), _named(table), sql.SQL(where), sql.Literal(rows))
     with _reading(dsn, table) as connection:
         row = connection.execute(query).fetchone()
@@ -103,7 +105,7 @@ def _named(table: str) -> sql.Identifier:
 def _reading(dsn: str, table: str) -> Iterator[psycopg.Connection[Any]]:
     """Connect to a database to read a table."""
     try:
-        with psycopg.connect(dsn, options=_SETTINGS) as connection:
+        with connect(dsn, options=_SETTINGS) as connection:
             yield connection
     except psycopg.Error as error:
         message = f"PostgreSQL table `{table}` can't be read: {' '.join(str(error).split())}."

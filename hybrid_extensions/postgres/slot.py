@@ -10,18 +10,20 @@ from typing import Any
 from sources.common.optional import needs_extra
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.kafka_connect import find_state
+from sources.databases.libpq import connect
 from sources.databases.slot import Slot, State
 
 with needs_extra("postgres", "A replication slot of PostgreSQL"):
     import psycopg
 
 _TIMEOUT_S = 5
+_ANSWER_S = 10.0
 
 
 def ask_slot(options: SnapshotOptions) -> Slot | str:
     """Return the state of a declared replication slot, by asking the server. Raises nothing.
 
-    The server is waited for up to 5 s.
+    To connect may take 5 s, and each answer 10 s.
 
     Args:
         options: Declared snapshot with connection string and slot name.
@@ -30,8 +32,9 @@ def ask_slot(options: SnapshotOptions) -> Slot | str:
         The slot's state; or the reason why it is not known, as text.
     """
     try:
-        with psycopg.connect(
+        with connect(
             options.dsn,
+            answer_s=_ANSWER_S,
             autocommit=True,
             connect_timeout=_TIMEOUT_S,
             application_name="hybrid slot",

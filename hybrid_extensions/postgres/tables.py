@@ -7,7 +7,7 @@ from typing import Any
 
 from sources.common.optional import needs_extra
 from sources.databases.captured_table import DatabaseTable
-from sources.databases.libpq import answers, server_of
+from sources.databases.libpq import answers, connect, server_of
 from sources.errors import InputError, UnavailableError
 
 with needs_extra("postgres", "A pipeline that captures tables of PostgreSQL"):
@@ -64,7 +64,7 @@ def connect_to(dsn: str) -> psycopg.Connection[Any]:
         InputError: The server refuses the login.
     """
     try:
-        return psycopg.connect(
+        return connect(
             dsn, autocommit=True, connect_timeout=_TIMEOUT_S, application_name="hybrid init"
         )
     except psycopg.Error as error:

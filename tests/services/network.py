@@ -35,6 +35,7 @@ class Network:
         self._is_cut = False
         self._delay_s = 0.0
         self._bytes_per_s = 0.0
+        self._silencing: bytes | None = None
         self._passes = {"to server": asyncio.Event(), "to client": asyncio.Event()}
         self._failing: set[asyncio.StreamWriter] = set()
         self._loop = asyncio.new_event_loop()
@@ -67,6 +68,7 @@ class Network:
     def heal(self) -> None:
         """Let everything pass again, also what was held back."""
         self._is_cut, self._delay_s, self._bytes_per_s = False, 0.0, 0.0
+        self._silencing = None
         for each in self._passes.values():
             self._tell(each.set)
 
@@ -79,6 +81,10 @@ class Network:
         """Accept everything and pass on nothing ``to server``, ``to client``; by default both."""
         for each in directions or tuple(self._passes):
             self._tell(self._passes[each].clear)
+
+    def silence_at(self, part: bytes) -> None:
+        """Be silent in both directions from what contains these bytes on."""
+        self._silencing = part
 
     def slow_down(self, *, delay_s: float = 0.0, bytes_per_s: float = 0.0) -> None:
         """Delay whatever is sent, and let a connection send so many bytes a second (0: any)."""
@@ -133,6 +139,9 @@ class Network:
     ) -> None:
         try:
             while data := data or await reader.read(_CHUNK):
+                if is_failing and self._silencing is not None and self._silencing in data:
+                    for each in self._passes.values():
+                        each.clear()
                 await self._turn(direction, len(data), is_failing=is_failing)
                 writer.write(data)
                 await writer.drain()

@@ -22,7 +22,7 @@ from hybrid_extensions.feeds.declare import PostgresFeed
 from hybrid_extensions.feeds.delivery import DELETED
 from hybrid_extensions.feeds.position import Held, Position
 from sources.common import environment
-from sources.databases.libpq import answers, server_of
+from sources.databases.libpq import answers, connect, server_of
 from sources.errors import ErrorFields, InputError, StateError, UnavailableError
 
 POSITIONS = "hybrid_feeds"
@@ -332,14 +332,9 @@ class PostgresSink(FeedSink):
 
     def _connect(self) -> psycopg.Connection:
         dsn, variable = self._feed.dsn, self._feed.password_variable
-        given = {} if not (password := environment.variable(variable)) else {"password": password}
+        password = environment.variable(variable) or None
         try:
-            return psycopg.connect(
-                dsn,
-                autocommit=True,
-                connect_timeout=_TIMEOUT_S,
-                **given,  # type: ignore[arg-type]
-            )
+            return connect(dsn, autocommit=True, connect_timeout=_TIMEOUT_S, password=password)
         except psycopg.Error as error:
             why = str(error).strip()
             if answers(dsn):

@@ -12,7 +12,14 @@ from typing import Any
 from hybrid_extensions.mariadb.log import mysql_log
 from hybrid_extensions.mariadb.log.connector import ReadUpTo, ask_connector, has_heartbeats
 from hybrid_extensions.mariadb.log.gtid import Gtid, parse_gtids
-from hybrid_extensions.mariadb.server import ask, connect, is_lost, parse_address, text_of
+from hybrid_extensions.mariadb.server import (
+    LOOK_S,
+    ask,
+    connect,
+    is_lost,
+    parse_address,
+    text_of,
+)
 from hybrid_extensions.mariadb.snapshot.checks import is_mariadb, server_variables
 from hybrid_extensions.mariadb.snapshot.same_server import log_address
 from sources.common.optional import needs_extra
@@ -55,7 +62,8 @@ def ask_log(options: SnapshotOptions) -> Slot | str:
     except HybridError as error:
         return str(error)
     except (MySQLError, OSError) as error:
-        return "the server does not answer" if is_lost(error) else text_of(error)
+        text = text_of(error)
+        return f"the server does not answer: {text}" if is_lost(error) else text
     if isinstance(found, str):
         return found
     found = found._replace(failure=read.failure)
@@ -87,8 +95,8 @@ def _log_of(options: SnapshotOptions, config: Mapping[str, Any]) -> Connection[C
     if options.dsn.startswith("mysql:"):
         with suppress(HybridError, OSError):
             if (there := log_address(address, config)) is not None:
-                return connect(there, "snapshot")
-    return connect(address, "snapshot")
+                return connect(there, "snapshot", LOOK_S)
+    return connect(address, "snapshot", LOOK_S)
 
 
 def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:

@@ -20,12 +20,14 @@ from sources.databases.altered_table import (
 )
 from sources.databases.captured_table import CapturedTable
 from sources.databases.connector_lists import Capture, find_capture
+from sources.databases.libpq import connect
 from sources.errors import InputError
 
 with needs_extra("postgres", "A `snapshot` of PostgreSQL"):
     import psycopg
 
 _TIMEOUT_S = 5
+_ANSWER_S = 10.0
 # One moment for all questions.
 _SETTINGS = (
     f"-c statement_timeout={_TIMEOUT_S * 1000} -c default_transaction_read_only=on "
@@ -38,8 +40,8 @@ def look_at_table(
 ) -> TableWatch:
     """Inspect a table's catalog entry and its publication for alterations; write nothing.
 
-    The database is waited for up to 5 s; its errors raise nothing: ``unknown`` of the result says
-    why nothing is known.
+    To connect may take 5 s, and each answer 10 s. The database's errors raise nothing: ``unknown``
+    of the result says why nothing is known.
 
     Args:
         table: The table.
@@ -54,8 +56,9 @@ def look_at_table(
     if capture.is_told:
         before = before.model_copy(update={"prefix": capture.prefix})
     try:
-        with psycopg.connect(
+        with connect(
             table.options.dsn,
+            answer_s=_ANSWER_S,
             connect_timeout=_TIMEOUT_S,
             application_name="hybrid table",
             options=_SETTINGS,

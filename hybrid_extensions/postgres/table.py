@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
@@ -11,6 +10,7 @@ import pyarrow as pa
 
 from hybrid_extensions.postgres.capture_checks import require_capturable
 from hybrid_extensions.postgres.checks import check_columns, check_publication, check_slot
+from hybrid_extensions.postgres.chunks import divide, where
 from hybrid_extensions.postgres.rows import Database, selected
 from hybrid_extensions.postgres.watch.catalog_definition import read_definition
 from hybrid_extensions.postgres.watch.publication import read_publication
@@ -25,13 +25,12 @@ from sources.databases.captured_table import (
     QueryError,
 )
 from sources.databases.connector_lists import publication_of
-from sources.databases.libpq import answers, server_of
+from sources.databases.libpq import answers, connect, limited, server_of
 from sources.errors import InputError, RunError, UnavailableError
 
 with needs_extra("postgres", "A `snapshot` of PostgreSQL"):
     import psycopg
     from psycopg import sql
-    from psycopg.conninfo import make_conninfo
 
 _SETTINGS = (
     "-c timezone=UTC -c datestyle=ISO "
@@ -104,7 +103,7 @@ def _query_errors() -> Iterator[None]:
 
 
 def _conninfo(table: CapturedTable) -> str:
-    return make_conninfo(table.options.dsn, application_name="hybrid snapshot", options=_SETTINGS)
+    return limited(table.options.dsn, application_name="hybrid snapshot", options=_SETTINGS)
 
 
 class PostgresTable:
@@ -164,33 +163,16 @@ class PostgresTable:
         reader = PostgresReader(snapshot, exported, database, self._table, self._types)
         return [reader] * count
 
-    def divide(self) -> Division:
-        """Return chunks by PostgreSQL's statistics of the first column of the primary key.
+    def divide(self, known: Division | None = None) -> Division:
+        """Return chunks of the table, as its statistics and its newest rows are.
 
-        They have about ``snapshot.chunk_rows`` rows each; the table is one chunk without
-        statistics.
+        Args:
+            known: An earlier division, whose last chunk is divided further.
 
         Raises:
             psycopg.Error: The database refuses, or the connection ends.
         """
-        row = self._connection.execute(
-            "SELECT a.attname, format_type(a.atttypid, a.atttypmod), c.reltuples, "
-            "s.histogram_bounds::text::text[] "
-            "FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
-            "JOIN pg_index i ON i.indrelid = c.oid AND i.indisprimary "
-            "JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = i.indkey[0] "
-            "LEFT JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname "
-            "AND s.attname = a.attname AND NOT s.inherited "
-            "WHERE n.nspname = %s AND c.relname = %s",
-            self._table.parts,
-        ).fetchone()
-        if row is None or not row[3]:
-            return Division(None, [])
-        name, kind, rows, histogram = row
-        inner = histogram[1:-1]
-        count = min(math.ceil(rows / self._table.options.chunk_rows) - 1, len(inner))
-        at = [(number + 1) * len(inner) // (count + 1) for number in range(count)]
-        return Division((name, kind), list(dict.fromkeys(inner[number] for number in at)))
+        return divide(self._connection, self._table, known)
 
 
 class PostgresReader(NamedTuple):
@@ -225,14 +207,14 @@ class PostgresReader(NamedTuple):
         query = sql.SQL("SELECT {} FROM {} WHERE {}").format(
             selected(columns, self.types),
             sql.Identifier(*self.table.parts),
-            _range(division, chunk),
+            where(division, chunk),
         )
         yield from self.database.rows(self.exported, query, columns)
 
 
 def _connect(table: CapturedTable, conninfo: str) -> psycopg.Connection[Any]:
     try:
-        return psycopg.connect(conninfo, autocommit=True)
+        return connect(conninfo, autocommit=True)
     except psycopg.Error as error:
         dsn = table.options.dsn
         server = server_of(dsn)
@@ -278,19 +260,3 @@ def _export(connection: psycopg.Connection[Any]) -> Exported:
         taken_ms=taken_ms,
     )
     return Exported(seen, name)
-
-
-def _range(division: Division, chunk: int) -> sql.Composable:
-    if division.key is None:
-        return sql.SQL("true")
-    name, kind = division.key
-    first, following = division.ends(chunk)
-    parts = [
-        # The type's name comes from PostgreSQL itself.
-        sql.SQL(f"{{}} {sign} {{}}::{{}}").format(
-            sql.Identifier(name), sql.Literal(end), sql.SQL(kind)
-        )
-        for sign, end in ((">=", first), ("<", following))
-        if end is not None
-    ]
-    return sql.SQL(" AND ").join(parts) if parts else sql.SQL("true")

@@ -5,7 +5,7 @@ A kind is a package of its own in this one; :func:`sources.databases.kinds.acces
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -296,6 +296,15 @@ class Division(NamedTuple):
         first = self.bounds[chunk - 1] if chunk else None
         return first, self.bounds[chunk] if chunk < len(self.bounds) else None
 
+    def extended(self, keys: Iterable[str]) -> Division:
+        """Return this division with its last chunk divided further.
+
+        Args:
+            keys: First keys of whole chunks after the last bound. The last one is left out: a few
+                rows more are no chunk of their own, so the last one may be twice as long.
+        """
+        return self._replace(bounds=[*self.bounds, *[*keys][:-1]])
+
 
 class SnapshotReader(Protocol):
     """Interface of a reader of a table's chunks, in a snapshot of the database."""
@@ -349,8 +358,12 @@ class OpenTable(Protocol):
             QueryError: The database refuses, or the connection ends.
         """
 
-    def divide(self) -> Division:
+    def divide(self, known: Division | None = None) -> Division:
         """Return how the table is divided into chunks of about ``snapshot.chunk_rows`` rows.
+
+        Args:
+            known: An earlier division, whose last chunk is not read yet. It has no upper bound, so
+                it is divided further by the rows that it has now.
 
         Raises:
             QueryError: The database refuses, or the connection ends.

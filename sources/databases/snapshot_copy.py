@@ -182,6 +182,10 @@ class SnapshotCopy:
                         done={},
                         definition=table.definition,
                     )
+                elif manifest.key is not None and manifest.total - 1 in manifest.missing:
+                    # The rows that the table got since are in the last chunk.
+                    division = table.divide(Division(manifest.key, manifest.bounds))
+                    manifest = manifest.model_copy(update={"bounds": list(division.bounds)})
                 snapshots = list(manifest.snapshots)
                 # Earlier ones first: the first of all is the position of the whole.
                 numbers = [_number(each.snapshot, snapshots) for each in readers]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from hybrid_extensions.mariadb.server import ask
@@ -20,7 +21,9 @@ _TEXTS = {"char", "varchar", "date", "datetime", "timestamp"}
 _BYTES = {"binary", "varbinary"}
 
 
-def divide(connection: Connection[Cursor], table: CapturedTable, key: Column) -> Division:
+def divide(
+    connection: Connection[Cursor], table: CapturedTable, key: Column, known: Sequence[str] = ()
+) -> Division:
     """Return a division of a table into chunks of ``snapshot.chunk_rows`` rows.
 
     The database walks over its primary key once; only the first key of each chunk is sent. A table
@@ -30,6 +33,7 @@ def divide(connection: Connection[Cursor], table: CapturedTable, key: Column) ->
         connection: Connection of :func:`connect_raw`, in the transaction of a snapshot.
         table: The table.
         key: First column of its primary key.
+        known: First keys of chunks, after the last of which it begins to walk.
 
     Raises:
         pymysql.MySQLError: The server refuses, or the connection ended.
@@ -39,7 +43,7 @@ def divide(connection: Connection[Cursor], table: CapturedTable, key: Column) ->
     kind = "number" if key.kind in _NUMBERS else "bytes" if key.kind in _BYTES else "text"
     name, place = quoted(key.name), ".".join(map(quoted, table.parts))
     shown = f"HEX({name})" if kind == "bytes" else name
-    bounds: list[str] = []
+    bounds = list(known)
     while True:
         after = f"WHERE {name} > {_literal(bounds[-1], kind)} " if bounds else ""
         # Several rows may have one value of the first column.

@@ -178,16 +178,23 @@ class MariaDbTable:
         ]
         return self._readers
 
-    def divide(self) -> Division:
+    def divide(self, known: Division | None = None) -> Division:
         """Return chunks of equal numbers of rows, by the first column of the primary key.
 
         Called after :meth:`readers`, whose first snapshot it reads.
+
+        Args:
+            known: Chunks that were divided earlier, which stay as they are but for the last one.
 
         Raises:
             pymysql.MySQLError: The server refuses, or the connection ended.
         """
         first = self._columns[self._key[0]]
-        return divide(self._readers[0].connection, self._table, first)
+        connection = self._readers[0].connection
+        if known is None:
+            return divide(connection, self._table, first)
+        found = divide(connection, self._table, first, known.bounds)
+        return known.extended(found.bounds[len(known.bounds) :])
 
 
 class MariaDbReader(NamedTuple):

@@ -57,6 +57,35 @@ def test_chunks_hold_each_row_once_whatever_the_key(case: Case, kind: str, value
     assert chunks == (1 if kind == "float" else 12)
 
 
+def test_rows_that_the_table_gets_later_divide_the_last_chunk_further(case: Case) -> None:
+    case.execute(
+        "CREATE TABLE t (id bigint PRIMARY KEY, v text)",
+        "INSERT INTO t SELECT seq, 'x' FROM seq_1_to_120",
+    )
+    table = case.table(chunk_rows=50)
+    with open_table(table) as opened:
+        opened.readers(1)
+        known = opened.divide()
+    assert known.bounds == ["51", "101"]
+    # A few are no chunk of their own.
+    case.execute("INSERT INTO t SELECT seq, 'x' FROM seq_121_to_160")
+    with open_table(table) as opened:
+        opened.readers(1)
+        assert opened.divide(known) == known
+    case.execute("INSERT INTO t SELECT seq, 'x' FROM seq_161_to_290")
+    with open_table(table) as opened:
+        [reader] = opened.readers(1)
+        more = opened.divide(known)
+        read_rows = [
+            row["id"]
+            for chunk in range(len(more.bounds) + 1)
+            for batch in reader.rows(more, chunk)
+            for row in batch.to_pylist()
+        ]
+    assert more.bounds == ["51", "101", "151", "201"]
+    assert read_rows == list(range(1, 291))
+
+
 def test_readers_see_the_database_as_of_their_positions_while_others_write(case: Case) -> None:
     case.execute("CREATE TABLE t (id bigint PRIMARY KEY, v varchar(20))")
     stop = threading.Event()

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from hybrid_extensions.servers.broker import create_topic
@@ -116,3 +117,18 @@ def test_one_that_slept_while_another_one_went_on_writes_no_manifest(
     kept = copy.folder.read(MANIFEST, SnapshotManifest)
     assert kept is not None
     assert set(kept.done) == {0, 3}
+
+
+def test_rows_that_the_table_gets_before_the_rest_is_read_make_chunks_of_their_own(
+    tmp_path: Path, servers: str, database: tuple[str, str]
+) -> None:
+    loaded = declare(tmp_path, servers, database, "one", lambda _: None, "")
+    copy = SnapshotCopy(loaded, loaded.pipeline.file_source("snapshot"), lambda _: None)
+    assert copy.take(first_only=True).total == 5
+    with psycopg.connect(database[0]) as connection:
+        connection.execute("INSERT INTO orders SELECT generate_series(1001, 2100)")
+    whole = copy.take()
+    rows = [whole.done[number].rows for number in range(whole.total)]
+    assert sum(rows) == 2100
+    # None is more than twice as long as declared.
+    assert (len(rows), max(rows) <= 400) == (10, True)

@@ -74,6 +74,14 @@ class LogDeclaration(Declared):
             if name in connector:
                 message = f"`connector` sets `{name}`, but {why}. Remove it."
                 raise ValueError(message)
+        if _CLASSES[kind] == "connect" and "driver.socketTimeout" in connector:
+            # https://github.com/pgjdbc/pgjdbc/pull/4356
+            message = (
+                "`connector` sets `driver.socketTimeout`, with which PostgreSQL's driver may take "
+                "the middle of a change that arrives late for the begin of the next one. Remove "
+                "it: the log gives up a silent database by itself."
+            )
+            raise ValueError(message)
         if connector.get("snapshot.mode", "no_data") != "no_data":
             message = (
                 f"`snapshot.mode: {connector['snapshot.mode']}` would copy tables into the log; "

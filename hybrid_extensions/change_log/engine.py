@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import select
 import struct
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -28,6 +29,9 @@ JAR = OwnJar(
 _JVM = ("-Xmx256m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 _LOGGING = "-Dlog4j2.level=WARN"
 _END_S = 10.0
+SILENCE_S = 60.0
+"""How long an engine that has sent something may send nothing, not even a heartbeat, in s."""
+_HEARTBEAT = "heartbeat.interval.ms"
 _WORDS = 600
 
 
@@ -77,6 +81,11 @@ class Engine:
             )
         self.pid = self._process.pid
         self._log = log
+        # Without heartbeats a database without changes is silent, too.
+        beats = settings.get(_HEARTBEAT, "")
+        beats_s = int(beats) / 1000 if beats.isdecimal() else 0.0
+        self._silence_s = max(SILENCE_S, 3 * beats_s) if beats_s else None
+        self._has_spoken = False
         data = json.dumps(dict(settings)).encode()
         self._write(struct.pack(">i", len(data)) + data)
 
@@ -93,19 +102,42 @@ class Engine:
             self._process.kill()
             self._process.wait()
 
-    def batches(self) -> Iterator[list[Sent]]:
+    def batches(self, require_database: Callable[[], None]) -> Iterator[list[Sent]]:
         """Yield batches of records; each has to be answered before the next one.
 
+        Args:
+            require_database: Called once a minute before the first one, for which the engine may
+                have to wait until something is changed; raises if the database does not answer.
+
         Raises:
-            UnavailableError: The engine ended, as after an error; says why.
+            UnavailableError: The engine ended, as after an error, or has sent nothing for a minute;
+                says why.
         """
         while True:
+            self._wait(require_database)
             size = self._number()
             if size < 0:
                 why = (self._bytes() or b"").decode()
                 what = f"Debezium's engine ended: {' '.join(why.split())[:_WORDS]}"
                 raise self._ended(what)
+            self._has_spoken = True
             yield [self._record() for _ in range(size)]
+
+    def _wait(self, require_database: Callable[[], None]) -> None:
+        """Wait for the next batch, of which the reader's buffer holds nothing yet."""
+        assert self._process.stdout is not None
+        output = select.poll()
+        output.register(self._process.stdout, select.POLLIN)
+        limit_ms = None if self._silence_s is None else self._silence_s * 1000
+        while not output.poll(limit_ms):
+            if not self._has_spoken:
+                require_database()
+                continue
+            what = (
+                "Debezium's engine has sent no change and no heartbeat for "
+                f"{self._silence_s:g} s, as its database is silent"
+            )
+            raise self._ended(what)
 
     def answer(self, kept: int) -> None:
         """Answer a batch.

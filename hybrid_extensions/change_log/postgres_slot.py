@@ -5,7 +5,8 @@ Debezium would make a slot that is missing, and go on without the changes in bet
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from hybrid_extensions.change_log.declare import LogDeclaration
@@ -37,13 +38,43 @@ def begin(declared: LogDeclaration, start: Mapping[str, Any] | None) -> int:
         InputError: The database refuses the login, the publication or the slot.
         UnavailableError: The database does not answer.
     """
+    with _connected(declared) as connection:
+        name = declared.connector.get("slot.name", "debezium")
+        row = connection.execute(_SLOT, [name]).fetchone()
+        if start is not None:
+            return _confirmed(name, row, int(start["lsn_commit"]))
+        if row is None:
+            _publish(connection, declared)
+            make = "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')"
+            connection.execute(make, [name])
+            row = connection.execute(_SLOT, [name]).fetchone()
+        assert row is not None
+        return int(row[0])
+
+
+def require_answer(declared: LogDeclaration) -> None:
+    """Ask a log's database something.
+
+    Raises:
+        InputError: The database refuses the login.
+        UnavailableError: The database does not answer.
+    """
+    with _connected(declared) as connection:
+        connection.execute("SELECT 1")
+
+
+@contextmanager
+def _connected(declared: LogDeclaration) -> Iterator[psycopg.Connection[Any]]:
+    """Connect to a log's database, and raise its errors as those of this project."""
     with needs_extra("postgres", "The change log of a PostgreSQL"):
         import psycopg  # noqa: PLC0415
 
+        from sources.databases.libpq import connect  # noqa: PLC0415
+
     config = declared.connector
-    name = config.get("slot.name", "debezium")
     try:
-        with psycopg.connect(
+        with connect(
+            "",
             host=config.get("database.hostname"),
             port=config.get("database.port", "5432"),
             user=config.get("database.user"),
@@ -53,16 +84,7 @@ def begin(declared: LogDeclaration, start: Mapping[str, Any] | None) -> int:
             autocommit=True,
             application_name="hybrid change-log",
         ) as connection:
-            row = connection.execute(_SLOT, [name]).fetchone()
-            if start is not None:
-                return _confirmed(name, row, int(start["lsn_commit"]))
-            if row is None:
-                _publish(connection, declared)
-                make = "SELECT pg_create_logical_replication_slot(%s, 'pgoutput')"
-                connection.execute(make, [name])
-                row = connection.execute(_SLOT, [name]).fetchone()
-            assert row is not None
-            return int(row[0])
+            yield connection
     except psycopg.OperationalError as error:
         message = f"The database of the change log does not answer: {' '.join(str(error).split())}."
         raise UnavailableError(

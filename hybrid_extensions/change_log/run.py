@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from hybrid_extensions.change_log import postgres_slot
@@ -120,7 +121,7 @@ class _Writing:
         self._serve(writer)
         settings = engine_settings(declared, self._history, writer.position)
         with Engine(declared.jars, settings, self._output) as engine:
-            for batch in engine.batches():
+            for batch in engine.batches(partial(_require_database, declared)):
                 self._keep_history()
                 engine.answer(writer.take(batch))
                 self._serve(writer)
@@ -154,6 +155,13 @@ class _Writing:
             self._segments.delete_before(now_ms() - span_ms(keep))
 
 
+def _require_database(declared: LogDeclaration) -> None:
+    """Raise an UnavailableError if a database that an engine has not read yet does not answer."""
+    if declared.is_postgres:
+        postgres_slot.require_answer(declared)
+    # The drivers of MariaDB and MySQL have a limit of their own.
+
+
 def engine_settings(
     declared: LogDeclaration, history: Path, position: LogPosition | None
 ) -> dict[str, str]:
@@ -183,6 +191,9 @@ def engine_settings(
         "bootstrap.servers": "none:9092",
     }
     if not declared.is_postgres:
+        # In ms. Not for PostgreSQL, whose driver could take the middle of a change that is late for
+        # the begin of the next one: https://github.com/pgjdbc/pgjdbc/pull/4356.
+        made.setdefault("driver.socketTimeout", "60000")
         made |= {
             "schema.history.internal": "io.debezium.storage.file.history.FileSchemaHistory",
             "schema.history.internal.file.filename": str(history),

@@ -83,6 +83,7 @@ def test_a_database_that_refuses_or_is_away_is_told_apart(
     [
         ({"snapshot.mode": "initial"}, "pipelines take snapshots themselves"),
         ({"offset.storage": "x"}, "the log keeps the offsets"),
+        ({"driver.socketTimeout": "60"}, "gives up a silent database by itself"),
         ({"connector.class": "io.debezium.connector.oracle.OracleConnector"}, "is none of"),
         ({"table.include.list": ""}, "lacks `table.include.list`"),
     ],

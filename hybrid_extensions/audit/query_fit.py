@@ -8,6 +8,7 @@ from tempfile import TemporaryDirectory
 import duckdb
 
 from hybrid_extensions.audit.computed.expected_query import expected_query
+from hybrid_extensions.audit.input_tables import input_tables
 from hybrid_extensions.audit.sides import check_columns, create_expected
 from orchestration.audit.compared_tables import create_target_rows, open_target
 from orchestration.audit.sql import MEMORY_LIMIT, open_database
@@ -69,9 +70,14 @@ def _create_empty_inputs(
     connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline, plan: Plan
 ) -> None:
     """Create the tables that the query may read, with the planned columns and without rows."""
-    connection.register("_planned", plan.columns.empty_table())
-    connection.execute("CREATE TABLE input AS SELECT * FROM _planned")
-    connection.unregister("_planned")
-    connection.execute("CREATE TABLE audit.rows AS SELECT *, 0 AS _place FROM input")
-    for source in loaded.pipeline.sources:
-        connection.execute(f"CREATE VIEW {quoted(source.name)} AS SELECT * FROM input")
+    pipeline = loaded.pipeline
+    for table, own in input_tables(pipeline).items():
+        names = [source.name for source in own.sources]
+        part = plan.of_sources(names) if pipeline.inputs else plan
+        connection.register("_planned", part.columns.empty_table())
+        connection.execute(f"CREATE TABLE {quoted(table)} AS SELECT * FROM _planned")
+        connection.unregister("_planned")
+        rows = f"SELECT *, 0 AS _place FROM {quoted(table)}"
+        connection.execute(f"CREATE OR REPLACE TABLE audit.rows AS {rows}")
+        for name in names:
+            connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT * FROM {quoted(table)}")

@@ -94,9 +94,6 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     from spark_jobs.run_state.repairs import read_repairs  # noqa: PLC0415
 
     repaired: list[str] = []
-    if loaded.pipeline.inputs:
-        message = "the audit does not compute a transform with several inputs yet"
-        raise NotProvenError(message)
     if (context := PipelineContext.find(loaded)) is not None:
         # It knows the places of tables that are declared by their names.
         loaded = context.loaded

@@ -49,8 +49,9 @@ class Audit(Declared):
     Attributes:
         sql: File with a DuckDB query that computes the expected content of the target from the
             view ``input``, which has every input row once by ``key``: its last version, if
-            ``sink.sequence`` orders them. Relative to the pipeline's file. Spark takes no part in
-            it. Without it, a transform that is a query is run by DuckDB, too.
+            ``sink.sequence`` orders them. With ``inputs`` there is such a view of each, by its
+            name. Relative to the pipeline's file. Spark takes no part in it. Without it, a
+            transform that is a query is run by DuckDB, too.
         tolerance: By column, by which part of its value it may differ from the computed one: for
             floating-point columns that a sum or an average fills, whose rounding depends on the
             order of the rows; ``1e-9`` is enough for these. All other columns have to be equal.

@@ -15,14 +15,14 @@ from hybrid_extensions.audit.computed.versions import (
     every_version_query,
     last_change_query,
 )
+from hybrid_extensions.audit.input_tables import input_tables
 from sources.common.sql.sql_names import column_list, quoted
 from sources.config.code.sql_file import read_sql
 from sources.config.code.transform import SqlTransform
 from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
 from sources.config.table.sink import Sink
 from sources.errors import InputError
-
-_OWN = "Declare `audit: {sql: FILE}` with a DuckDB query that computes the target from `input`."
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,12 @@ def expected_query(loaded: LoadedPipeline) -> ExpectedQuery | None:
         return ExpectedQuery(read_sql(path, "audit.sql", declared))
     if isinstance(pipeline.transform, SqlTransform):
         return _by_transform(loaded, pipeline.transform)
+    if pipeline.inputs:
+        message = (
+            f"Pipeline `{pipeline.name}` declares `inputs` and no `audit`: the audit can't tell "
+            f"which rows `transform: {pipeline.transform.name}` makes of them."
+        )
+        raise InputError(message, _own_query(pipeline), pipeline=pipeline.name, field="audit")
     if pipeline.sink.mode == "append":
         return None
     if pipeline.sink.sequence:
@@ -90,7 +96,8 @@ def _by_transform(loaded: LoadedPipeline, transform: SqlTransform) -> ExpectedQu
     sink, declared = loaded.pipeline.sink, transform.sql
     query = translate_query(read_sql(loaded.own_file(declared), "transform.sql", declared))
     reason = query.reason
-    if reason is None and query.combines and sink.mode == "append":
+    is_final = bool(loaded.pipeline.inputs) and query.joins_alone
+    if reason is None and query.combines and sink.mode == "append" and not is_final:
         reason = "it combines rows, and groups that are not final are not in the target yet"
     if reason is None and query.combines and sink.sequence:
         reason = "it combines rows, of which the sink then keeps the last change"
@@ -99,12 +106,13 @@ def _by_transform(loaded: LoadedPipeline, transform: SqlTransform) -> ExpectedQu
             f"The audit can't compute the target by `transform.sql: {declared}`, as it would by "
             f"default: {reason}."
         )
-        raise InputError(message, _OWN, field="audit.sql", value=declared)
+        hint = _own_query(loaded.pipeline)
+        raise InputError(message, hint, field="audit.sql", value=declared)
     made = ExpectedQuery(
         query.sql,
         name=f"`transform.sql: {declared}`, run by DuckDB,",
         field="transform.sql",
-        hint=_OWN,
+        hint=_own_query(loaded.pipeline),
         note=f"DuckDB computed the expected rows by the transform's own query, {declared}.",
         unproven=query.unproven,
     )
@@ -128,3 +136,9 @@ def _last_of(query: str, sink: Sink) -> str:
         f"(PARTITION BY {column_list(sink.key)} ORDER BY {descending(sink.order)}) = 1) "
         f"SELECT *{excluded} FROM latest{remaining}"
     )
+
+
+def _own_query(pipeline: Pipeline) -> str:
+    """Return the way out where no query computes the expected rows, as a sentence."""
+    query = "Declare `audit: {sql: FILE}` with a DuckDB query that computes the target from"
+    return f"{query} {' and '.join(f'`{name}`' for name in input_tables(pipeline))}."

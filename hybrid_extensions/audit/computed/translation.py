@@ -39,6 +39,7 @@ class Translation:
         sql: The query; empty if there is none.
         reason: Why there is none, as the end of a sentence; None if there is one.
         combines: Whether a row of the result may depend on several rows of the input.
+        joins_alone: Whether all that combines rows are inner joins, whose rows are final at once.
         unproven: A part of it that may mean something else in DuckDB than in Spark; None if there
             is none.
     """
@@ -46,6 +47,7 @@ class Translation:
     sql: str
     reason: str | None = None
     combines: bool = False
+    joins_alone: bool = False
     unproven: str | None = None
 
 
@@ -90,14 +92,19 @@ def translate_query(text: str) -> Translation:
         unproven = _unproven(text, tree)
         for select in tree.find_all(exp.Select):
             _replace_windows(select)
-        combines = tree.find(*_COMBINES) is not None
+        combining = [*tree.find_all(*_COMBINES)]
+        joins_alone = all(map(_is_inner_join, combining))
         sql = to_duckdb(tree, ErrorLevel.RAISE)
-        return Translation(sql, combines=combines, unproven=unproven)
+        return Translation(sql, None, bool(combining), joins_alone, unproven)
     except SqlglotError as error:
         first = str(error).splitlines()[0].rstrip(".")
         return Translation("", f"sqlglot does not translate it into DuckDB's SQL: {first}")
     except _UntranslatableError as error:
         return Translation("", str(error))
+
+
+def _is_inner_join(node: exp.Expr) -> bool:
+    return isinstance(node, exp.Join) and not node.side and node.kind in ("", "INNER", "CROSS")
 
 
 def _unproven(text: str, tree: exp.Expr) -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import duckdb
 
+from hybrid_extensions.audit.input_tables import INPUT
 from orchestration.audit.compare_tables import json_value, key_of
 from orchestration.audit.maps import sort_maps
 from orchestration.audit.report import EXAMPLES, AuditExample
@@ -22,19 +23,21 @@ _ROWS = "audit.rows"
 
 
 def create_input(
-    connection: duckdb.DuckDBPyConnection, pipeline: Pipeline
+    connection: duckdb.DuckDBPyConnection, pipeline: Pipeline, table: str = INPUT
 ) -> tuple[int, list[AuditExample]]:
     """Create the table ``input`` with one row per ``key``, and find ambiguous keys.
 
     Of several rows with the same key, ``input`` holds the last one by ``sink.sequence``, be it a
     delete. A key is ambiguous if its rows differ and nothing says which one counts: there is no
     sequence in the input, or the last rows have the same one. Without a declared key, ``input``
-    holds every row. The keys that are ambiguous are in the table ``audit.ambiguous``.
+    holds every row. The keys that are ambiguous are in the table ``audit.ambiguous``, which is
+    replaced.
 
     Args:
         connection: The audit's database, with the table ``audit.rows``. It is changed: values that
             a change left as they were are filled in, and TRUNCATEs are applied.
         pipeline: Declares key and sink.
+        table: Name of the new table; that of an input, if there are several.
 
     Returns:
         The number of ambiguous keys, and examples, one for each column whose values differ.
@@ -52,7 +55,7 @@ def create_input(
             f"ORDER BY {ranks}) = 1"
         )
     connection.execute(
-        f"CREATE TABLE input AS SELECT * EXCLUDE (_place) FROM {_ROWS} {one_of_each}"
+        f"CREATE TABLE {quoted(table)} AS SELECT * EXCLUDE (_place) FROM {_ROWS} {one_of_each}"
     )
     key = pipeline.key
     if order and pipeline.audit_sql is None:
@@ -208,7 +211,7 @@ def _find_ambiguous(
     for number, (column, differing) in enumerate(zip(columns, differs, strict=True)):
         selected.append(f"[min({column}), max({column})] AS v{number}, {differing} AS d{number}")
     connection.execute(
-        f"CREATE TABLE audit.ambiguous AS SELECT {', '.join(selected)} FROM {rows} "
+        f"CREATE OR REPLACE TABLE audit.ambiguous AS SELECT {', '.join(selected)} FROM {rows} "
         f"GROUP BY {names} HAVING {' OR '.join(['false', *differs])}"
     )
     query = f"SELECT * FROM audit.ambiguous ORDER BY {names} LIMIT {EXAMPLES}"

@@ -13,6 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from hybrid_extensions.audit.computed.versions import sequence_in
+from hybrid_extensions.audit.input_tables import table_of
 from hybrid_extensions.audit.readers.files import AuditFiles
 from hybrid_extensions.audit.readers.topic_view import before_rules
 from hybrid_extensions.audit.recount.ledger_lines import NO_ROWS, PartitionCounts, line_of
@@ -59,7 +60,8 @@ def recount_ledgers(
     lines: list[LedgerLine] = []
     unchecked: list[str] = []
     for source in loaded.pipeline.topics:
-        if loaded.pipeline.hybrid_source().index(source.name) == 0:
+        table, pipeline = table_of(loaded.pipeline, source.name)
+        if pipeline.hybrid_source().index(source.name) == 0:
             continue
         ledger, count = (None, None) if generation is None else read_ledger(generation, source.name)
         if generation is None or ledger is None or ledger.previous is None:
@@ -69,7 +71,8 @@ def recount_ledgers(
             )
             continue
         try:
-            _create_topic_rows(connection, loaded.pipeline, ledger, source.name, generation, files)
+            order = sequence_in(pipeline.sink, list(columns_of(connection, quoted(table))))
+            _create_topic_rows(connection, pipeline, ledger, order, generation, files)
             counts = _count_by_partition(connection, source.name)
         except duckdb.IOException as error:
             unchecked.append(
@@ -79,7 +82,7 @@ def recount_ledgers(
             continue
         history_ms = None
         if ledger.decided_by not in ("offsets", "sequence"):
-            history_ms = _end_of_history_ms(connection, loaded.pipeline, source.name)
+            history_ms = _end_of_history_ms(connection, pipeline, source.name)
         for entry in ledger.entries:
             partition = TopicPartition(entry.topic, entry.partition)
             recounted = counts.get(partition, NO_ROWS)
@@ -104,7 +107,7 @@ def _end_of_history_ms(
 
     Args:
         connection: The audit's database, with a view for each source.
-        pipeline: The declaration.
+        pipeline: The declaration, with the sources of its input only.
         source: Name of the source.
     """
     column = quoted(pipeline.event_time.column)
@@ -119,7 +122,7 @@ def _create_topic_rows(
     connection: duckdb.DuckDBPyConnection,
     pipeline: Pipeline,
     ledger: Ledger,
-    source: str,
+    order: Sequence[str],
     generation: Generation,
     files: AuditFiles,
 ) -> None:
@@ -133,12 +136,13 @@ def _create_topic_rows(
 
     Args:
         connection: The audit's database, with a view for each source.
-        pipeline: The declaration.
+        pipeline: The declaration, with the sources of the topic's own input only.
         ledger: The ledger of the hand-over to the topic.
-        source: Name of the topic's source.
+        order: Columns of ``sink.sequence``, if the input has them.
         generation: Records what was planned.
         files: The pipeline's files.
     """
+    source = ledger.source
     entries = {TopicPartition(entry.topic, entry.partition): entry for entry in ledger.entries}
     starts = {partition: entry.start for partition, entry in entries.items()}
     ends = {partition: entry.seam_end for partition, entry in entries.items()}
@@ -146,7 +150,6 @@ def _create_topic_rows(
     by_key, replaced = "NULL", "false"
     if pipeline.key:
         before = pipeline.sources[: pipeline.hybrid_source().index(source)]
-        order = sequence_in(pipeline.sink, list(columns_of(connection, "input")))
         compared = [*pipeline.key, *order]
         keys = _create_planned_keys(connection, compared, before, generation, files)
         same = " AND ".join(

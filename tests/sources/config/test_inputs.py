@@ -131,7 +131,6 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
     "merge": (_fields(sink={"path": "o", "mode": "merge", "key": ["id"]}), "`sink.mode: merge`"),
     "rules": (_fields(rules={"positive": "v > 0"}), "`rules` can't be combined"),
     "approval": (_fields(approve=True), "`approve` can't be combined"),
-    "an audit": (_fields(audit={"sql": "a.sql"}), "`audit` can't be combined"),
     "an extension's section": (
         _fields(ranges={"by": "day", "start": "2024-01-01"}),
         "`ranges` can't be combined with `inputs`",

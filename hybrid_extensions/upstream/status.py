@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from deltalake.exceptions import DeltaError
 from pydantic import BaseModel
 
 from hybrid_extensions.upstream.source import UpstreamFiles
 from orchestration.supervision.status_part import Number, Row, StatusPart
+from sources.common.positions import iso, to_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.files.tables.table_commits import TableCommits
 from sources.generations import acting_on
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import found_so_far
+from sources.storage.folder import Folder
+from sources.storage.tables.delta import delta_table
+from sources.storage.tables.file_times import file_times
 
 _HEADINGS = ("upstream", "table", "version read", "newest", "commits to read", "state")
 HELP = {
@@ -32,7 +37,10 @@ class UpstreamStatus(BaseModel):
         version: Version up to which its files are found, and read or about to be.
         newest: Newest version; None if the table can't be followed beyond ``version``.
         behind: Number of commits after ``version`` that append rows; None like ``newest``.
-        problem: Why it can't be followed; None if it can.
+        problem: Why it can't be followed, and what to do; None if it can.
+        changed: Lowest and highest event time of the rows that were read and that the table no
+            longer has as they were, as far as its statistics tell: what this pipeline made of them
+            has to follow. None if nothing has changed, or that is not known.
     """
 
     source: str
@@ -41,6 +49,7 @@ class UpstreamStatus(BaseModel):
     newest: int | None
     behind: int | None
     problem: str | None
+    changed: tuple[str, str] | None = None
 
 
 def status_part(loaded: LoadedPipeline) -> StatusPart:
@@ -81,12 +90,20 @@ def _followed(loaded: LoadedPipeline) -> Iterator[UpstreamStatus]:
     newest: int | None = None
     behind: int | None = None
     problem: str | None = None
+    changed: tuple[str, str] | None = None
+    folder = acting.place(position.place)
     try:
-        commits = TableCommits(source.name, acting.place(position.place))
+        commits = TableCommits(source.name, folder)
         appended = commits.appended_after(position, to_read=False)
         newest, behind = appended.position.version, appended.commits
     except InputError as error:
-        problem = str(error)
+        changed = _changed(folder, position.version, acting.pipeline.event_time.column)
+        followed = ""
+        if changed is not None:
+            followed = (
+                f" What was made of its rows from {changed[0]} to {changed[1]} has to follow."
+            )
+        problem = f"{error.message}{followed} {error.hint}"
     upstream = source.upstream
     if problem is None and upstream is not None and upstream.target.url != position.place:
         problem = (
@@ -100,7 +117,36 @@ def _followed(loaded: LoadedPipeline) -> Iterator[UpstreamStatus]:
         newest=newest,
         behind=behind,
         problem=problem,
+        changed=changed,
     )
+
+
+def _changed(table: Folder, version: int, event_time: str) -> tuple[str, str] | None:
+    """Return the range of event times of the files that only an older version of a table has.
+
+    Args:
+        table: The table's folder.
+        version: The older version.
+        event_time: Column whose statistics tell the times.
+
+    Returns:
+        None if there is no such file, or the table or its statistics do not tell.
+
+    Raises:
+        UnavailableError: The login to the store has expired.
+    """
+    try:
+        before, after = (
+            file_times(delta_table(table, each), event_time) for each in (version, None)
+        )
+    except (DeltaError, OSError):
+        return None
+    gone = [times for path, times in before.items() if path not in after]
+    lows = [each.lowest for each in gone if each.lowest is not None]
+    highs = [each.highest for each in gone if each.highest is not None]
+    if not gone or len(lows) < len(gone) or len(highs) < len(gone):
+        return None
+    return iso(to_ms(min(lows))), iso(to_ms(max(highs)))
 
 
 def _row(found: UpstreamStatus) -> Row:

@@ -27,6 +27,7 @@ from sources.generations import acting_on
 from sources.serving import target_of
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import delta_table
+from sources.storage.tables.file_times import file_times
 
 _UNKNOWN = datetime.min.replace(tzinfo=UTC)
 # Files of such tables have rows, or names of columns, that their statistics do not tell.
@@ -237,14 +238,7 @@ def _require_columns(table: FeatureTable, where: str, labels: Mapping[str, str])
 
 def _files(table: DeltaTable, known_at: str) -> dict[str, datetime | None]:
     """Return the lowest time from which a row of each file counts; None where it is not known."""
-    rows = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    return {row["path"]: _instant(row.get(f"min.{known_at}")) for row in rows}
-
-
-def _instant(value: Any) -> datetime | None:
-    if not isinstance(value, datetime):
-        return None
-    return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
+    return {path: times.lowest for path, times in file_times(table, known_at).items()}
 
 
 def _file(loaded: LoadedPipeline, owner: LoadedPipeline) -> str:

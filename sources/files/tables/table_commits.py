@@ -20,8 +20,9 @@ from sources.storage.tables.delta import delta_table
 from sources.storage.tables.delta_log import OWNER, commit_digest, commit_name
 
 _WAY_OUT = (
-    "Begin a new generation, which reads the table as it is now and follows it from there: `hybrid "
-    "generation new P`, then `hybrid run P`, and promote it."
+    "Compute the whole table again in a new generation, which reads that table as it is now and "
+    "follows it from there, while the present one serves: `hybrid rerun P`. Or step by step: "
+    "`hybrid generation new P`, `hybrid run P`, `hybrid generation promote P`."
 )
 
 

@@ -144,7 +144,12 @@ def test_the_status_counts_what_is_to_be_read_and_names_what_can_not_be(tmp_path
     write_deltalake(tmp_path / "first", pa.table({"id": [4], "at": at}), mode="overwrite")
     part = status_part(load_pipeline(loaded.path))
     assert not part.is_healthy
-    assert "removes or rewrites rows" in part.rows[0].cells[-1]
+    state = part.rows[0].cells[-1]
+    assert "removes or rewrites rows" in state
+    # What has to follow, and the one command by which it does.
+    assert "its rows from 2024-01-01T00:00:00Z to 2024-01-01T00:00:00Z has to follow" in state
+    assert "`hybrid rerun P`" in state
+    assert part.document[0]["changed"] == ["2024-01-01T00:00:00Z"] * 2
 
 
 def test_a_field_named_table_is_named_in_messages(tmp_path: Path) -> None:

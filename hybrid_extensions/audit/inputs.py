@@ -2,8 +2,8 @@
 
 Of several inputs each has a union of its own, a table of the input's name. Files are found by
 expanding the globs, topics are read from log start to log end
-(:mod:`hybrid_extensions.audit.source_views`). Only where a bounded topic ends, and where a topic starts
-that no files or an exact end precede, is taken from the state: nothing else records it.
+(:mod:`hybrid_extensions.audit.source_views`). Only where a bounded topic ends, and where a topic
+starts that no files or an exact end precede, is taken from the state: nothing else records it.
 """
 
 from __future__ import annotations

@@ -70,9 +70,9 @@ def create_inputs(
     """Create a view for each source, named like it, and the table ``input`` over all of them.
 
     ``input`` has the columns that all sources have in common, and each row once by ``key``:
-    :mod:`hybrid_extensions.audit.computed.versions` says which one. With several inputs there is such a
-    table of each, by its name, in place of ``input``. The table ``audit.rows`` has the rows of
-    every source, with the number of its source as ``_place``, after values that changes left out
+    :mod:`hybrid_extensions.audit.computed.versions` says which one. With several inputs there is
+    such a table of each, by its name, in place of ``input``. The table ``audit.rows`` has the rows
+    of every source, with the number of its source as ``_place``, after values that changes left out
     were filled in and each TRUNCATE has removed the rows before it; with several inputs, those of
     the last one.
 

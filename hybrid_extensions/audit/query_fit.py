@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 import duckdb
 
 from hybrid_extensions.audit.computed.expected_query import expected_query
+from hybrid_extensions.audit.expected_and_target import check_columns, create_expected
 from hybrid_extensions.audit.input_tables import input_tables
-from hybrid_extensions.audit.sides import check_columns, create_expected
 from orchestration.audit.compared_tables import create_target_rows, open_target
 from orchestration.audit.sql import MEMORY_LIMIT, open_database
 from sources.common.sql.sql_names import quoted

@@ -82,10 +82,10 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     from hybrid_extensions.audit.computed.expected_query import expected_query  # noqa: PLC0415
     from hybrid_extensions.audit.computed.proven_expressions import NotProvenError  # noqa: PLC0415
     from hybrid_extensions.audit.computed.snapshot_rows import settle_snapshot_rows  # noqa: PLC0415
+    from hybrid_extensions.audit.expected_and_target import create_sides  # noqa: PLC0415
     from hybrid_extensions.audit.inputs import create_inputs  # noqa: PLC0415
     from hybrid_extensions.audit.readers.files import AuditFiles  # noqa: PLC0415
     from hybrid_extensions.audit.recount.recounted_ledger import recount_ledgers  # noqa: PLC0415
-    from hybrid_extensions.audit.sides import create_sides  # noqa: PLC0415
     from orchestration.audit.compare_tables import compare  # noqa: PLC0415
     from orchestration.audit.sql import MEMORY_LIMIT, open_database  # noqa: PLC0415
     from sources.planning.context import PipelineContext  # noqa: PLC0415

@@ -17,8 +17,8 @@ from sources.common.optional import needs_extra
 from sources.common.schema import normalize_schema
 from sources.errors import InputError
 from sources.formats.arrow_columns import in_columns
+from sources.formats.file_regions import Region, record_bounds
 from sources.formats.lines import OnBad, refuse
-from sources.formats.regions import Region, record_bounds
 from sources.formats.row_check import RowCheck
 
 with needs_extra("avro", "Avro"):

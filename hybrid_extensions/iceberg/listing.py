@@ -19,7 +19,7 @@ from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 
 from hybrid_extensions.iceberg.columns import mapped_columns
-from hybrid_extensions.iceberg.held_columns import partition_values
+from hybrid_extensions.iceberg.columns_from_manifests import partition_values
 from hybrid_extensions.iceberg.stored_files import StoredFiles, path_of
 from hybrid_extensions.iceberg.table import open_snapshot
 from sources.common.schema import normalize_schema

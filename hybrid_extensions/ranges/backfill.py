@@ -14,9 +14,9 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from hybrid_extensions.ranges.parts import left_out_in_words, parts_in
-from hybrid_extensions.ranges.scope import RangeScope, last_files, require_fit, utc
-from hybrid_extensions.ranges.side import side_pipeline
+from hybrid_extensions.ranges.range_files import left_out_in_words, parts_in
+from hybrid_extensions.ranges.range_scope import RangeScope, last_files, require_fit, utc
+from hybrid_extensions.ranges.side_pipeline import side_pipeline
 from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement, Turn
 from hybrid_extensions.ranges.table.replace_versions import VersionsReplacement
 from hybrid_extensions.ranges.windows import final_time

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from hybrid_extensions.ranges.backfill import RangeLook, RangeResult
-from hybrid_extensions.ranges.scope import utc
+from hybrid_extensions.ranges.range_scope import utc
 from orchestration.remedies import Remedy, as_commands
 from sources.common.counting import counted
 from sources.common.fields import parse_instant

@@ -41,9 +41,9 @@ def repair(  # noqa: PLR0913, PLR0917 - each is an option
     The live stream goes on, and its later changes win. Without `--apply` nothing is written.
     """
     with answer(as_json) as show:
+        from hybrid_extensions.repair.result_text import shown
         from hybrid_extensions.repair.run import look
         from hybrid_extensions.repair.run import repair as write
-        from hybrid_extensions.repair.shown import shown
         from sources.common.fields import parse_duration
 
         loaded, limit = load(pipeline), parse_duration(within)

@@ -13,9 +13,7 @@ import duckdb
 from deltalake import DeltaTable
 
 from hybrid_extensions.repair.asked_keys import ASKED, read_asked
-from hybrid_extensions.repair.differences import Asked, Differences, find_differences, summed
-from hybrid_extensions.repair.positions import log_end_of, repair_version
-from hybrid_extensions.repair.sides import (
+from hybrid_extensions.repair.compared_rows import (
     load_source,
     log_end,
     range_condition,
@@ -24,6 +22,8 @@ from hybrid_extensions.repair.sides import (
     read_source,
     read_target,
 )
+from hybrid_extensions.repair.differences import Asked, Differences, find_differences, summed
+from hybrid_extensions.repair.positions import log_end_of, repair_version
 from hybrid_extensions.repair.table import RepairedTable
 from hybrid_extensions.repair.wait_for_live_run import wait_for_run
 from orchestration.audit.sql import MEMORY_LIMIT, open_database

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import duckdb
 
 from hybrid_extensions.repair.asked_keys import ASKED
+from hybrid_extensions.repair.compared_rows import DELETES, ENVELOPE, SOURCE, TARGET
 from hybrid_extensions.repair.positions import is_impossible, is_newer
-from hybrid_extensions.repair.sides import DELETES, ENVELOPE, SOURCE, TARGET
 from hybrid_extensions.repair.table import RepairedTable
 from orchestration.audit.report import EXAMPLES
 from orchestration.audit.sql import as_json, columns_of, count_rows
@@ -107,7 +107,7 @@ def find_differences(
     not. So is one with a position that no change can have.
 
     Args:
-        connection: DuckDB, with both sides (:mod:`hybrid_extensions.repair.sides`).
+        connection: DuckDB, with both sides (:mod:`hybrid_extensions.repair.compared_rows`).
         table: The table.
         version: Log position of the rows that the repair writes.
         log_end: A snapshot that was taken after the target was read.

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from hybrid_extensions.repair.compared_rows import DELETES, read_deletes
 from hybrid_extensions.repair.differences import REPAIRS, in_keys
 from hybrid_extensions.repair.positions import is_newer
-from hybrid_extensions.repair.sides import DELETES, read_deletes
 from hybrid_extensions.repair.table import RepairedTable
 from sources.common.sql.sql_names import column_list, quoted
 from sources.errors import StateError

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from hybrid_extensions.training.sets.declare import DeclaredSet
-    from hybrid_extensions.training.sets.look import RangeState
+    from hybrid_extensions.training.sets.range_states import RangeState
     from sources.config.loader import LoadedPipeline
 
 app = typer.Typer()
@@ -114,7 +114,7 @@ def _require_none(*given: Any) -> None:
 def _chosen(loaded: LoadedPipeline, names: list[str]) -> list[DeclaredSet]:
     """Return the training sets of these names, or all."""
     from hybrid_extensions.training.sets.declare import TrainingSection
-    from hybrid_extensions.training.sets.look import set_of
+    from hybrid_extensions.training.sets.range_states import set_of
     from sources.errors import InputError
 
     declared = loaded.section(TrainingSection).training_sets

@@ -8,8 +8,8 @@ import dagster as dg
 
 from hybrid_extensions.training.sets.compute import compute
 from hybrid_extensions.training.sets.declare import DeclaredSet, Features, TrainingSection
-from hybrid_extensions.training.sets.look import set_of
 from hybrid_extensions.training.sets.quality import Quality, quality
+from hybrid_extensions.training.sets.range_states import set_of
 from orchestration.defs.keys import table_key
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.time_partitions import time_partitions

@@ -23,7 +23,7 @@ from orchestration.defs.show.dagster_remedies import verdict_in_dagster
 from orchestration.defs.show.failed_look import alert_once, failed_look
 from orchestration.defs.show.reports import Cursor, Reports
 from orchestration.supervision import supervisor
-from orchestration.supervision.look import look_at_live
+from orchestration.supervision.live_look import look_at_live
 from orchestration.supervision.lost_sight import alert_known_again
 from orchestration.supervision.rules.verdict import Finding, expected_findings
 from sources.common.positions import now_ms

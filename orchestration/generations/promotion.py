@@ -16,7 +16,7 @@ from orchestration.generations.switch_lock import hold_switch_lock
 from orchestration.generations.switch_progress import Say, Steps, say_nothing, told_if_interrupted
 from orchestration.launch_checks import require_not_deleted
 from orchestration.requested_state import read_requested, request
-from orchestration.supervision.look import look_at_live
+from orchestration.supervision.live_look import look_at_live
 from orchestration.supervision.rules.verdict import Verdict
 from sources.common.counting import counted
 from sources.common.positions import now_ms

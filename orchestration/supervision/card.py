@@ -21,7 +21,7 @@ from sources.serving import candidate_name, read_serving
 from sources.state.action_log import read_actions
 from sources.state.generation import read_generation
 from spark_jobs.launch.launch_record import last_launch, log_path
-from spark_jobs.run_state.last_day import DAY_MS
+from spark_jobs.run_state.peaks_of_a_day import DAY_MS
 from spark_jobs.run_state.progress_log import last_minute, read_progress_log
 
 _SHOWN, _LOGGED = 300, 150

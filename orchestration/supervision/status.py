@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_seri
 from orchestration.audit.kept_audit import KeptAudit, read_audit
 from orchestration.databases.compared_ranges import KeptCompare, read_compare
 from orchestration.supervision.belonging_finding import find_refusal
-from orchestration.supervision.look import look_at_live
+from orchestration.supervision.live_look import look_at_live
 from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.slot_watch import keep_slot, keep_table
 from orchestration.supervision.source_status import SourceStatus, source_status

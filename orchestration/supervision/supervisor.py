@@ -9,7 +9,7 @@ from orchestration import operations
 from orchestration.remedies import as_commands
 from orchestration.requested_state import require_requested
 from orchestration.supervision.connector_restart import restart_if_due
-from orchestration.supervision.look import Look, look_at_live
+from orchestration.supervision.live_look import Look, look_at_live
 from orchestration.supervision.refused_restart import RefusedRestart, write_refused
 from orchestration.supervision.rules.verdict import RED, Verdict
 from orchestration.supervision.slot_watch import keep_slot, keep_table

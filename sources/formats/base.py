@@ -7,8 +7,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from sources.formats.file_regions import Region
 from sources.formats.lines import OnBad, refuse
-from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 
 

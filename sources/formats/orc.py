@@ -11,8 +11,8 @@ from pyarrow import orc
 from sources.common.schema import normalize_schema
 from sources.errors import InputError
 from sources.formats.arrow_columns import batch_in_columns, leaf_values
+from sources.formats.file_regions import Region
 from sources.formats.lines import OnBad, refuse
-from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 
 _NO_NANOS = "out of range for nanosecond resolution"

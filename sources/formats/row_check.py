@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from sources.common.schema import with_leaves
+from sources.formats.file_regions import Region
 from sources.formats.lines import BadRow, OnBad
-from sources.formats.regions import Region
 
 Find = Callable[[pa.Table], Sequence[tuple[int, str]]]
 """Function that returns the rows of a table that do not pass: index, in ascending order, and

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from sources.formats.first_bytes import require_codec
+from sources.formats.file_regions import Region, record_bounds
 from sources.formats.lines import BYTE_ORDER_MARK, OnBad, blocks, refuse
-from sources.formats.regions import Region, record_bounds
 from sources.formats.row_check import RowCheck
+from sources.formats.text_checks import require_codec
 
 TEXT_COLUMNS = pa.schema([("value", pa.string())])
 

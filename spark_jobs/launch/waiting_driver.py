@@ -28,9 +28,9 @@ from spark_jobs.launch.questions.spark_process import TIMEOUT_S, Channel, SparkP
 from spark_jobs.launch.shared_socket import listen
 from spark_jobs.launch.submission import submit
 from spark_jobs.run_state import run_log
+from spark_jobs.run_state.inherited_file import UnnamedFile
 from spark_jobs.run_state.inherited_lock import InheritedLock
 from spark_jobs.run_state.lock import Lock
-from spark_jobs.run_state.unnamed_file import UnnamedFile
 
 _LOOK_S = 0.2
 

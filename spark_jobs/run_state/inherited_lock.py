@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from sources.state.generation import Generation
+from spark_jobs.run_state.inherited_file import UnnamedFile
 from spark_jobs.run_state.lock import FileLock, Lock, launch_lock_path, open_lock, take_opened
-from spark_jobs.run_state.unnamed_file import UnnamedFile
 
 
 class InheritedLock:

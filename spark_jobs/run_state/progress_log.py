@@ -14,7 +14,7 @@ from pydantic import Field
 from sources.common.positions import Part, Record
 from sources.storage.folder import Folder
 from spark_jobs.run_state.heartbeat import Heartbeat
-from spark_jobs.run_state.last_day import LastDay
+from spark_jobs.run_state.peaks_of_a_day import LastDay
 
 EVERY_S = 5.0
 """Seconds between two samples."""

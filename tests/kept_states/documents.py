@@ -20,7 +20,7 @@ from sources.planning.approval import Approval
 from sources.planning.declaration_digests import PlannedBy
 from sources.planning.plan import Plan
 from sources.planning.topics.key_of_changes import KeyOfChanges
-from sources.planning.topics.seen_topics import SeenTopics
+from sources.planning.topics.recreated_topics import SeenTopics
 from sources.planning.transform_analysis import TransformAnalysis
 from sources.serving import Serving, Switch
 from sources.state.action_log import Action, ActionEnd

@@ -39,7 +39,7 @@ from sources.planning.files.rounds import Round
 from sources.planning.plan import Plan
 from sources.planning.topics.followed_columns import FollowedChange, FollowedColumns
 from sources.planning.topics.key_of_changes import KeyOfChanges
-from sources.planning.topics.seen_topics import SeenTopics
+from sources.planning.topics.recreated_topics import SeenTopics
 from sources.planning.topics.topic_range import TopicRange
 from sources.serving import Served, Serving
 from sources.state.adopted_table import Adopted

@@ -11,8 +11,8 @@ import pytest
 
 from hybrid_extensions.avro.file_reader import Avro
 from sources.errors import InputError
-from sources.formats.open import open_file, read_region
-from sources.formats.regions import Region
+from sources.formats.file_regions import Region
+from sources.formats.open_file import open_file, read_region
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from sources.common.schema import parse_schema
 from sources.decoding.json.batches import read_objects
+from sources.formats.file_regions import Region
 from sources.formats.json.lines import JsonLines
 from sources.formats.lines import BadRow
-from sources.formats.open import read_region
-from sources.formats.regions import Region
+from sources.formats.open_file import read_region
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from tests.e2e.conftest import spark  # noqa: F401 - a fixture

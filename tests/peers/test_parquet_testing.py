@@ -16,11 +16,11 @@ from pyspark.sql.types import TimestampNTZType
 from sources.common.sql.sql_names import in_backticks
 from sources.errors import InputError
 from sources.files.listing.split_table import settled_columns
-from sources.formats.open import open_file, read_region
+from sources.formats.file_regions import Region
+from sources.formats.open_file import open_file, read_region
 from sources.formats.parquet.file import parquet_file
 from sources.formats.parquet.footers import needs_parsing
 from sources.formats.parquet.rows import ParquetRows
-from sources.formats.regions import Region
 from sources.storage.folder import Folder
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores

@@ -14,7 +14,7 @@ from orchestration import operations
 from orchestration.chain import ChainRun, run_chain
 from orchestration.generations import lifecycle, promotion
 from orchestration.supervision import controls, supervisor
-from orchestration.supervision.look import look_at_live
+from orchestration.supervision.live_look import look_at_live
 from sources import generations, serving
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError

@@ -21,8 +21,8 @@ from sources.config.source.file_options import SchemaDrift
 from sources.config.source.file_source import FileSource
 from sources.files.format_registry import reader_of
 from sources.formats.base import Format
-from sources.formats.open import open_file
-from sources.formats.regions import Region
+from sources.formats.file_regions import Region
+from sources.formats.open_file import open_file
 from sources.storage.stores import Stores
 
 _WHOLE_BYTES = 1 << 62

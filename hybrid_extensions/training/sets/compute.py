@@ -17,13 +17,13 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from hybrid_extensions.training.sets.declare import LABEL_RANGE, DeclaredSet
 from hybrid_extensions.training.sets.label_ranges import begin_of
-from hybrid_extensions.training.sets.look import RangeState, SetLook, look_at
 from hybrid_extensions.training.sets.opened_labels import (
     LABELS,
     fingerprints,
     in_ranges,
     require_unique,
 )
+from hybrid_extensions.training.sets.range_states import RangeState, SetLook, look_at
 from hybrid_extensions.training.sets.set_record import ComputedFrom, RangeRecord, write_ranges
 from hybrid_extensions.training.sets.sweep import Sweep
 from orchestration.audit.sql import MEMORY_LIMIT, open_database

@@ -11,10 +11,10 @@ from sources.config.source.file_options import SchemaDrift
 from sources.files.columns.schema_drift import default_of
 from sources.formats.arrow_columns import in_columns
 from sources.formats.base import Format
+from sources.formats.file_regions import Region
 from sources.formats.lines import OnBad, refuse
-from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
-from sources.formats.wrapped import WrappedFormat
+from sources.formats.wrapping_reader import WrappedFormat
 
 
 class DriftedFiles(WrappedFormat):

@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from sources.common.schema import parse_schema, type_name
 from sources.errors import InputError
 from sources.formats.base import Format
+from sources.formats.file_regions import Region
 from sources.formats.lines import OnBad, refuse
 from sources.formats.parquet.file import parquet_file
 from sources.formats.parquet.footer import unreadable
 from sources.formats.parquet.footers import Footers
-from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
-from sources.formats.wrapped import WrappedFormat
+from sources.formats.wrapping_reader import WrappedFormat
 from sources.storage.folder_partitions import partition_of, typed_value, values_of
 from sources.storage.stores import Stores
 

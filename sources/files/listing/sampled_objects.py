@@ -14,7 +14,7 @@ from sources.config.source.file_source import FileSource
 from sources.files.format_registry import format_of
 from sources.files.listing.sampler import SAMPLE_BYTES
 from sources.formats.lines import BYTE_ORDER_MARK, blocks
-from sources.formats.open import open_file
+from sources.formats.open_file import open_file
 from sources.storage.stores import Stores
 
 _FILES = 64

@@ -25,9 +25,9 @@ from sources.files.listing.split_table import (
 from sources.formats.base import Format
 from sources.formats.compression import codec_of
 from sources.formats.event_times import EVERY_TIME, TimeLimits, table_of_ranges
+from sources.formats.file_regions import Region, cut_regions
 from sources.formats.lines import BadRow
-from sources.formats.open import open_file
-from sources.formats.regions import Region, cut_regions
+from sources.formats.open_file import open_file
 from sources.storage.stores import Stores
 
 REGION_BYTES = 64 << 20

@@ -16,9 +16,9 @@ from sources.formats.event_times import (
     column_range,
     merge_ranges,
 )
+from sources.formats.file_regions import Region
 from sources.formats.lines import BadRow, refuse
-from sources.formats.open import open_file, readable_region
-from sources.formats.regions import Region
+from sources.formats.open_file import open_file, readable_region
 from sources.storage.stores import Stores
 
 SAMPLE_BYTES = 1 << 20

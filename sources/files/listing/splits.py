@@ -50,8 +50,8 @@ from sources.formats.event_times import (
     TimeLimits,
     table_of_ranges,
 )
+from sources.formats.file_regions import Region
 from sources.formats.parquet.footers import Footers, read_footers
-from sources.formats.regions import Region
 from sources.formats.text import TEXT_COLUMNS
 from sources.storage.base import table_of
 from sources.storage.folder_partitions import by_folder, check_partitions, partition_of

@@ -20,7 +20,7 @@ from sources.formats.csv.values_from_text import (
     is_text,
     parsed_as,
 )
-from sources.formats.first_bytes import require_text
+from sources.formats.file_regions import Region, record_bounds
 from sources.formats.lines import (
     BLOCK_BYTES,
     BYTE_ORDER_MARK,
@@ -32,8 +32,8 @@ from sources.formats.lines import (
     reason_of,
     refuse,
 )
-from sources.formats.regions import Region, record_bounds
 from sources.formats.row_check import RowCheck
+from sources.formats.text_checks import require_text
 
 _HEADER_BYTES = 1 << 16
 # Longer rows are taken for a quote without an end.

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pa_json
 
-from sources.formats.first_bytes import require_text
+from sources.formats.file_regions import Region, record_bounds
 from sources.formats.json.numbers import (
     check_decimals,
     check_floats,
@@ -28,8 +28,8 @@ from sources.formats.lines import (
     read_lines,
     refuse,
 )
-from sources.formats.regions import Region, record_bounds
 from sources.formats.row_check import RowCheck
+from sources.formats.text_checks import require_text
 
 _BLANK = b" \t\r\n"
 _OPEN, _CLOSE, _LINE_END, _RETURN = b"{}\n\r"

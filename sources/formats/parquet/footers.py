@@ -19,7 +19,7 @@ from sources.formats.event_times import (
     EventTimeRange,
     table_of_ranges,
 )
-from sources.formats.open import in_file
+from sources.formats.open_file import in_file
 from sources.formats.parquet.file import parquet_file
 from sources.formats.parquet.footer import footer_of, parse_fast, parse_safely, unreadable
 from sources.formats.parquet.ranges import (

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 from sources.common.schema import normalize_schema
 from sources.formats.arrow_columns import batch_in_columns
 from sources.formats.event_times import microseconds
+from sources.formats.file_regions import Region
 from sources.formats.lines import OnBad, refuse
 from sources.formats.parquet.file import parquet_file
-from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 
 

@@ -23,8 +23,8 @@ from sources.config.source.snapshot import SnapshotManifest, folder_of, require_
 from sources.errors import InputError
 from sources.files.columns.layouts import Layout
 from sources.files.columns.mapped_columns import MappedColumns
-from sources.files.held_offsets import held_by_columns, held_by_names
 from sources.files.listing.split_table import FileListing, with_later_columns
+from sources.files.offsets_in_files import held_by_columns, held_by_names
 from sources.files.tables.table_position import TablePosition
 from sources.planning.absent_names import judge_names_of_files
 from sources.planning.event_times import (

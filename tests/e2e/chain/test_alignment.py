@@ -16,7 +16,7 @@ from hybrid_extensions.audit.run import audit
 from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.supervision.late_row_findings import late_rows, look_at_late_rows
-from orchestration.supervision.look import look_at_live
+from orchestration.supervision.live_look import look_at_live
 from sources.common.positions import TopicPartition, now_ms
 from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from sources.common.schema import parse_schema
 from sources.formats.csv.options import CsvOptions
 from sources.formats.csv.reader import Csv
-from sources.formats.open import read_region
-from sources.formats.regions import Region
+from sources.formats.file_regions import Region
+from sources.formats.open_file import read_region
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from tests.properties import examples

@@ -57,7 +57,7 @@ def test_a_plan_that_reads_no_history_is_never_replaced_by_one_that_does(
 
 
 def test_ranges_of_rows_that_were_adopted_are_not_recomputed(context: PipelineContext) -> None:
-    scope = pytest.importorskip("hybrid_extensions.ranges.scope")
+    scope = pytest.importorskip("hybrid_extensions.ranges.range_scope")
     since, until = datetime(2024, 1, 1, tzinfo=UTC), datetime(2024, 1, 2, tzinfo=UTC)
     adopted(context.generation)
     with pytest.raises(StateError, match="has adopted its table at version 4"):

@@ -14,8 +14,8 @@ import pytest
 from hybrid_extensions.audit.readers.avro_rows import avro_rows
 from hybrid_extensions.avro.file_reader import Avro
 from sources.common.schema import parse_schema, parse_type
-from sources.formats.open import read_region
-from sources.formats.regions import Region
+from sources.formats.file_regions import Region
+from sources.formats.open_file import read_region
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 

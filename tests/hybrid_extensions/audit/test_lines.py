@@ -20,9 +20,9 @@ from sources.common.sql.sql_names import column_list
 from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from sources.config.source.file_source import FileSource
 from sources.files.format_registry import format_of
+from sources.formats.file_regions import Region
 from sources.formats.lines import BadRow
-from sources.formats.open import read_region
-from sources.formats.regions import Region
+from sources.formats.open_file import read_region
 from sources.planning.plan import make_plan
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores

@@ -10,7 +10,7 @@ import pytest
 
 from hybrid_extensions.avro.file_reader import Avro
 from sources.errors import InputError
-from sources.formats.open import open_file
+from sources.formats.open_file import open_file
 from tests.sources.formats.test_formats import COLUMNS, NOON, STORES, all_regions, as_avro
 
 

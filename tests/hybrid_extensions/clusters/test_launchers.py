@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hybrid_extensions.clusters import kubernetes, yarn
 from hybrid_extensions.clusters.tools import Answer
 from orchestration.requested_state import read_requested, request
-from orchestration.supervision.look import look_at_live
+from orchestration.supervision.live_look import look_at_live
 from sources.errors import InputError, RunError, StateError, UnavailableError
 from spark_jobs.jvm.jar_sets import excludes, packages
 from spark_jobs.jvm.spark_version import installed_parts

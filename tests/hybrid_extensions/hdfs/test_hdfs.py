@@ -22,8 +22,8 @@ from sources.files.listing import sampled_splits as splitting
 from sources.files.listing.split_table import changed_splits
 from sources.files.listing.splits import list_splits
 from sources.files.tables.delta_table import list_table
-from sources.formats.open import read_region
-from sources.formats.regions import Region
+from sources.formats.file_regions import Region
+from sources.formats.open_file import read_region
 from sources.storage.listing import find_files
 from sources.storage.settings import HdfsSettings, S3Settings
 from sources.storage.stores import Stores

@@ -9,7 +9,7 @@ import pytest
 
 from hybrid_extensions.ranges import backfill as ranges
 from hybrid_extensions.ranges.metadata import replaced
-from hybrid_extensions.ranges.scope import RangeScope
+from hybrid_extensions.ranges.range_scope import RangeScope
 from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement
 from orchestration.chain import ChainRun
 from sources.config.loader import LoadedPipeline

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import yaml
 
-from hybrid_extensions.ranges.parts import parts_in
-from hybrid_extensions.ranges.scope import RangeScope
-from hybrid_extensions.ranges.side import side_pipeline
+from hybrid_extensions.ranges.range_files import parts_in
+from hybrid_extensions.ranges.range_scope import RangeScope
+from hybrid_extensions.ranges.side_pipeline import side_pipeline
 from orchestration.chain import ChainRun, run_step
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext

@@ -11,9 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hybrid_extensions.repair.asked_keys import ASKED, read_asked
-from hybrid_extensions.repair.differences import Differences, find_differences, summed
-from hybrid_extensions.repair.positions import repair_version
-from hybrid_extensions.repair.sides import (
+from hybrid_extensions.repair.compared_rows import (
     ENVELOPE,
     load_source,
     range_condition,
@@ -21,6 +19,8 @@ from hybrid_extensions.repair.sides import (
     read_positions,
     read_target,
 )
+from hybrid_extensions.repair.differences import Differences, find_differences, summed
+from hybrid_extensions.repair.positions import repair_version
 from orchestration.databases.key_range import KeyRange
 from sources.errors import InputError
 from sources.storage.tables.delta import delta_table

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from hybrid_extensions.repair.differences import Differences
 from hybrid_extensions.repair.result import RepairResult
-from hybrid_extensions.repair.shown import shown
+from hybrid_extensions.repair.result_text import shown
 
 NOTHING = Differences(0, 0, 0, 0, 0, {}, [], [])
 FOUND = Differences(1, 2000, 3, 0, 0, {"amount": 2000}, ['missing {"id":[1]}'], [])

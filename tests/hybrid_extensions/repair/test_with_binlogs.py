@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from hybrid_extensions.audit.run import audit
-from hybrid_extensions.repair import sides
+from hybrid_extensions.repair import compared_rows
 from hybrid_extensions.repair.run import look
 from orchestration.defs.keys import table_key
 from orchestration.pipeline_definitions import pipeline_definitions
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka, pytest.mark
 def test_damage_is_made_good_beside_the_live_run_and_later_changes_win(
     kind: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sides, "RANGE_ROWS", 300)
+    monkeypatch.setattr(compared_rows, "RANGE_ROWS", 300)
     case: BinlogCase = request.getfixturevalue(f"{kind}_case")
     make_orders(case)
     case.capture(["orders"], heartbeat_interval_ms="500", connect_keep_alive_interval_ms="2000")

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.compare.compare_source import compare_with_source
-from hybrid_extensions.repair import sides
+from hybrid_extensions.repair import compared_rows
 from hybrid_extensions.repair.result import RepairResult
 from hybrid_extensions.repair.run import look, repair
 from orchestration import operations
@@ -71,7 +71,7 @@ def test_damage_is_made_good_beside_the_live_run_and_later_changes_win(
     case: CdcCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Several ranges, by the statistics of the database.
-    monkeypatch.setattr(sides, "RANGE_ROWS", 300)
+    monkeypatch.setattr(compared_rows, "RANGE_ROWS", 300)
     case.execute(
         "ANALYZE orders",
         "ALTER TABLE orders ALTER customer SET STORAGE EXTERNAL",

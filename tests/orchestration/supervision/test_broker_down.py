@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orchestration.supervision.card import card
-from orchestration.supervision.look import Look
+from orchestration.supervision.live_look import Look
 from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import Tick, decide, tick

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestration.supervision import look as look_module
+from orchestration.supervision import live_look as look_module
 from orchestration.supervision import slot_watch
 from orchestration.supervision.rules import findings
 from orchestration.supervision.slot_watch import SlotLook, keep_slot, observe_slot

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from orchestration import operations
 from orchestration.requested_state import request, require_requested
-from orchestration.supervision.look import Look
+from orchestration.supervision.live_look import Look
 from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import Tick, decide, restart, tick

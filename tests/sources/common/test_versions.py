@@ -36,7 +36,7 @@ from sources.planning.files.rounds import Round
 from sources.planning.plan import Plan
 from sources.planning.topics.followed_columns import FollowedColumns
 from sources.planning.topics.key_of_changes import KeyOfChanges
-from sources.planning.topics.seen_topics import SeenTopics
+from sources.planning.topics.recreated_topics import SeenTopics
 from sources.planning.topics.topic_range import TopicRange
 from sources.planning.transform_analysis import TransformAnalysis
 from sources.serving import Serving, Switch

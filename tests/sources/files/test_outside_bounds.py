@@ -24,9 +24,9 @@ from sources.files.outside_bounds import (
     outside_of_parquet,
     refuse_outside,
 )
+from sources.formats.file_regions import Region, cut_regions
 from sources.formats.lines import BadRow
-from sources.formats.open import read_region
-from sources.formats.regions import Region, cut_regions
+from sources.formats.open_file import read_region
 from sources.formats.row_check import RowCheck, as_json
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores

@@ -18,8 +18,8 @@ from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.format_registry import format_of
 from sources.files.listing.splits import list_splits
-from sources.formats.open import read_region
-from sources.formats.regions import Region
+from sources.formats.file_regions import Region
+from sources.formats.open_file import read_region
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores

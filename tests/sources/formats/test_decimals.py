@@ -21,10 +21,10 @@ from sources.decoding.json.batches import read_objects
 from sources.formats.base import Format
 from sources.formats.csv.options import CsvOptions
 from sources.formats.csv.reader import Csv
+from sources.formats.file_regions import Region
 from sources.formats.json.lines import JsonLines
 from sources.formats.lines import BadRow
-from sources.formats.open import read_region
-from sources.formats.regions import Region
+from sources.formats.open_file import read_region
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 

@@ -27,10 +27,10 @@ from sources.formats.base import Format
 from sources.formats.compression import open_decompressed
 from sources.formats.csv.options import CsvOptions
 from sources.formats.csv.reader import Csv
+from sources.formats.file_regions import Region, cut_regions, next_record_start
 from sources.formats.json.lines import JsonLines
-from sources.formats.open import read_region
+from sources.formats.open_file import read_region
 from sources.formats.orc import Orc
-from sources.formats.regions import Region, cut_regions, next_record_start
 from sources.formats.text import TEXT_COLUMNS, Text
 from sources.storage.base import LocalStorage
 from sources.storage.settings import S3Settings

@@ -13,10 +13,10 @@ import pyarrow.json as pa_json
 import pytest
 
 from sources.common.schema import parse_schema
+from sources.formats.file_regions import Region
 from sources.formats.json.lines import JsonLines
 from sources.formats.lines import BadRow
-from sources.formats.open import read_region
-from sources.formats.regions import Region
+from sources.formats.open_file import read_region
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 

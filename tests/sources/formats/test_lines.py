@@ -23,10 +23,10 @@ from sources.files.listing.splits import list_splits
 from sources.formats.base import Format
 from sources.formats.csv.options import CsvOptions
 from sources.formats.csv.reader import Csv
+from sources.formats.file_regions import Region
 from sources.formats.json.lines import JsonLines
 from sources.formats.lines import BadRow
-from sources.formats.open import read_region
-from sources.formats.regions import Region
+from sources.formats.open_file import read_region
 from sources.planning.files.file_plan import plan_files
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings

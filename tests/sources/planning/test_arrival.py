@@ -21,9 +21,9 @@ from sources.errors import InputError
 from sources.files.arrival import in_order_of_arrival
 from sources.files.listing.split_table import SPLITS
 from sources.formats.event_times import EVERY_TIME
-from sources.formats.open import read_region
+from sources.formats.file_regions import Region
+from sources.formats.open_file import read_region
 from sources.formats.parquet.rows import ArrivedRows
-from sources.formats.regions import Region
 from sources.planning.files.arrival_times import arrival_warnings
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores

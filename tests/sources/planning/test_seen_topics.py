@@ -12,7 +12,7 @@ from sources.common.positions import TopicPartition
 from sources.errors import SeamError
 from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.plan import make_plan
-from sources.planning.topics.seen_topics import require_seen_topics
+from sources.planning.topics.recreated_topics import require_seen_topics
 from tests.e2e.case import Case, live_of
 from tests.services.processes import wait_for
 

@@ -12,10 +12,10 @@ from sources.config.source.file_options import ArrivalOrder
 from sources.config.source.file_source import FileSource
 from sources.files.format_registry import format_of
 from sources.files.outside_bounds import find_outside, refuse_outside
+from sources.formats.file_regions import Region
 from sources.formats.lines import BadRow, OnBad, refuse
-from sources.formats.open import read_region
+from sources.formats.open_file import read_region
 from sources.formats.parquet.rows import ArrivedRows
-from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 from sources.storage.folder import Folder
 from sources.storage.folder_partitions import typed_value, values_of

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
 from hybrid_extensions.training.sets.compute import Computed, compute, look
-from hybrid_extensions.training.sets.look import RangeState, set_of
+from hybrid_extensions.training.sets.range_states import RangeState, set_of
 from sources.config.loader import LoadedPipeline
 from tests.minimal import minimal_pipeline
 

@@ -11,8 +11,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from hybrid_extensions.training.dagster import FUTURE, NULLS, ROWS, definitions
-from hybrid_extensions.training.sets.look import set_of
 from hybrid_extensions.training.sets.quality import quality
+from hybrid_extensions.training.sets.range_states import set_of
 from orchestration.pipeline_definitions import pipeline_definitions
 from tests.hybrid_extensions.training.sets.set_case import Case
 

@@ -19,9 +19,9 @@ from sources.common.schema import parse_schema
 from sources.errors import InputError
 from sources.formats.csv.options import CsvOptions
 from sources.formats.csv.reader import Csv
+from sources.formats.file_regions import Region
 from sources.formats.lines import BadRow
-from sources.formats.open import read_region
-from sources.formats.regions import Region
+from sources.formats.open_file import read_region
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from tests.properties import examples

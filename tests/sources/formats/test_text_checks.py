@@ -18,9 +18,9 @@ from sources.errors import InputError
 from sources.formats.base import Format
 from sources.formats.csv.options import CsvOptions
 from sources.formats.csv.reader import Csv
+from sources.formats.file_regions import Region
 from sources.formats.json.lines import JsonLines
 from sources.formats.lines import BadRow
-from sources.formats.regions import Region
 from sources.formats.text import TEXT_COLUMNS, Text
 
 LINES = {"json": b'{"id": 1}\n{"id": 2}\n', "csv": b"id\n1\n2\n"}

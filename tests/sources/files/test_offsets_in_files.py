@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from sources.common.positions import HeldOffsets, TopicPartition
 from sources.errors import InputError
-from sources.files import held_offsets as module
-from sources.files.held_offsets import held_by_columns, held_by_names
+from sources.files import offsets_in_files as module
+from sources.files.offsets_in_files import held_by_columns, held_by_names
 from tests.properties import examples
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)

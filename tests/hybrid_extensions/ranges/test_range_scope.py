@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from hybrid_extensions.ranges import side as range_side
+from hybrid_extensions.ranges import side_pipeline
 from hybrid_extensions.ranges.backfill import latest_end
-from hybrid_extensions.ranges.parts import parts_in
-from hybrid_extensions.ranges.scope import RangeScope, require_fit
+from hybrid_extensions.ranges.range_files import parts_in
+from hybrid_extensions.ranges.range_scope import RangeScope, require_fit
 from hybrid_extensions.ranges.table.event_range import Range
 from sources.common.positions import EndPosition, to_ms
 from sources.config.loader import LoadedPipeline
@@ -244,7 +244,7 @@ def test_history_that_is_not_read_yet_has_no_ranges(tmp_path: Path) -> None:
 def declared(case: ScopeCase, scope: RangeScope) -> dict[str, Any]:
     folder = case.context.generation.folder("ranges/x")
     parts = parts_in(case.context, scope)
-    side = range_side.side_pipeline(case.context, folder, scope, parts)
+    side = side_pipeline.side_pipeline(case.context, folder, scope, parts)
     assert isinstance(side, LoadedPipeline)
     document: dict[str, Any] = yaml.safe_load(side.path.read_text())
     return document

@@ -7,8 +7,8 @@ from glob import escape
 
 import yaml
 
-from hybrid_extensions.ranges.parts import RangePart
-from hybrid_extensions.ranges.scope import RangeScope
+from hybrid_extensions.ranges.range_files import RangePart
+from hybrid_extensions.ranges.range_scope import RangeScope
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
 from sources.config.source.exported_source import ExportedFiles
 from sources.kept_definitions import kept_folder

@@ -10,9 +10,9 @@ import pyarrow as pa
 from sources.errors import InputError
 from sources.formats.base import Format
 from sources.formats.compression import UNKNOWN_BYTES, codec_of, open_decompressed
+from sources.formats.file_regions import Region
 from sources.formats.lines import OnBad, refuse
 from sources.formats.parquet.footer import NOT_READ, UnreadableFileError
-from sources.formats.regions import Region
 from sources.formats.row_check import RowCheck
 from sources.storage.stores import Stores
 

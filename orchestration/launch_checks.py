@@ -29,6 +29,7 @@ from sources.planning.topics.topic_range import (
 from sources.serving import require_in_service
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.jvm.java import require_java
+from spark_jobs.launch.readable_state import require_readable
 from spark_jobs.table.ownership.belonging import require_belonging
 
 Source = FileSource | KafkaSource
@@ -74,12 +75,13 @@ def require_ready(context: PipelineContext, source: Source) -> None:
     """Refuse to launch a source that may not run now; keep the definition that it runs by.
 
     Raises:
-        StateError: Another generation serves in this one's place, the plan is not approved, or the
-            start offsets of a topic were not decided.
+        StateError: A document is of another version, another generation serves in this one's place,
+            the plan is not approved, or the start offsets of a topic were not decided.
         SeamError: The hand-over does not pass its checks; only before the first commit.
         InputError: A broker or a store refuses.
         UnavailableError: A broker or a store does not answer.
     """
+    require_readable(context)
     require_in_service(context.loaded, context.generation)
     require_approved(context)
     for topic in context.pipeline.turn_of(source.name):

@@ -24,6 +24,16 @@ _FOLDER = "definition"
 _PACKAGE = 5
 
 
+def read_kept(generation: Generation) -> KeptDefinition | None:
+    """Read what a generation keeps about its definition; None if it keeps none yet.
+
+    Raises:
+        StateError: The document is damaged, or of another version.
+        UnavailableError: The state's store does not answer.
+    """
+    return generation.read(f"{_FOLDER}/{KEPT}", KeptDefinition)
+
+
 def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
     """Copy a generation's definition to its state, so that later changes do not affect its runs.
 
@@ -53,7 +63,7 @@ def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
             # Written atomically: a driver may be reading it.
             generation.replace_bytes(f"{_FOLDER}/{name}", content)
     kept = KeptDefinition(generation=generation.name, home=str(loaded.folder))
-    if generation.read(f"{_FOLDER}/{KEPT}", KeptDefinition) != kept:
+    if read_kept(generation) != kept:
         generation.replace(f"{_FOLDER}/{KEPT}", kept)
 
 

@@ -29,6 +29,7 @@ from sources.planning.context import PipelineContext
 from sources.planning.files.open_snapshot import require_whole
 from sources.serving import Serving, Switch, pending_switch, read_serving, require_candidate
 from sources.state.action_log import begin_action, end_action
+from spark_jobs.launch.readable_state import require_readable
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.table.ownership.belonging import is_committed, require_belonging
 
@@ -251,6 +252,7 @@ def _run_steps(loaded: LoadedPipeline, steps: Steps) -> PipelineContext | None:
     reported = step_observers.reported(loaded, step_observers.PROMOTION, tell=steps.say)
     with nullcontext() if is_done else switch_steps.naming_the_abort(switch), reported:
         to, past = switch_steps.contexts(loaded, switch)
+        require_readable(to)
         steps.begin(f"stopping the runs of {switch.past} and {switch.to}")
         ended = switch_steps.end_runs(to, past)
         steps.end(_stopped(ended, switch))

@@ -5,120 +5,24 @@ A failure means that whoever upgrades loses a pipeline: docs/versions.md says wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
-
 import pytest
 from pyspark.sql import SparkSession
 
-from hybrid_extensions.audit.run import audit
-from hybrid_extensions.servers.broker import LocalBroker
 from orchestration import operations
-from orchestration.catch_up import wait_until_caught_up
 from orchestration.generations import promotion
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
-from sources.common.positions import now_ms
-from sources.config.loader import load_pipeline
 from sources.errors import StateError
 from sources.hand_over import hand_over
-from sources.planning.context import PipelineContext
 from sources.serving import read_serving
 from spark_jobs.checkpoint.offset_log import last_committed, last_planned
-from spark_jobs.launch.launch_record import Launch, log_name, write_launch
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from tests.e2e.case import live_of
 from tests.e2e.in_session import run_history, run_live
-from tests.kept_states.archives import BROKER, FILE, SERVERS, Kept, kept_states, unpack, unpacked
-from tests.kept_states.expected import differences
-from tests.kept_states.pipelines import produce_changes, produce_events, topic_of
+from tests.e2e.upgrade.resumed import NEW, Resumed, of
+from tests.kept_states.pipelines import produce_changes, produce_events
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
-
-NEW = range(400, 440)
-
-
-@pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    """Starts the broker of a version with the topics that it left; returns its address."""
-    running: dict[str, LocalBroker] = {}
-
-    def start(version: str) -> str:
-        if version not in running:
-            folder = tmp_path_factory.mktemp("broker")
-            unpack(Kept(version, BROKER), folder / "data")
-            running[version] = LocalBroker(folder)
-            running[version].start()
-        return running[version].bootstrap_servers
-
-    yield start
-    for broker in running.values():
-        broker.stop()
-
-
-def of(name: str) -> pytest.MarkDecorator:
-    """The states of a name, one for each version."""
-    found = [each for each in kept_states() if each.name == name]
-    return pytest.mark.parametrize("kept", found, ids=lambda kept: kept.version)
-
-
-class Resumed:
-    """A state where it was made, with the broker that it names."""
-
-    def __init__(self, kept: Kept, folder: Path, servers: str) -> None:
-        self.name = kept.name
-        self.folder = folder
-        self.servers = servers
-        self.loaded = load_pipeline(folder / FILE)
-
-    @property
-    def context(self) -> PipelineContext:
-        """The pipeline and its state."""
-        return PipelineContext.require(self.loaded)
-
-    def by_a_driver(self, start: Callable[[], object]) -> None:
-        """Let a driver read on, also what is produced while it runs; stop it."""
-        try:
-            start()
-            produce_events(self.servers, self.name, NEW)
-            wait_until_caught_up(self.context)
-        finally:
-            operations.stop(self.loaded)
-
-    def launch_here(self) -> None:
-        """Record a launch of the live run, which then runs in this process."""
-        generation, source = self.context.generation, live_of(self.loaded).name
-        launch = Launch(
-            launch_id="test", source=source, log=log_name(source), group=None, at_ms=now_ms()
-        )
-        write_launch(generation, launch)
-
-    def require_exact(self) -> None:
-        """By the audit, and by a computation that has nothing of the project."""
-        report = audit(self.loaded)
-        assert report.ok, report.to_dict()
-        found = differences(self.name, self.folder, self.servers, topic_of(self.name))
-        assert found == {"missing": [], "unexpected": []}
-
-
-@contextmanager
-def resumed(
-    kept: Kept, brokers: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Resumed]:
-    servers = brokers(kept.version)
-    monkeypatch.setenv(SERVERS, servers)
-    with unpacked(kept) as folder:
-        yield Resumed(kept, folder, servers)
-
-
-@pytest.fixture
-def state(
-    kept: Kept, brokers: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Resumed]:
-    """The state that a test is about."""
-    with resumed(kept, brokers, monkeypatch) as found:
-        yield found
 
 
 @of("live")

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from sources.common.positions import EndPosition
+from sources.common.positions import EndPosition, now_ms
 from sources.errors import StateError
 from sources.state.generation import (
+    digests,
     is_there,
     make_generation,
     mark_removed,
@@ -214,3 +215,21 @@ def test_files_are_found_by_folder_and_pattern_and_a_folder_knows_where_it_lies(
     assert folder.folder("ab").name_in(folder.folder("a")) is None
     assert folder.name_in(folder) is None
     assert (folder.pace_s, folder.poll_s) == (0, 0)
+
+
+def test_digests_are_those_that_earlier_versions_have_kept() -> None:
+    """Whoever upgrades would otherwise be told that the whole declaration changed."""
+    assert digests({"sink": {"y": [1], "x": 2}}) == {"sink": "93a0bd3ccb64df11"}
+
+
+def test_a_document_is_as_old_as_the_clock_of_the_disk_says(tmp_path: Path) -> None:
+    path, at_s = tmp_path / "a.json", 1_704_067_200
+    path.write_bytes(b"{}")
+    os.utime(path, (at_s, at_s))
+    found = LocalDocuments().read(str(path))
+    assert found is not None
+    assert found.modified_ms == at_s * 1000
+    before = now_ms()
+    age_ms = LocalDocuments().age_ms(str(path))
+    assert age_ms is not None
+    assert before - at_s * 1000 <= age_ms <= now_ms() - at_s * 1000

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import subprocess
 import sys
 import time
@@ -13,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from sources.errors import UnavailableError
+from sources.errors import StateError, UnavailableError
+from sources.state.generation import Generation, GenerationInfo
 from sources.storage.documents import LocalDocuments
 from sources.storage.folder import Folder
-from spark_jobs.run_state import lease
+from spark_jobs.run_state import lease, lock
 from spark_jobs.run_state.lease import OBSERVED_S, TTL_S, LeaseRecord, SeenLease, look, take
 
 NAME = "run/lease.json"
@@ -296,3 +298,57 @@ def test_who_hands_it_over_names_the_process_that_renews_it_from_then_on(folder:
     found = folder.read(NAME, LeaseRecord)
     assert found is not None
     assert (found.pid, found.holder, found.renewals) == (4711, "me", 1)
+
+
+@pytest.fixture
+def generation(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> Generation:
+    """A generation whose state is in a store."""
+    monkeypatch.setattr(Folder, "is_local", False)
+    info = GenerationInfo(generation="g1", transaction_id="t", created_ms=0, contract={})
+    return Generation(folder, info)
+
+
+def test_a_driver_whose_state_is_in_a_store_is_known_by_its_lease(generation: Generation) -> None:
+    assert not lock.is_held(generation)
+    assert not lock.is_launched(generation)
+    assert not lock.is_driver(generation, os.getpid())
+    with lock.QueryLock(generation, "launch") as held:
+        assert held.is_lease
+        assert lock.is_held(generation)
+        assert lock.is_launched(generation)
+        assert lock.is_driver(generation, os.getpid())
+        assert not lock.is_driver(generation, os.getpid() + 1)
+        with pytest.raises(StateError, match=r"holds the lock .*run/lease\.json"):
+            lock.QueryLock(generation, "another launch").__enter__()
+    assert not lock.is_held(generation)
+
+
+def test_a_launch_is_no_driver_yet(generation: Generation) -> None:
+    launching = lock.take_launch_lock(generation, "launch")
+    assert launching is not None
+    assert lock.is_launched(generation)
+    assert not lock.is_held(generation)
+    assert not lock.is_driver(generation, os.getpid())
+    launching.release()
+
+
+def test_who_changes_a_table_whose_state_is_in_a_store_is_known_by_a_lease(
+    generation: Generation,
+) -> None:
+    assert not lock.is_switching(generation)
+    held = lock.take_switch_lock(generation)
+    assert held is not None
+    assert lock.is_switching(generation)
+    assert lock.take_switch_lock(generation) is None
+    held.release()
+    assert not lock.is_switching(generation)
+
+
+def test_a_lock_that_is_taken_leaves_no_file_open(tmp_path: Path) -> None:
+    held = lock.take_driver_lock(Folder(tmp_path))
+    assert held is not None
+    before = len(os.listdir("/proc/self/fd"))
+    assert lock.take_driver_lock(Folder(tmp_path)) is None
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert stat.S_IMODE((tmp_path / "driver.lock").stat().st_mode) == 0o644
+    held.release()

@@ -2,10 +2,12 @@
 
     python -m benchmarks.fleet --pipelines 10 --driver shared
     python -m benchmarks.fleet --pipelines 10 --driver own
+    python -m benchmarks.fleet --pipelines 10 --merge
 
-Each pipeline reads a small file and then a topic of its own, on one broker. Memory is what the
-drivers' processes use (PSS), CPU the seconds that they took; both are right on a busy machine, too,
-times are not.
+Each pipeline reads a small file and then a topic of its own, on one broker; with ``--merge`` a
+topic of changes as Debezium writes them, alone, which it merges. Memory is what the drivers'
+processes use (PSS), CPU the seconds that they took; both are right on a busy machine, too, times
+are not.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -49,6 +50,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pipelines", type=int, default=10)
     parser.add_argument("--driver", choices=["shared", "own"], default="shared")
+    parser.add_argument("--merge", action="store_true", help="changes that are merged by key")
     parser.add_argument("--at-once", type=int, default=4, help="launches at the same time")
     parser.add_argument("--rounds", type=int, default=20, help="records for each topic")
     parser.add_argument("--idle", type=float, default=60.0, help="seconds to measure without data")
@@ -57,7 +59,8 @@ def main() -> None:
     with ExitStack() as stack:
         name = stack.enter_context(tempfile.TemporaryDirectory(prefix="hybrid-bench-"))
         servers = options.servers or stack.enter_context(LocalBroker()).bootstrap_servers
-        fleet = _Fleet(Path(name), servers, options.driver, options.pipelines)
+        made_of = (options.driver, options.pipelines)
+        fleet = _Fleet(Path(name), servers, *made_of, merges=options.merge)
         try:
             result = {"driver": options.driver, "pipelines": options.pipelines}
             result |= fleet.start(options.at_once)
@@ -66,15 +69,19 @@ def main() -> None:
         finally:
             fleet.end()
     sys.stdout.write(f"{json.dumps(result, indent=1)}\n")
-    record(f"fleet-{options.driver}-{options.pipelines}", result)
+    kind = "merging" if options.merge else "fleet"
+    record(f"{kind}-{options.driver}-{options.pipelines}", result)
 
 
 class _Fleet:
     """Light pipelines of one kind of driver."""
 
-    def __init__(self, folder: Path, servers: str, driver: str, count: int) -> None:
+    def __init__(
+        self, folder: Path, servers: str, driver: str, count: int, *, merges: bool
+    ) -> None:
         self._servers = servers
         self._driver = driver
+        self._merges = merges
         self._pipelines = [self._made(folder / f"p{number:03}") for number in range(count)]
 
     def start(self, at_once: int) -> dict[str, Any]:
@@ -86,7 +93,8 @@ class _Fleet:
 
         def go(loaded: LoadedPipeline) -> None:
             context = PipelineContext.require(loaded)
-            operations.run_bounded(context, loaded.pipeline.sources[0], rest_requested=True)
+            if not self._merges:
+                operations.run_bounded(context, loaded.pipeline.sources[0], rest_requested=True)
             hand_over(context, loaded.pipeline.topics[-1])
             operations.go_live(context, loaded.pipeline.topics[-1])
             first.append(time.monotonic() - begun)
@@ -105,14 +113,15 @@ class _Fleet:
         producer = Producer({"bootstrap.servers": self._servers})
         for number in range(rounds):
             for loaded in self._pipelines:
-                producer.produce(_topic(loaded), _row(1000 + number))
+                made = _change(number) if self._merges else _row(1000 + number)
+                producer.produce(_topic(loaded), made)
             producer.flush()
             time.sleep(1)
         waited: list[float] = []
         deadline = time.monotonic() + _PATIENCE_S
         while len(waited) < rounds * len(self._pipelines) and time.monotonic() < deadline:
             time.sleep(1)
-            waited = sorted(s for loaded in self._pipelines for s in _waited_s(loaded))
+            waited = sorted(s for loaded in self._pipelines for s in _waited_s(loaded).values())
         return {
             "records": len(waited),
             "freshness s, median": round(statistics.median(waited), 2),
@@ -151,6 +160,7 @@ class _Fleet:
         at = pa.array([datetime.now(UTC)] * 100, pa.timestamp("us", "UTC"))
         table = pa.table({"id": pa.array(range(100), pa.int64()), "at": at})
         pq.write_table(table, folder / "in" / "0.parquet")
+        edit = _merging if self._merges else dict[str, Any]
         share = {"driver": "shared", "group": GROUP} if self._driver == "shared" else {}
         document = {
             "name": name,
@@ -171,7 +181,7 @@ class _Fleet:
             "spark": {"driver_memory": "2g", "conf": {"spark.ui.enabled": "false"}, **share},
         }
         path = folder / f"{name}.yaml"
-        path.write_text(yaml.safe_dump(document))
+        path.write_text(yaml.safe_dump({**document, **edit(document)}))
         return load_pipeline(path)
 
     def _groups(self) -> set[int]:
@@ -183,13 +193,43 @@ def _topic(loaded: LoadedPipeline) -> str:
     return f"{GROUP}-{loaded.pipeline.name}"
 
 
+def _merging(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a pipeline whose topic has changes of a table, which it merges."""
+    topic = {
+        **document["sources"][1],
+        "start": "earliest",
+        "format": "debezium",
+        "table": "public.t",
+        "schema": {"id": "bigint", "note": "string"},
+        "include": {"at": "committed_at", "_position": "position", "_deleted": "deleted"},
+    }
+    sink = {"path": "out", "mode": "merge", "key": ["id"]}
+    sink |= {"sequence": "_position", "deleted": "_deleted"}
+    return {"key": [], "sources": [topic], "sink": sink}
+
+
+def _change(number: int) -> bytes:
+    """Return an insert, as Debezium writes it for PostgreSQL."""
+    origin = {
+        "connector": "postgresql",
+        "ts_ms": int(time.time() * 1000),
+        "schema": "public",
+        "table": "t",
+        "lsn": number + 1,
+        "sequence": f'["{number}","{number + 1}"]',
+    }
+    row = {"id": 1000 + number, "note": f"number {number}"}
+    return json.dumps({"before": None, "after": row, "source": origin, "op": "c"}).encode()
+
+
 def _row(number: int) -> bytes:
     now = datetime.now(UTC).isoformat()
     return json.dumps({"id": number, "at": now}).encode()
 
 
-def _waited_s(loaded: LoadedPipeline) -> Iterator[float]:
-    """Yield for each record of the topic the time from its production to its commit."""
+def _waited_s(loaded: LoadedPipeline) -> dict[int, float]:
+    """Return the seconds from the production of each record of the topic to its first commit."""
+    waited: dict[int, float] = {}
     folder = Path(loaded.target.url)
     for path in sorted((folder / "_delta_log").glob("*.json")):
         for line in path.read_text().splitlines():
@@ -198,7 +238,10 @@ def _waited_s(loaded: LoadedPipeline) -> Iterator[float]:
                 continue
             rows = pq.read_table(folder / added["path"]).to_pylist()
             committed = path.stat().st_mtime
-            yield from (committed - row["at"].timestamp() for row in rows if row["id"] >= 1000)
+            for row in rows:
+                if row["id"] >= 1000:
+                    waited.setdefault(row["id"], committed - row["at"].timestamp())
+    return waited
 
 
 if __name__ == "__main__":

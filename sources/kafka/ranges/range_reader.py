@@ -29,16 +29,24 @@ class RangeReader:
             them.
         ahead: Number of messages to fetch ahead; one outside of 1,000 to 100,000 is raised or
             lowered to that limit. What is fetched beyond the end of a range is discarded.
+        silence_s: Seconds after which a broker that sends nothing is given up.
     """
 
-    def __init__(self, settings: dict[str, Any], ahead: int = MESSAGES) -> None:
+    def __init__(
+        self, settings: dict[str, Any], ahead: int = MESSAGES, silence_s: float = SILENCE_S
+    ) -> None:
         ahead = min(max(ahead, _AHEAD[0]), _AHEAD[1])
+        self._silence_s = silence_s
         self._consumer = Consumer({**settings, "queued.min.messages": ahead}, logger=QUIET)
         self._servers = str(settings["bootstrap.servers"])
 
     def close(self) -> None:
         """Close the consumer's connections to the brokers; it can't be used any more."""
         self._consumer.close()
+
+    def rest(self) -> None:
+        """Fetch nothing ahead until the next range is read; the connections stay open."""
+        self._consumer.unassign()
 
     def read(self, split: Split) -> Iterator[list[Any]]:
         """Yield the records of a range of offsets in order, in lists (``confluent_kafka.Message``).
@@ -50,7 +58,7 @@ class RangeReader:
         Raises:
             SeamError: Kafka deleted records of the range, or does not let them be read; names
                 topic, partition and offset.
-            UnavailableError: The broker sent nothing for :data:`SILENCE_S` seconds, or reports an
+            UnavailableError: The broker sent nothing for ``silence_s`` seconds, or reports an
                 error after which waiting helps.
         """
         self._consumer.assign([confluent_kafka.TopicPartition(*split.partition, split.first)])
@@ -67,8 +75,9 @@ class RangeReader:
                 self._require_end_of_partition(received, split, position)
             if received:
                 heard = time.monotonic()
-            elif time.monotonic() - heard > SILENCE_S:
-                raise self._unavailable(split, position, f"nothing came for {SILENCE_S:.0f} s")
+            elif time.monotonic() - heard > self._silence_s:
+                reason = f"nothing came for {self._silence_s:.0f} s"
+                raise self._unavailable(split, position, reason)
             if received:
                 # The end of a partition has the offset that comes next.
                 position = received[-1].offset() + (received[-1].error() is None)

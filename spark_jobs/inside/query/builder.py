@@ -29,8 +29,8 @@ from spark_jobs.inside.checkpoint.watermark import (
     watermark_of,
 )
 from spark_jobs.inside.query.copied_file_stream import copied_history
-from spark_jobs.inside.query.direct_queries import direct_query
-from spark_jobs.inside.query.places.place import PlaceStream
+from spark_jobs.inside.query.direct_queries import direct_query, rows_in_driver
+from spark_jobs.inside.query.places.place import InDriver, PlaceStream
 from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.inside.query.transform.described_transform import apply_to_no_rows
 from spark_jobs.inside.query.transform.given_rows import (
@@ -159,8 +159,10 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     overruled = overruled_settings(pipeline, generation.checkpoint)
     warnings += [each for each in (changed, overruled) if each is not None]
     positions = _positions(query, stream)
-    direct = direct_query(query, streams, columns_passed_on(rows, given), path, guard, positions)
-    writer = _writer(query, rows, path, guard, direct, positions).option(
+    passed = columns_passed_on(rows, given)
+    direct = direct_query(query, streams, passed, path, guard, positions)
+    in_driver = None if passed is None else rows_in_driver(query, stream, passed)
+    writer = _writer(query, rows, path, guard, direct, positions, in_driver=in_driver).option(
         "checkpointLocation", generation.checkpoint.hadoop_path
     )
     read = [stream, *beside.values()]
@@ -182,13 +184,15 @@ def _trigger(
     return {"processingTime": f"{interval_ms} milliseconds"}
 
 
-def _writer(
+def _writer(  # noqa: PLR0913 - the last one is rare
     query: QueryDeclaration,
     rows: DataFrame,
     target: Folder,
     guard: TargetGuard,
     direct: tuple[DirectSink, DataFrame] | None,
     positions: CommitPositions,
+    *,
+    in_driver: InDriver | None,
 ) -> DataStreamWriter:
     """Return the writer of the query to its target, without checkpoint and trigger."""
     pipeline, generation = query.context.pipeline, query.generation
@@ -201,7 +205,9 @@ def _writer(
     if direct is not None:
         direct_sink, written = direct
         return direct_sink.stream(written, reporting)
-    return sink.write_stream(rows, query.context.loaded, target, positions, guard, reporting)
+    return sink.write_stream(
+        rows, query.context.loaded, target, positions, guard, reporting, in_driver=in_driver
+    )
 
 
 def _positions(query: QueryDeclaration, stream: PlaceStream) -> CommitPositions:

@@ -11,13 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial, reduce
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from sources.common.schema import ddl, parse_schema
 from sources.common.sql.sql_names import in_backticks
 from sources.storage.folder import Folder
 from spark_jobs.inside.arrow_map import map_in_arrow
-from spark_jobs.inside.query.places.place import PlaceStream
+from spark_jobs.inside.query.places.place import InDriver, PlaceStream
 from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
 from spark_jobs.inside.sink.appending.append_once import columns_with_statistics
@@ -61,6 +62,7 @@ def direct_query(
         return None
     if pipeline.sink.partition_by or pipeline.added_columns or pipeline.widened_columns:
         return None
+    in_driver = rows_in_driver(query, streams[query.index], columns)
     table = open_table(target)
     rows = streams[query.index].rows
     codec = str(rows.sparkSession.conf.get(_CODEC)).lower()
@@ -79,5 +81,33 @@ def direct_query(
     written = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
     read = None if direct.read is None else partial(direct.read, writers)
     left, count = direct.left, direct.count
-    sink = DirectSink(target, query.generation, guard, files, left, read, count, positions)
+    sink = DirectSink(
+        target, query.generation, guard, files, left, read, count, positions, in_driver
+    )
     return sink, written
+
+
+def rows_in_driver(
+    query: QueryDeclaration, stream: PlaceStream, columns: Sequence[str]
+) -> InDriver | None:
+    """Return what reads the rows of small micro-batches in the driver, for the table.
+
+    Args:
+        query: Declaration of the query.
+        stream: Stream of the source that the run reads.
+        columns: The columns that the transform passes on, which does nothing else.
+
+    Returns:
+        None if Spark has to read them: the source can't be decoded without it, or the table has
+        other columns than the query began with.
+    """
+    pipeline, read = query.context.pipeline, stream.in_driver
+    has_others = pipeline.added_columns or pipeline.widened_columns or pipeline.emptied_columns
+    if read is None or has_others:
+        return None
+
+    def rows(batch_id: int) -> pa.RecordBatch | None:
+        found = read(batch_id)
+        return None if found is None else found.select(columns)
+
+    return rows

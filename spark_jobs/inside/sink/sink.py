@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -205,13 +206,15 @@ def _require_same_columns(target: Folder, table: dict[str, Any], rows: StructTyp
         raise StateError(message, hint, table=target.url, field="transform")
 
 
-def write_stream(
+def write_stream(  # noqa: PLR0913 - the last one is rare
     rows: DataFrame,
     loaded: LoadedPipeline,
     target: Folder,
     positions: CommitPositions,
     guard: TargetGuard,
     reporting: Callable[[BatchFunction], BatchFunction],
+    *,
+    in_driver: Callable[[int], pa.RecordBatch | None] | None = None,
 ) -> DataStreamWriter:
     """Return the writer of the pipeline's query to its target; the caller sets checkpoint, trigger.
 
@@ -228,6 +231,8 @@ def write_stream(
         guard: Refuses a micro-batch that does not follow what the target holds.
         reporting: Wraps the function for ``foreachBatch`` so that its errors, which Spark turns
             into text, reach the driver with their fields.
+        in_driver: Given the number of a micro-batch, reads the rows without Spark, or returns None
+            if Spark has to. None if it always has to.
     """
     pipeline, generation = loaded.pipeline, positions.generation
     writer = rows.writeStream.queryName(generation.info.transaction_id)
@@ -244,6 +249,7 @@ def write_stream(
         return writer.foreachBatch(reporting(append))
 
     merging = declared_merging(loaded, target, generation)
+    changes = None if in_driver is None else merging.in_driver(rows)
     small, last = None, pipeline.sources[-1]
     # A range of offsets is read by its plan, in batches of its own.
     is_followed = isinstance(last, KafkaSource) and last.until is None
@@ -251,10 +257,17 @@ def write_stream(
         small = SmallBatches(generation.checkpoint, len(pipeline.sources) - 1)
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        if small is not None:
-            batch = small.in_one_task(batch, batch_id)
+        read = None if in_driver is None or changes is None else in_driver(batch_id)
+        position = positions.of(batch_id)
         # A compaction that removed a file which a merge reads would make it fail.
-        with table_turn(generation), with_user_metadata(batch.sparkSession, positions.of(batch_id)):
-            merging.batch(batch, batch_id, guard)
+        with table_turn(generation):
+            if changes is not None and read is not None:
+                guard.before(batch_id)
+                if changes.merge(read, batch_id, position):
+                    return
+            if small is not None:
+                batch = small.in_one_task(batch, batch_id)
+            with with_user_metadata(batch.sparkSession, position):
+                merging.batch(batch, batch_id, guard)
 
     return writer.outputMode("update").foreachBatch(reporting(write))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import fastavro
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from deltalake import DeltaTable
@@ -23,9 +24,10 @@ from sources.storage.tables.delta import delta_table
 from spark_jobs.inside.query.places import followed_topic
 from spark_jobs.inside.query.seam import topic_seam
 from spark_jobs.inside.query.seam.topic_seam import Seam
+from spark_jobs.inside.readers.topics import driver_records
 from spark_jobs.inside.readers.topics.direct_records import DirectRecords
 from tests.e2e.case import Case, as_json, moment, run_through, wrong
-from tests.e2e.in_session import run_and_audit, run_chain, run_live
+from tests.e2e.in_session import fails_with, run_and_audit, run_chain, run_live
 from tests.services.lake import lake
 from tests.services.processes import wait_for
 
@@ -35,9 +37,11 @@ KILL = """
 import os, signal
 from pathlib import Path
 from spark_jobs.inside.query.places import followed_topic
+from spark_jobs.inside.readers.topics import driver_records
 from spark_jobs.inside.sink.appending import append_once
 commit_once = append_once.commit_once
 followed_topic.READ_OFFSETS = {least}
+driver_records.MOST_OFFSETS = {most}
 
 def die_or_commit(commit, table, transaction, said):
     for mark in Path(__file__).parent.glob("die-*"):
@@ -83,6 +87,28 @@ def files_of(loaded: LoadedPipeline) -> tuple[list[str], list[str]]:
     # Spark numbers its files by task: `part-00000-…`.
     by_spark = [name for name in names if name.startswith("part-0000")]
     return [name for name in names if name not in by_spark], by_spark
+
+
+@pytest.fixture(autouse=True)
+def _not_by_the_driver(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Leave micro-batches to tasks, few as their records are, unless a test says otherwise."""
+    if "by_the_driver" not in request.fixturenames:
+        monkeypatch.setattr(driver_records, "MOST_OFFSETS", -1)
+
+
+@pytest.fixture
+def by_the_driver(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Number of rows of each micro-batch that the driver has read."""
+    found: list[int] = []
+    read = driver_records.DriverRecords.rows
+
+    def noted(records: driver_records.DriverRecords, batch_id: int) -> pa.RecordBatch | None:
+        rows = read(records, batch_id)
+        found.extend([] if rows is None else [len(rows)])
+        return rows
+
+    monkeypatch.setattr(driver_records.DriverRecords, "rows", noted)
+    return found
 
 
 @pytest.fixture
@@ -185,15 +211,18 @@ def all_types(document: dict[str, Any]) -> None:
     document.pop("allowed_lateness")
 
 
-@pytest.mark.parametrize("reader", ["tasks", "spark"])
+@pytest.mark.parametrize("reader", ["tasks", "spark", "driver"])
 def test_the_table_is_that_of_spark_for_all_types_and_odd_records(
     tmp_path: Path,
     servers: str,
     spark: SparkSession,
     reader: str,
     request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     found = request.getfixturevalue("read_by_tasks") if reader == "tasks" else []
+    if reader == "driver":
+        monkeypatch.setattr(driver_records, "MOST_OFFSETS", 5_000)
     case = Case(tmp_path, servers, partitions=2)
     producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})
     for n in range(1000):
@@ -379,6 +408,41 @@ def test_tasks_read_what_transactions_leave_of_a_topic_that_gets_partitions(
     assert (audit(loaded).ok, len(read_by_tasks) < len(micro_batches(loaded))) == (True, True)
 
 
+def test_few_records_are_read_and_written_by_the_driver_itself(
+    tmp_path: Path, servers: str, spark: SparkSession, by_the_driver: list[int]
+) -> None:
+    case = Case(tmp_path, servers, partitions=2)
+    loaded = case.pipeline(topic_alone)
+    expected: list[int] = []
+    for number in range(4):
+        producer = Producer({"bootstrap.servers": servers, "transactional.id": case.topic})
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        ids = range(100 * number, 100 * number + 100)
+        for n in ids:
+            producer.produce(case.topic, as_json(n).encode(), partition=n % 2)
+        producer.flush(30)
+        if number % 2:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
+            expected += ids
+        if number:
+            run_live(spark, loaded)
+        else:
+            run_chain(spark, loaded)
+    assert sorted(delta_table(loaded.target).to_pyarrow_table()["id"].to_pylist()) == expected
+    # What was aborted leaves offsets, and no row.
+    assert (sum(by_the_driver), 0 in by_the_driver) == (200, True)
+    # A record that can't be read is Spark's, which says where it is.
+    producer = Producer({"bootstrap.servers": servers})
+    producer.produce(case.topic, b"no object", partition=1)
+    assert producer.flush(30) == 0
+    with fails_with("partition 1, offset 204"):
+        run_live(spark, loaded)
+    assert sum(by_the_driver) == 200
+
+
 def micro_batches(loaded: LoadedPipeline) -> list[dict[str, Any]]:
     return [
         entry for entry in delta_table(loaded.target).history() if entry["operation"] == "WRITE"
@@ -395,15 +459,22 @@ def topic_alone(document: dict[str, Any]) -> None:
 
 @pytest.mark.crash
 @pytest.mark.parametrize("edit", [json_history, topic_alone])
-@pytest.mark.parametrize("least", [1, 50_000])
+@pytest.mark.parametrize(
+    ("least", "most"),
+    [
+        pytest.param(1, -1, id="1"),
+        pytest.param(50_000, -1, id="50000"),
+        pytest.param(50_000, 5_000, id="driver"),
+    ],
+)
 def test_a_driver_that_dies_before_its_commit_leaves_each_row_once(
-    tmp_path: Path, servers: str, edit: Callable[[dict[str, Any]], None], least: int
+    tmp_path: Path, servers: str, edit: Callable[[dict[str, Any]], None], least: int, most: int
 ) -> None:
     case = Case(tmp_path, servers)
     case.write_json_history()
     case.produce(range(1000 if edit is json_history else 0, 2000))
     transforms = tmp_path / "transforms.py"
-    transforms.write_text(transforms.read_text() + KILL.format(least=least))
+    transforms.write_text(transforms.read_text() + KILL.format(least=least, most=most))
     mark = tmp_path / "die-1"
     mark.touch()
     loaded = case.pipeline(edit)

@@ -25,11 +25,12 @@ from spark_jobs.checkpoint import offset_log
 from spark_jobs.checkpoint.batch_ranges import BatchRanges
 from spark_jobs.inside.query.places.alignments import alignment_of
 from spark_jobs.inside.query.places.history import EarlierSources
-from spark_jobs.inside.query.places.place import DirectStream
+from spark_jobs.inside.query.places.place import DirectStream, InDriver
 from spark_jobs.inside.query.seam.topic_seam import Seam
 from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
 from spark_jobs.inside.readers.staged_bad_records import staging_folder
-from spark_jobs.inside.readers.topics.direct_records import DirectRecords, batch_parser
+from spark_jobs.inside.readers.topics.direct_records import DirectRecords, are_whole, batch_parser
+from spark_jobs.inside.readers.topics.driver_records import driver_records
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import stream_topics, with_new_partitions
 from spark_jobs.inside.readers.topics.limited_kafka import limited_format
@@ -163,6 +164,24 @@ class FollowedTopic:
             read if can_read(self.source, spark) else None,
             None if certain is None else count,
         )
+
+    def in_driver(self, spark: SparkSession, place: int) -> InDriver | None:
+        """Return a function that reads the rows of a small micro-batch without a Spark job.
+
+        None as long as the seam is filtered, and if Spark has to read all records.
+
+        Args:
+            spark: The Spark session.
+            place: Number of its place in the query's union, from 0.
+
+        Raises:
+            InputError: The schema of the values can't be obtained.
+        """
+        if self._filter is not None or not are_whole(self.source, self.rules):
+            return None
+        made_of = (self.generation, self.source, self.columns, self.event_time.declared)
+        reader = driver_records(spark, *made_of, place)
+        return None if reader is None else reader.rows
 
     def _left(self, records: DataFrame, batch_id: int) -> DataFrame:
         """Return the rows of the records of a micro-batch that its tasks did not write."""

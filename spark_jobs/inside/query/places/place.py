@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.positions import EndPosition, Offsets
@@ -28,6 +29,9 @@ from spark_jobs.inside.query.seam.topic_seam import Seam
 from spark_jobs.inside.readers.empty_stream import empty_stream
 from spark_jobs.inside.readers.evaluate_select import select_columns
 from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
+
+InDriver = Callable[[int], pa.RecordBatch | None]
+"""Returns the rows of a micro-batch, given its number, without Spark; None if Spark has to."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +71,7 @@ class PlaceStream:
             each of them.
         alignment: Says where micro-batches end, so that no partition is read far ahead of another;
             None where nothing is aligned.
+        in_driver: Reads the rows of small micro-batches in the driver; None if Spark has to.
     """
 
     rows: DataFrame
@@ -75,6 +80,7 @@ class PlaceStream:
     is_first: bool = False
     direct: DirectStream | None = None
     alignment: PartitionAlignment | None = None
+    in_driver: InDriver | None = None
 
 
 @dataclass(frozen=True)

@@ -213,7 +213,8 @@ class FollowedTopicPlace(SourcePlace):
         )
         rows = topic.rows(spark, self._prepared)
         direct = topic.direct(spark, self._index)
-        return PlaceStream(rows, interval, filtering, is_first, direct, alignment)
+        in_driver = topic.in_driver(spark, self._index)
+        return PlaceStream(rows, interval, filtering, is_first, direct, alignment, in_driver)
 
     def reached(self, committed: Any) -> Reached:
         """Return the first offset not yet read, by partition; its other fields are None.

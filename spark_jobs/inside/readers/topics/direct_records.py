@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.common.schema import ddl
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.table.row_rules import RowRules
-from sources.decoding.batch_cursor import Mask, as_mask
+from sources.decoding.batch_cursor import Int64Array, Mask, as_mask
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.json.batches import read_objects, supports_schema
 from sources.kafka.ranges.cut_ranges import Split
@@ -56,10 +56,7 @@ def batch_parser(
         A function from values (bytes) to rows, null where Spark has to decide; None if Spark has to
         see all records, or alone can parse them.
     """
-    # Whether the bytes of a key are text has to be looked at; headers are nested.
-    others = {"key", "headers", "tombstone"} & {*source.record_columns.values()}
-    is_whole = not (others or source.selection.expressions or source.value.has_tombstones)
-    if not is_whole or rules.rules or rules.sample is not None:
+    if not are_whole(source, rules) or source.value.has_tombstones:
         return None
     values = source.value_schema(columns)
     parser = source.value.parser
@@ -67,7 +64,29 @@ def batch_parser(
         reader = source.reader()
         is_able = reader.rows(pa.array([], pa.binary()), values) is not None
         return RowDecoder(reader, values).rows if is_able else None
-    is_able = parser == "json" and supports_schema(values) and reads_times_as_arrow(spark)
+    return json_parser(spark, values) if parser == "json" else None
+
+
+def are_whole(source: KafkaSource, rules: RowRules) -> bool:
+    """Return whether a source's rows are decided by positions and values of its records alone.
+
+    Args:
+        source: The declaration.
+        rules: Rules that the rows have to meet.
+    """
+    # Whether the bytes of a key are text has to be looked at; headers are nested.
+    others = {"key", "headers", "tombstone"} & {*source.record_columns.values()}
+    return not (others or source.selection.expressions or rules.rules or rules.sample is not None)
+
+
+def json_parser(spark: SparkSession, values: pa.Schema) -> BatchParser | None:
+    """Return the parser of JSON objects in whole batches; None if Spark alone reads such columns.
+
+    Args:
+        spark: The Spark session.
+        values: Columns that are filled from a record's value.
+    """
+    is_able = supports_schema(values) and reads_times_as_arrow(spark)
     return partial(read_objects, columns=values) if is_able else None
 
 
@@ -147,8 +166,8 @@ class DirectRecords:
         splits_of: Callable[[pa.RecordBatch], pa.RecordBatch],
     ) -> DataFrame:
         bounds_ms = self.event_time.declared.bounds_ms(clock_ms) if self._is_checked else None
-        columns = _Columns(self.source.record_columns, bounds_ms)
-        left = partial(_Columns(self.source.record_columns).left, self._names)
+        columns = FetchedColumns(self.source.record_columns, bounds_ms)
+        left = partial(FetchedColumns(self.source.record_columns).left, self._names)
         places = [] if self.is_new is None else LOG_COLUMNS
         needed = [VALUE, *places, *self.source.record_columns]
         fetch, write = fetcher(self.source), self._writer
@@ -179,7 +198,7 @@ class DirectRecords:
 
     @property
     def _writer(self) -> _Writer:
-        origin = _Columns(self.source.record_columns).origin
+        origin = FetchedColumns(self.source.record_columns).origin
         record = [RECORDS.field(origin(name)).with_name(name) for name in self._names]
         column = self.event_time.declared.column if self._is_checked else None
         returned = pa.schema([*self.writers.told, *record])
@@ -188,8 +207,8 @@ class DirectRecords:
 
 
 @dataclass(frozen=True)
-class _Columns:
-    """Columns of the records that a consumer has fetched, by their names here.
+class FetchedColumns:
+    """Columns of the records that a consumer has fetched, by the names that parsing has for them.
 
     Attributes:
         record_columns: The part of a record by the declared column that it fills.
@@ -213,8 +232,22 @@ class _Columns:
         return self.of(names, fetched.where(mask))
 
     def origin(self, name: str) -> str:
-        """Return which column of a consumer's records has a name here."""
+        """Return which column of a consumer's records has one of these names."""
         return self.record_columns.get(name) or ORIGINS[name]
+
+
+def count_as_times(times: pa.Array, low_ms: Int64Array | int, high_ms: Int64Array | int) -> Mask:
+    """Return which event times are null or within bounds, as the check in Spark decides it.
+
+    Args:
+        times: Timestamps in microseconds.
+        low_ms: Lowest time that counts, in Unix milliseconds: one for all, or one for each.
+        high_ms: Highest time that counts, alike.
+    """
+    micros = times.cast(pa.int64()).fill_null(0).to_numpy()
+    # As Spark's `unix_millis`, which rounds down; both bounds are inclusive.
+    within: Mask = (micros >= low_ms * _US) & (micros < (high_ms + 1) * _US)
+    return within | as_mask(times.is_null())
 
 
 def _where(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
@@ -267,12 +300,8 @@ class _Writer:
             good &= self.is_new(rows)
         if self.event_time is None:
             return rows, good
-        times = rows.column(self.event_time)
-        micros = times.cast(pa.int64()).fill_null(0).to_numpy()
         low_ms, high_ms = (batch.column(name).to_numpy() for name in (_EARLIEST, _LATEST))
-        # As Spark's `unix_millis`, which rounds down; both bounds are inclusive.
-        within = (micros >= low_ms * _US) & (micros < (high_ms + 1) * _US)
-        return rows, good & (within | as_mask(times.is_null()))
+        return rows, good & count_as_times(rows.column(self.event_time), low_ms, high_ms)
 
     def _filled(self, part: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with all columns of the result; those that they lack are null."""

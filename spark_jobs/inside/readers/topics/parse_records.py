@@ -89,6 +89,22 @@ class Watches(NamedTuple):
     key: KeyCheck | None
 
 
+def watches_of(generation: Generation, source: KafkaSource) -> Watches:
+    """Return the checks of a source's change records, as the state knows its key now.
+
+    Args:
+        generation: State of the generation.
+        source: The declaration; of one that is no captured table nothing is checked.
+    """
+    if source.changes is None:
+        return Watches(None, None)
+    identified = known_key(generation, source)
+    return Watches(
+        RepairWatch(generation, source.name, source.envelope_column("unchanged")),
+        None if identified is None else KeyCheck(RecordKeys(source.changes), identified),
+    )
+
+
 def record_columns(plan: Plan, source: KafkaSource) -> dict[str, str]:
     """Return names and Spark SQL types of all columns of a source's records, before ``select``.
 
@@ -162,13 +178,7 @@ def rows_of(
         *needed_of_record(rules, is_streaming=is_staged),
     ]
     extra = list(dict.fromkeys(needed))
-    watch = key = None
-    if source.changes is not None:
-        unchanged = source.envelope_column("unchanged")
-        watch = RepairWatch(generation, source.name, unchanged)
-        if (identified := known_key(generation, source)) is not None:
-            key = KeyCheck(RecordKeys(source.changes), identified)
-    rows = _parsed(records, source, read, staging, extra, Watches(watch, key))
+    rows = _parsed(records, source, read, staging, extra, watches_of(generation, source))
     columns = parse_schema(source.selected(read))
     rows = select_columns(rows, source.selection, columns, [*LOG_COLUMNS, *extra])
     rows = within_sample(event_time.apply(rows, staging), rules)

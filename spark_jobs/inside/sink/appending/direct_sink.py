@@ -6,7 +6,9 @@ import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, Row
@@ -52,6 +54,8 @@ class DirectSink:
         count: Called with the number of a micro-batch, and the numbers of rows that its tasks have
             written, and of records that they have left. None if nobody counts them.
         positions: Says the positions of micro-batches, for their commits.
+        in_driver: Given the number of a micro-batch, reads its rows without Spark, or returns None
+            if Spark has to. None if it always has to.
     """
 
     target: Folder
@@ -62,6 +66,7 @@ class DirectSink:
     read: Callable[[DataFrame, int], DataFrame | None] | None
     count: Callable[[int, int, int], None] | None = None
     positions: CommitPositions | None = None
+    in_driver: Callable[[int], pa.RecordBatch | None] | None = None
 
     def stream(self, written: DataFrame, reporting: Callable[[_Write], _Write]) -> DataStreamWriter:
         """Return the writer of a query into this sink; the caller sets checkpoint and trigger.
@@ -92,7 +97,11 @@ class DirectSink:
         append_once(self.target, self.generation, batch_id, files, self.positions)
 
     def _written(self, batch: DataFrame, batch_id: int) -> list[AddAction]:
-        """Let tasks write a micro-batch; return the actions that add its files to the table."""
+        """Write the files of a micro-batch, mostly by tasks; return the actions that add them."""
+        if self.in_driver is not None and (rows := self.in_driver(batch_id)) is not None:
+            return _actions(
+                [row for part in self.files.write(iter([rows])) for row in part.to_pylist()]
+            )
         own = None if self.read is None else self.read(batch, batch_id)
         batch = batch if own is None else own
         if self.left is None:
@@ -118,7 +127,7 @@ def _rows_in(told: Sequence[Row]) -> int:
     return sum(json.loads(row[STATISTICS])["numRecords"] for row in told if row[PATH] is not None)
 
 
-def _actions(told: Sequence[Row]) -> list[AddAction]:
+def _actions(told: Sequence[Row] | Sequence[dict[str, Any]]) -> list[AddAction]:
     now_ms = int(time.time() * 1000)
     return [
         AddAction(

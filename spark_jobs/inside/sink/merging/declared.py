@@ -16,6 +16,7 @@ from sources.storage.folder import Folder
 from spark_jobs.inside.sink.merging.by_key import merge_by_key
 from spark_jobs.inside.sink.merging.every_version import merge_versions
 from spark_jobs.inside.sink.merging.newest_change import merge_changes
+from spark_jobs.inside.sink.merging.small_changes import SmallChanges
 from spark_jobs.inside.sink.merging.truncation import Truncation
 from spark_jobs.table.ownership.target_guard import TargetGuard
 
@@ -43,12 +44,28 @@ class Merging:
         target: The table's folder, which exists.
         generation: State of the generation that owns the target.
         rows: Merges rows in one commit.
+        truncation: The TRUNCATEs that are followed; None if they are not.
+        is_plain: Whether a micro-batch of changes is merged as a whole, and in one commit, so that
+            the driver may do it.
     """
 
     sink: Sink
     target: Folder
     generation: Generation
     rows: MergeRows
+    truncation: Truncation | None = None
+    is_plain: bool = False
+
+    def in_driver(self, rows: DataFrame) -> SmallChanges | None:
+        """Return what merges small micro-batches without Spark; None if Spark has to merge.
+
+        Args:
+            rows: The query's rows, of which only the columns are looked at.
+        """
+        if not self.is_plain:
+            return None
+        made_of = (rows, self.sink, self.target, self.generation, self.truncation)
+        return SmallChanges(*made_of) if SmallChanges.fits(rows, self.sink) else None
 
     def batch(self, batch: DataFrame, batch_id: int, guard: TargetGuard) -> None:
         """Merge a micro-batch in one commit, unless the target already contains it.
@@ -78,16 +95,17 @@ def declared_merging(loaded: LoadedPipeline, target: Folder, generation: Generat
     """
     sink = loaded.pipeline.sink
     rows: MergeRows
+    truncation = Truncation(sink, generation) if loaded.pipeline.follows_truncates else None
     if sink.history is not None:
         rows = partial(merge_versions, target=target, sink=sink, generation=generation)
     elif sink.sequence:
-        truncation = Truncation(sink, generation) if loaded.pipeline.follows_truncates else None
         rows = partial(
             merge_changes, target=target, sink=sink, generation=generation, truncation=truncation
         )
     else:
         rows = partial(merge_by_key, target=target, key=sink.key, generation=generation)
-    merging = Merging(sink, target, generation, rows)
+    is_plain = sink.history is None and bool(sink.sequence)
+    merging = Merging(sink, target, generation, rows, truncation, is_plain)
     for around in contributions("merging"):
         merging = around(loaded, merging)
     return merging

@@ -139,8 +139,21 @@ class Deletes:
         if count > MOST_COLLECTED:
             kept.coalesce(1).write.format("delta").mode("append").save(self._folder.hadoop_path)
         else:
-            # Delta's Rust library needs milliseconds where Spark needs half a second.
-            append_deletes(self._folder, kept.toArrow())
+            self.keep_few(kept.toArrow())
+            return
+        self._compact()
+
+    def keep_few(self, kept: pa.Table) -> None:
+        """Append few deletes to the table, as :meth:`keep` does, without Spark.
+
+        Args:
+            kept: The deletes, with the columns of key and sequence and no others.
+        """
+        # Delta's Rust library needs milliseconds where Spark needs half a second.
+        append_deletes(self._folder, kept)
+        self._compact()
+
+    def _compact(self) -> None:
         table = delta_table(self._folder)
         if not _CONFIGURATION.items() <= table.metadata().configuration.items():
             table.alter.set_table_properties(_CONFIGURATION)

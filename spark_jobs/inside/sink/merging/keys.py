@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
@@ -84,6 +86,20 @@ class KeyRange:
             has_all = F.count_if(column.isNull()) == 0
             aggregates += [F.when(has_all, of(column)) for of in (F.min, F.max)]
         return aggregates
+
+    def limits_of(self, rows: pa.Table) -> list[int | None]:
+        """Return the values of the aggregates of :attr:`limits` for rows in memory."""
+        values: list[int | None] = []
+        for name in self._kinds:
+            column = rows[name]
+            if column.null_count:
+                values += [None, None]
+                continue
+            if pa.types.is_date(column.type):
+                column = column.cast(pa.int32())
+            found = pc.min_max(column.cast(pa.int64()))
+            values += [found["min"].as_py(), found["max"].as_py()]
+        return values
 
     def match(self, limits: Sequence[int | None]) -> Match:
         """Return the condition by which a MERGE matches rows of the batch with those of the target.

@@ -94,13 +94,13 @@ def merge_changes(  # noqa: PLR0913 - the last one is rare
         ).first() or (0, 0, 0, None, 0, 0, None)
         require_key(last, sink, keyless, target)
         written = target_rows(last, sink).drop(SEEN)
-        clauses, changes, small = _clauses(sink, written), last, None
+        clauses, changes, small = change_clauses(sink, written), last, None
         if not lacking and truncated is None:
             small = SmallMerge(
                 rows=deleted + others,
                 bytes=size,
                 compared=[*sink.key, *sink.order],
-                clauses=_clauses(sink, written, is_complete=True),
+                clauses=change_clauses(sink, written, is_complete=True),
                 empty=sink.unchanged,
             )
         if truncation is not None:
@@ -144,8 +144,8 @@ def _is_deleted(sink: Sink) -> Column:
     return F.coalesce(F.col(in_backticks(sink.deleted)), F.lit(False))
 
 
-def _clauses(sink: Sink, rows: DataFrame, *, is_complete: bool = False) -> list[When]:
-    """Return the clauses of the MERGE.
+def change_clauses(sink: Sink, rows: DataFrame, *, is_complete: bool = False) -> list[When]:
+    """Return the clauses of a MERGE of changes, one for each key.
 
     Args:
         sink: The declaration of the sink.

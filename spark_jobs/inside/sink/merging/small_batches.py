@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from sources.common.positions import Offsets
+from sources.kafka.ranges.cut_ranges import size_of
 from sources.storage.folder import Folder
-from spark_jobs.checkpoint import offset_log
+from spark_jobs.checkpoint.batch_ranges import BatchRanges
 
 _FEW = 5_000
 """Offsets of a micro-batch up to which one task does its work."""
@@ -28,14 +28,12 @@ class SmallBatches:
     """
 
     def __init__(self, checkpoint: Folder, place: int) -> None:
-        self._checkpoint, self._place = checkpoint, place
-        self._last: tuple[int, Offsets] = (-1, {})
+        self._ranges = BatchRanges(checkpoint, place)
 
     def in_one_task(self, batch: DataFrame, batch_id: int) -> DataFrame:
         """Return a micro-batch's rows, coalesced into one task if it has at most 5,000 offsets.
 
-        Call it for each micro-batch, in order. The first one after a start is left as it is:
-        nothing says where it begins.
+        It is left as it is if more than these offsets is to be read.
 
         Args:
             batch: Rows that the transform returned.
@@ -44,10 +42,5 @@ class SmallBatches:
         Raises:
             StateError: The file with its offsets is missing.
         """
-        offset = offset_log.offset_of(self._checkpoint, batch_id, self._place)
-        before, self._last = self._last, (batch_id, offset_log.kafka_offsets(offset))
-        begins, ends = before[1], self._last[1]
-        if before[0] != batch_id - 1 or not ends or not begins.keys() >= ends.keys():
-            return batch
-        few = sum(end - begins[at] for at, end in ends.items()) <= _FEW
-        return batch.coalesce(1) if few else batch
+        found = self._ranges.of(batch_id)
+        return batch.coalesce(1) if found and size_of(found) <= _FEW else batch

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -56,7 +56,7 @@ class SmallMerge(NamedTuple):
     """Clauses of a MERGE, and the measurements by which delta-rs may do it without Spark.
 
     Attributes:
-        rows: Number of rows of the micro-batch, at least.
+        rows: Number of rows of the micro-batch; 0 only if it has none.
         bytes: Bytes of their texts and nested values (:func:`bytes_of`).
         compared: Columns by which rows are compared: those of key and sequence.
         clauses: What becomes of rows.
@@ -109,23 +109,57 @@ def merge_small(
         Whether it is done; False if the MERGE is not small, only Spark can do it, or another commit
         was in the way: then Spark has to.
     """
-    if small.rows > MOST_ROWS or small.bytes > MOST_BYTES:
+    if not compares_alike(rows.schema, small.compared):
         return False
-    if not all(isinstance(rows.schema[name].dataType, _COMPARABLE) for name in small.compared):
+    metadata = rows.sparkSession.conf.get(USER_METADATA_SETTING, None)
+    return merge_by_rust(
+        lambda: _in_utc(copy_rows(rows.toArrow())), target, match, small, transaction, metadata
+    )
+
+
+def compares_alike(columns: StructType, names: Sequence[str]) -> bool:
+    """Return whether Spark and delta-rs compare the values of some columns in the same way."""
+    return all(isinstance(columns[name].dataType, _COMPARABLE) for name in names)
+
+
+def merge_by_rust(
+    rows: Callable[[], pa.Table],
+    target: Folder,
+    match: Match,
+    small: SmallMerge,
+    transaction: Transaction,
+    metadata: str | None,
+) -> bool:
+    """Merge rows by delta-rs, if they are few and the table is one that it writes as Spark does.
+
+    In one commit; nothing is written if the table records the transaction already.
+
+    Args:
+        rows: Returns the rows; called only if they are merged.
+        target: The table's folder.
+        match: Which row of the table belongs to which of the rows.
+        small: The rest of the MERGE; its columns are compared alike (:func:`compares_alike`).
+        transaction: Application id and version of the commit.
+        metadata: What the commit says in ``userMetadata``; None for nothing.
+
+    Returns:
+        Whether it is done; False if Spark has to, as for :func:`merge_small`.
+    """
+    if small.rows > MOST_ROWS or small.bytes > MOST_BYTES:
         return False
     table = delta_table(target)
     if _is_recorded(table, transaction):
         return True
-    if not _has_plain_log(table) or _touched_bytes(table, match.ranges) > MOST_BYTES:
+    if not _has_plain_log(table):
         return False
-    if small.empty is not None and _has_values(table, small.empty, match):
+    if small.rows and _touched_bytes(table, match.ranges) > MOST_BYTES:
         return False
-    batch = _in_utc(copy_rows(rows.toArrow()))
-    metadata = rows.sparkSession.conf.get(USER_METADATA_SETTING, None)
+    if small.rows and small.empty is not None and _has_values(table, small.empty, match):
+        return False
     try:
-        commit_once(
-            partial(_merge, table, batch, match, small.clauses), target, transaction, metadata
-        )
+        if small.rows:
+            merge = partial(_merge, table, rows(), match, small.clauses)
+            commit_once(merge, target, transaction, metadata)
         if not _is_recorded(table, transaction):
             # A MERGE that changes no row makes no commit.
             commit_once(partial(commit_nothing, table), target, transaction, metadata)

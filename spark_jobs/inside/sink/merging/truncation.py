@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from functools import reduce
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
@@ -61,6 +63,16 @@ class Truncation:
             return changes
         sequence = F.coalesce(F.col(in_backticks(self._sink.order[0])), F.lit(""))
         return changes.where((sequence > F.lit(self._last)) & ~self._is_truncate())
+
+    def hides_some(self, sequences: pa.ChunkedArray) -> bool:
+        """Return whether a change may be older than the last TRUNCATE so far.
+
+        Args:
+            sequences: The changes' values of the sequence.
+        """
+        if self._last is None:
+            return False
+        return bool(pc.any(pc.less_equal(pc.fill_null(sequences, ""), self._last)).as_py())
 
     def clauses(self, position: str | None) -> list[When]:
         """Return the MERGE clause that removes rows older than a TRUNCATE; empty without one.

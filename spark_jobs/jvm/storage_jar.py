@@ -1,4 +1,4 @@
-"""Jar of this project's Java classes: conditional writes to S3, and the login.
+"""Jar of this project's Java classes: checkpoints on a disk, conditional writes to S3, the login.
 
 Of two drivers that write the same file, one fails. ``python -m spark_jobs.jvm.storage_jar`` builds
 it again, which needs a JDK.
@@ -23,7 +23,13 @@ JAR = OwnJar(
     "Without it, checkpoints and Delta logs in S3 are not safe: of two drivers that meet, one "
     "would lose its commits silently. Nothing was started.",
 )
-"""The jar, which queries in S3 need."""
+"""The jar, which queries in S3 and on a disk of this machine need."""
+ON_DISK = {
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "hybridbackfill.storage.LocalCheckpointFileManager"
+    ),
+}
+"""Spark properties of a query on this machine whose checkpoint is on a disk of it."""
 LOG_STORE = "spark.delta.logStore.s3a.impl"
 CONF = {
     "spark.sql.streaming.checkpointFileManagerClass": (

@@ -11,7 +11,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.managed_service import managed_services
 from sources.config.source.file_source import FileSource
 from sources.config.spark_settings import SparkSettings
-from spark_jobs.jvm.storage_jar import CONF, DEFAULT_LOGIN
+from spark_jobs.jvm.storage_jar import CONF, DEFAULT_LOGIN, ON_DISK
 from spark_jobs.launch.launch_record import Place
 from spark_jobs.launch.places.cluster import cluster_at
 from spark_jobs.launch.submission.addresses import local_conf
@@ -137,7 +137,20 @@ def spark_properties(loaded: LoadedPipeline, place: Place, scratch: Path) -> dic
     """
     hdfs = {f"spark.hadoop.{name}": value for name, value in loaded.pipeline.hdfs.conf.items()}
     stores = {**_s3_conf(loaded, place), **cloud_conf(_paths(loaded))}
-    return {**stores, **hdfs, **spark_conf(loaded, scratch)}
+    disk = ON_DISK if has_local_checkpoint(loaded) else {}
+    return {**disk, **stores, **hdfs, **spark_conf(loaded, scratch)}
+
+
+def has_local_checkpoint(loaded: LoadedPipeline) -> bool:
+    """Return whether driver and tasks run on this machine, with the checkpoint on its disk."""
+    settings = loaded.pipeline.spark
+    is_here = settings.managed_by is None and settings.master.startswith("local")
+    return is_here and loaded.state.is_local
+
+
+def needs_own_jar(loaded: LoadedPipeline) -> bool:
+    """Return whether the queries of a pipeline need :data:`spark_jobs.jvm.storage_jar.JAR`."""
+    return has_local_checkpoint(loaded) or uses_store(loaded, "s3")
 
 
 def _paths(loaded: LoadedPipeline) -> list[str]:

@@ -30,6 +30,7 @@ from spark_jobs.launch.submission.addresses import ui_environment
 from spark_jobs.launch.submission.code_archive import write_code_archive
 from spark_jobs.launch.submission.spark_properties import (
     PACKAGE,
+    needs_own_jar,
     python_path,
     spark_properties,
     store_names,
@@ -184,7 +185,7 @@ def _command(
         _require_variables(loaded, place)
         conf, sets = spark_properties(loaded, place, scratch), _sets(loaded)
         job = str(PACKAGE / script)
-        own = [JAR.require()] if uses_store(loaded, "s3") else []
+        own = [JAR.require()] if needs_own_jar(loaded) else []
         if place.kind == "local":
             conf = use_archive(spark_home(), resolve("spark"), conf)
         every = [*(jar for name in sets for jar in resolve(name)), *own]
@@ -253,7 +254,7 @@ def analysis_environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str
     local = replace(loaded, pipeline=pipeline.model_copy(update={"spark": settings}))
     conf = use_archive(home, resolve("spark"), spark_properties(local, Place(), scratch))
     jars = [jar for name in _sets(loaded) for jar in resolve(name)]
-    jars += [JAR.require()] if uses_store(loaded, "s3") else []
+    jars += [JAR.require()] if needs_own_jar(local) else []
     words = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]
     words += ["--jars", ",".join(map(str, jars)), "pyspark-shell"]
     made = {**environment(loaded, scratch), "PYSPARK_SUBMIT_ARGS": shlex.join(words)}

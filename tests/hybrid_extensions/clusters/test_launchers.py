@@ -22,7 +22,7 @@ from orchestration.supervision.live_look import look_at_live
 from sources.errors import InputError, RunError, StateError, UnavailableError
 from spark_jobs.jvm.jar_sets import excludes, packages
 from spark_jobs.jvm.spark_version import installed_parts
-from spark_jobs.jvm.storage_jar import CONF, JAR
+from spark_jobs.jvm.storage_jar import CONF, JAR, LOG_STORE, ON_DISK
 from spark_jobs.launch import driver_state
 from spark_jobs.launch.launch_record import Place, last_launch
 from spark_jobs.launch.places.base import DriverStatus
@@ -334,13 +334,18 @@ class TestCommands:
         assert found == {f"{prefix}{name}": value for name, value in expected.items()}
         assert conf["spark.jars.packages"] == f"{packages('spark')},{packages('google')}"
 
-    def test_elsewhere_spark_writes_as_it_does(self, tmp_path: Path) -> None:
-        loaded = pipeline(tmp_path, {})
+    @pytest.mark.parametrize("settings", [{}, {"master": "spark://10.0.0.1:7077"}])
+    def test_a_checkpoint_on_a_disk_is_written_without_hadoop_where_all_tasks_are_here(
+        self, tmp_path: Path, settings: dict[str, Any]
+    ) -> None:
+        loaded = pipeline(tmp_path, settings)
         generation = loaded.open_generation(create=True)
         assert generation is not None
         command = submit.command(loaded, ["history"], ID)
-        assert not CONF.keys() & conf_of(command).keys()
-        assert str(JAR.path) not in command[command.index("--jars") + 1]
+        conf, is_here = conf_of(command), not settings
+        assert LOG_STORE not in conf
+        assert (ON_DISK.items() <= conf.items()) == is_here
+        assert (str(JAR.path) in command[command.index("--jars") + 1]) == is_here
 
     def test_a_standalone_cluster_is_told_of_python_and_modules(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

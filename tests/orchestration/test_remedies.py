@@ -17,6 +17,7 @@ import pytest
 from orchestration.cli import remedies as shell
 from orchestration.remedies import Remedy, program, remedies, render
 from tests.command_line import commands, invoke
+from tests.extensions import whole
 from tests.orchestration.supervision.live_case import LiveCase
 
 ROOT = Path(__file__).parents[2]
@@ -71,6 +72,7 @@ def parse(words: list[str]) -> None:
     command.make_context("hybrid", list(words))
 
 
+@whole
 def test_each_remedy_of_a_message_is_a_command_line_that_the_program_takes() -> None:
     count = 0
     for file, texts in told().items():

@@ -20,6 +20,7 @@ def databases_section(found: Mapping[str, Document], table: Table) -> Iterator[s
     """
     yield from _cdc(found, table)
     yield from _hostile(found, table)
+    yield from _open_snapshots(found, table)
     yield from _tables(found, table)
     yield from _transactions(found, table)
 
@@ -87,6 +88,7 @@ def _hostile(found: Mapping[str, Document], table: Table) -> Iterator[str]:
                 str(each["seed"]),
                 f"{each['changes']:,}",
                 *(str(killed[what]) for what in ("driver", "connector", "database")),
+                str(each.get("killed before the table was whole", sum(killed.values()))),
                 f"{each['repaired']:,}",
                 f"{each['whole after s']:,}",
                 f"{each['seconds']:,}",
@@ -95,8 +97,40 @@ def _hostile(found: Mapping[str, Document], table: Table) -> Iterator[str]:
             ]
         )
     head = ["database", "seed", "rows changed", "drivers killed", "connectors", "databases"]
-    head += ["rows repaired", "table whole after s", "seconds", "rows compared", "different"]
-    yield table(head, rows)
+    head += ["of these before it was whole", "rows repaired", "table whole after s", "seconds"]
+    yield table([*head, "rows compared", "different"], rows)
+
+
+def _open_snapshots(found: Mapping[str, Document], table: Table) -> Iterator[str]:
+    """Yield the section about changes beside a snapshot; nothing without results."""
+    known = [one["result"] for name, one in found.items() if name.startswith("open-snapshot-")]
+    if not known:
+        return
+    yield "## Changes beside a snapshot that is being read\n"
+    yield (
+        "`python -m benchmarks.open_snapshot`: a table of PostgreSQL is followed while its chunks "
+        "are read (`follow: while_reading`); all the time rows of chunks that are read are "
+        "changed. Seconds are from the commit in the database to that of the Delta table, by the "
+        "number of chunks that were read when the row was changed. In the end the table is "
+        "compared with the database, row for row.\n"
+    )
+    for each in sorted(known, key=lambda one: one["rows"]):
+        yield (
+            f"{each['rows']:,} rows in {each['chunks']} chunks, {each['rate']:g} changes a second. "
+            f"The first chunk was read after {each['first chunk after s']:.0f} s, the last one "
+            f"after {each['all chunks read after s']:.0f} s, and the table was whole after "
+            f"{each['whole after s']:.0f} s.\n"
+        )
+        rows = [
+            [
+                str(of["chunks read"]),
+                f"{of['changes']:,}",
+                f"{of['p50 s']:.1f}",
+                f"{of['p99 s']:.1f}",
+            ]
+            for of in each["freshness"]
+        ]
+        yield table(["chunks read", "changes", "p50, s", "p99, s"], rows)
 
 
 def _span(values: Sequence[float]) -> str:

@@ -17,8 +17,18 @@ from sources.config.loader import LoadedPipeline
 def latencies(loaded: LoadedPipeline, since_ms: int) -> Iterator[float]:
     """Yield, for each row, the seconds from the commit in the database to the Delta table's commit.
 
-    The new rows of a table version are those whose log position is higher than that of all rows of
-    earlier versions.
+    Args:
+        loaded: As for :func:`seen_rows`.
+        since_ms: As there.
+    """
+    return (latency for _, latency in seen_rows(loaded, since_ms))
+
+
+def seen_rows(loaded: LoadedPipeline, since_ms: int) -> Iterator[tuple[float, float]]:
+    """Yield the time of each row's commit in the database, and how long the Delta commit took.
+
+    Both in seconds, the time since 1970. The new rows of a table version are those whose log
+    position is higher than that of all rows of earlier versions.
 
     Args:
         loaded: A pipeline whose rows carry their position and `_committed_at`, with a table on a
@@ -40,7 +50,8 @@ def latencies(loaded: LoadedPipeline, since_ms: int) -> Iterator[float]:
                 top = place if top is None else max(top, place)
                 is_new = highest is None or place > highest
                 if is_new and entry["timestamp"] >= since_ms:
-                    yield entry["timestamp"] / 1000 - at.timestamp()
+                    committed = at.timestamp()
+                    yield committed, entry["timestamp"] / 1000 - committed
         highest = top
 
 

@@ -5,11 +5,12 @@
 Sessions insert, update and delete rows of a table, move keys, roll back, and keep transactions open
 for long. Meanwhile its snapshot is read chunk by chunk, and changes are followed from the first
 chunk on (``follow: while_reading``). By the seed, the driver, the connector (or the change log,
-with ``--no-kafka``) and the database are killed with SIGKILL at random instants, from the first
-second on; the supervision starts the live run again, as for users. Once the table is whole, rows of
-the target are damaged and repaired, and the table gets a column, which the policy follows; kills go
-on. In the end DuckDB compares the target with the dump that the database's own tool writes, and the
-audit with all raw input. The exit status is 1 if a row differs.
+with ``--no-kafka``) and the database are killed with SIGKILL at random instants: half of the kills
+at most before the table is whole, spread over its chunks. The supervision starts the live run
+again, as for users. Once the table is whole, rows of the target are damaged and repaired, and the
+table gets a column, which the policy follows; the other kills come meanwhile. In the end DuckDB
+compares the target with the dump that the database's own tool writes, and the audit with all raw
+input. The exit status is 1 if a row differs.
 
 The seed decides about changes and kills; how the processes interleave is not fixed by it.
 """
@@ -19,6 +20,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -26,6 +28,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -111,17 +114,48 @@ class _LongTransactions(Sessions):
 
 
 class _SlowReader(Observer):
-    """Lets time pass after each chunk of the snapshot, so that much happens while it is read."""
+    """Lets time pass after each chunk of the snapshot, so that much happens while it is read.
+
+    Attributes:
+        share: Which part of the snapshot is read.
+    """
 
     def __init__(self, seed: int, longest_s: float) -> None:
         self._chance = random.Random(f"chunks-{seed}")
         self._longest_s = longest_s
+        self.share = 0.0
 
     def noted(self, step: Step[Any], text: str) -> None:
         """Wait after a chunk."""
         _say(f"{step.name}: {text}")
-        if ": chunk " in text:
+        if (chunk := re.search(r": chunk (\d+) of (\d+)", text)) is not None:
+            self.share = int(chunk[1]) / int(chunk[2])
             time.sleep(self._chance.uniform(0, self._longest_s))
+
+
+class _SpreadKiller(Killer):
+    """Kills half before the table is whole, as its chunks are read, and all others after it.
+
+    Args:
+        reader: Reads the chunks.
+        of_killer: As for :class:`~examples.killer.Killer`.
+
+    Attributes:
+        before: Kills before the table was whole; None until it is.
+    """
+
+    def __init__(self, reader: _SlowReader, *of_killer: Any) -> None:
+        super().__init__(*of_killer)
+        self._reader = reader
+        self.before: Killed | None = None
+
+    def table_is_whole(self) -> None:
+        """Let the other kills come."""
+        self.before = replace(self.done)
+
+    def _share(self) -> float:
+        # One from the start on.
+        return (self._reader.share + 0.1) / 2.2 if self.before is None else 1.0
 
 
 class _Supervision(Background):
@@ -203,16 +237,18 @@ def _run(folder: Path, options: argparse.Namespace, cleanup: ExitStack) -> dict[
     )
     long = _LongTransactions(database.dsn, options.seed, options.rows)
     asked = Killed(options.drivers, options.crashes)
-    killer = Killer(database, [loaded], options.seed, asked, tuple(options.between))
+    reader = _SlowReader(options.seed, options.chunk_pause)
+    between = tuple(options.between)
+    killer = _SpreadKiller(reader, database, [loaded], options.seed, asked, between)
     supervision = _Supervision(loaded)
     started = time.monotonic()
     for each in (killer, supervision, customers, long):
         each.start()
         cleanup.callback(each.stop)
-    reader = _SlowReader(options.seed, options.chunk_pause)
     _until_done(lambda: run_chain(ChainRun(loaded, reader, rest_requested=True)))
     whole_s = time.monotonic() - started
-    _say(f"The table is whole after {whole_s:.0f} s; so far: {killer.done}.")
+    killer.table_is_whole()
+    _say(f"The table is whole after {whole_s:.0f} s; so far: {killer.before}.")
     _damage(loaded)
     repaired = _until_done(lambda: repair(loaded, _LIMIT, say=_say))
     _execute(database.dsn, f"ALTER TABLE {_TABLE} ADD {_COLUMN} varchar(40) DEFAULT 'none'")
@@ -237,6 +273,7 @@ def _run(folder: Path, options: argparse.Namespace, cleanup: ExitStack) -> dict[
             "connector": killer.done.connectors,
             "database": killer.done.servers,
         },
+        "killed before the table was whole": killer.before.all if killer.before else 0,
         "restarts": supervision.restarts,
         "repaired": repaired.found.to_repair,
         "whole after s": round(whole_s),

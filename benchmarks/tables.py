@@ -49,6 +49,7 @@ _ROWS = 1000
 _CREATE = """
 CREATE TABLE {table} (id bigint PRIMARY KEY, amount numeric(12,2), note text, at timestamptz);
 INSERT INTO {table} SELECT n, n / 7.0, md5(n::text), now() FROM generate_series(1, {rows}) n;
+ANALYZE {table};
 """
 _CHANGE = (
     "INSERT INTO {table} VALUES (%(id)s, 1, 'changed', now()) "
@@ -88,15 +89,27 @@ def main() -> None:
 
 
 def open_tables(
-    stack: ExitStack, folder: Path, options: argparse.Namespace
+    stack: ExitStack,
+    folder: Path,
+    options: argparse.Namespace,
+    rows: int = _ROWS,
+    **snapshot: Any,
 ) -> tuple[str, Template]:
-    """Start database, broker and connector; return the database's address and the declaration."""
+    """Start database, broker and connector; return the database's address and the declaration.
+
+    Args:
+        stack: The servers are entered here, and end with it.
+        folder: Folder of all of it.
+        options: The number of ``tables``, their ``driver`` and its ``memory``.
+        rows: Rows of each table.
+        snapshot: What is declared of the tables' snapshots.
+    """
     postgres = stack.enter_context(LocalPostgres())
     os.environ["PGPASSWORD"] = postgres.password
     names = [f"public.t{number:03}" for number in range(options.tables)]
     with psycopg.connect(postgres.dsn, autocommit=True) as connection:
         for name in names:
-            connection.execute(_CREATE.format(table=name, rows=_ROWS))
+            connection.execute(_CREATE.format(table=name, rows=rows))
     servers = stack.enter_context(LocalBroker(folder / "broker")).bootstrap_servers
     for name in names:
         create_topic(servers, f"{_NAME}.{name}", 1, {"retention.ms": "-1"})
@@ -107,7 +120,7 @@ def open_tables(
     share = {"driver": "shared", "group": f"benchmark-{os.getpid()}"}
     document = {
         "name": _NAME,
-        "database": {"dsn": postgres.dsn, "slot": _NAME},
+        "database": {"dsn": postgres.dsn, "slot": _NAME, **snapshot},
         "tables": {"include": ["public.*"]},
         "topic": f"{_NAME}.{{schema}}.{{table}}",
         "changes": {"bootstrap_servers": servers},

@@ -13,6 +13,8 @@ from sources.config.loader import LoadedPipeline
 from spark_jobs.launch.places.local import kill_group
 from spark_jobs.run_state.lock import is_held
 
+_POLL_S = 0.5
+
 
 class Background(threading.Thread):
     """Thread that does something again and again until it is stopped; its error is raised then."""
@@ -68,6 +70,11 @@ class Killed:
         """How many of the crashes are the database's."""
         return self.crashes // 2
 
+    @property
+    def all(self) -> int:
+        """Number of all kills."""
+        return self.drivers + self.crashes
+
 
 class Killer(Background):
     """Thread that kills random drivers, and connector and database in turns, at random times.
@@ -106,6 +113,9 @@ class Killer(Background):
             return False
         if self._stop_now.wait(self._chance.uniform(*self._between_s)):
             return False
+        while self.done.all >= self._asked.all * self._share():
+            if self._stop_now.wait(_POLL_S):
+                return False
         can_crash = self.done.crashes < self._asked.crashes and self._can_crash()
         if self.done.drivers < self._asked.drivers and not (
             can_crash and self._chance.random() < 0.5
@@ -114,6 +124,10 @@ class Killer(Background):
         elif can_crash:
             self._crash()
         return True
+
+    def _share(self) -> float:
+        """Return which part of the kills may have been by now."""
+        return 1.0
 
     def _can_crash(self) -> bool:
         """Return whether connector and database may crash now."""

@@ -49,6 +49,11 @@ class LogProcess:
         self._process: subprocess.Popen[bytes] | None = None
         self._starts = 0
 
+    def declare(self, **more: Any) -> None:
+        """Add fields to its file, before it is started."""
+        document = yaml.safe_load(self.path.read_text())
+        self.path.write_text(yaml.safe_dump(document | more))
+
     def start(self) -> None:
         """Start it, and wait until it is served, from where the log begins."""
         command = [str(Path(sys.executable).with_name("hybrid")), "change-log", str(self.path)]

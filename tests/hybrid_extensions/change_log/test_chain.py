@@ -18,13 +18,17 @@ from tests.e2e.changes.captured import captured
 from tests.e2e.changes.cdc_case import INCLUDE, is_equal, take_snapshot
 from tests.e2e.in_session import run_chain, run_live
 from tests.hybrid_extensions.change_log.log_case import PostgresLog
+from tests.services.lake import BUCKET, lake
+from tests.services.processes import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 COLUMNS = {"id": "bigint", "state": "int", "note": "string"}
 
 
-@pytest.fixture
-def shop(tmp_path: Path, postgres: LocalPostgres) -> Iterator[PostgresLog]:
+@pytest.fixture(params=["disk", "s3"])
+def shop(
+    tmp_path: Path, postgres: LocalPostgres, request: pytest.FixtureRequest
+) -> Iterator[PostgresLog]:
     made = PostgresLog(
         tmp_path,
         postgres,
@@ -35,8 +39,13 @@ def shop(tmp_path: Path, postgres: LocalPostgres) -> Iterator[PostgresLog]:
         "orders",
     )
     (tmp_path / "transforms.py").write_text(TRANSFORMS)
-    yield made
-    made.end()
+    with lake(request.param, tmp_path) as move:
+        if request.param == "s3":
+            document: dict[str, Any] = {"sink": {}}
+            move(document)
+            made.log.declare(path=f"s3://{BUCKET}/log", s3=document["s3"])
+        yield made
+        made.end()
 
 
 def pipeline(shop: PostgresLog, folder: Path) -> LoadedPipeline:
@@ -67,8 +76,12 @@ def test_the_table_is_followed_through_kills_of_writer_and_engine(
     ledger = run_chain(spark, loaded, is_equal(loaded))
     assert (ledger.decided_by, ledger.rule) == ("offsets", "sequence")
 
+    equal = is_equal(loaded)
+
     def meanwhile() -> None:
         shop.execute("UPDATE orders SET state = 3 WHERE id % 3 = 0")
+        # A query that is still being made ends without its broker; one that runs waits.
+        wait_for(lambda: equal(None), "the first change", 300)
         shop.log.kill_engine()
         shop.execute("INSERT INTO orders SELECT n, 4, NULL FROM generate_series(20000, 25000) n")
         shop.log.kill()

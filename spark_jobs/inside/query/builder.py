@@ -53,6 +53,7 @@ from spark_jobs.inside.query.transform.result_checks import (
 from spark_jobs.inside.query.transform.user_transform import load_transform
 from spark_jobs.inside.readers.detect_wrong_rows import keeping_wrong_rows
 from spark_jobs.inside.readers.spark_errors import reporting_batch
+from spark_jobs.inside.readers.staged_bad_records import unmovable
 from spark_jobs.inside.sink import sink
 from spark_jobs.inside.sink.add_columns_to_target import with_added
 from spark_jobs.inside.sink.appending.copied_file_sink import CopyingSink
@@ -247,7 +248,12 @@ def _judge_watermark(
 
 
 def _given(query: QueryDeclaration, streams: list[PlaceStream]) -> Given:
-    """Return the rows of all places; of several inputs those of each, by its name."""
+    """Return the rows of all places; of several inputs those of each, by its name.
+
+    Spark's optimizer moves no filter of a transform with several inputs into the sources. A join
+    filters nulls of its keys: where that filter ends up decides which columns count as nullable,
+    and the state of the join refuses a live run with a column that is, and was not in history.
+    """
     context = query.context
     if not context.pipeline.inputs:
         return _union(context, streams)
@@ -256,7 +262,8 @@ def _given(query: QueryDeclaration, streams: list[PlaceStream]) -> Given:
     given: dict[str, DataFrame] = {}
     for name, each in context.pipeline.inputs.items():
         own = context.of_source(each.sources[0].name)
-        given[name] = _union(own, [by_name[source.name] for source in own.pipeline.sources])
+        rows = _union(own, [by_name[source.name] for source in own.pipeline.sources])
+        given[name] = rows.filter(unmovable())
     return given
 
 

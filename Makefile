@@ -12,7 +12,7 @@ SHORT := HYBRID_EXAMPLES=0.2
 unexport PYTHONDONTWRITEBYTECODE
 export VIRTUAL_ENV := $(CURDIR)/$(VENV)
 
-.PHONY: install lock demo demo-lake demo-cdc demo-features ui test test-rest test-all fast shuffled peers tables expressions test-ui test-airflow pictures crash chaos simulate mutate soak lint bench clean
+.PHONY: install lock demo demo-lake demo-cdc demo-model demo-features ui test test-rest test-all fast shuffled peers tables expressions test-ui test-airflow pictures crash chaos simulate mutate soak lint bench clean
 
 install: $(VENV)/installed
 
@@ -63,8 +63,12 @@ demo-cdc: install
 	  $(if $(filter no,$(KAFKA)),--no-kafka)
 
 # From files and a topic to features, a model trained on them, and PostgreSQL that serves them.
+demo-model: install
+	$(BIN)/python -m examples.demo_model
+
+# Three inputs, two tables in a row, a training set and served rows, all proved by DuckDB.
 demo-features: install
-	$(BIN)/python -m examples.demo_features
+	$(BIN)/python -m examples.order_features.demo
 
 ui: $(VENV)/demo
 	$(BIN)/python -m examples.demo --ui
@@ -209,4 +213,4 @@ bench: install
 	$(BIN)/python -m benchmarks.page
 
 clean:
-	rm -rf .demo .demo-lake .demo-cdc .demo-features build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .demo .demo-lake .demo-cdc .demo-model .demo-features build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""``make demo-features``: features from raw files and a topic to a model, and where it is served.
+"""``make demo-model``: features from raw files and a topic to a model, and where it is served.
 
 Delays by airport and hour are computed from files in order of arrival, then from a live topic, and
 fed to PostgreSQL meanwhile. Flights get what was known an hour before their departure, a model is
@@ -77,7 +77,7 @@ class Proof(NamedTuple):
 def main() -> int:
     """Run the demo with the options of the command line; return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
-    default = ROOT / ".demo-features"
+    default = ROOT / ".demo-model"
     parser.add_argument("--folder", type=Path, default=default, help="is emptied first")
     options = parser.parse_args()
     folder, stages = options.folder.absolute(), Stages()

@@ -1,4 +1,4 @@
-"""`make demo-features` on two weeks: what is served is what was trained on, or the demo fails."""
+"""`make demo-model` on two weeks: what is served is what was trained on, or the demo fails."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("hybrid_extensions.feeds", reason="it serves the table by a feed")
 
-from examples import delay_model, demo_features
+from examples import delay_model, demo_model
 from examples.demo import Stages
 from examples.departures import Period
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
@@ -48,15 +48,15 @@ def test_served_features_are_those_that_were_trained_on(
         monkeypatch.setenv(variable, value)
     stages = Stages()
     with ExitStack() as cleanup:
-        loaded, made = demo_features.serve(SMALL, tmp_path, stages, cleanup)
+        loaded, made = demo_model.serve(SMALL, tmp_path, stages, cleanup)
 
     # Nothing is looked up in vain, and all but the flights of the first hours have features.
     assert made.known > len(made.rows) * 0.99
     assert not made.notes
     errors = delay_model.evaluate(made.rows, SMALL.history_end)
     assert all(0 < each.mean_absolute < each.root_mean_square < 60 for each in errors)
-    proof = demo_features.prove(loaded, made.rows, stages)
-    assert demo_features.conclusion(proof) == 0
+    proof = demo_model.prove(loaded, made.rows, stages)
+    assert demo_model.conclusion(proof) == 0
     latest, every = proof.agreements
     assert (latest.share, every.share, every.rows) == (1.0, 1.0, len(made.rows))
     # The flights of the day after the feed's end.
@@ -67,8 +67,8 @@ def test_served_features_are_those_that_were_trained_on(
             "UPDATE departure_delays SET mean_delay = mean_delay + 1 WHERE origin = 'JFK' "
             "AND hour = (SELECT max(hour) FROM departure_delays WHERE origin = 'JFK')"
         )
-    proof = demo_features.prove(loaded, made.rows, stages)
-    assert demo_features.conclusion(proof) == 1
+    proof = demo_model.prove(loaded, made.rows, stages)
+    assert demo_model.conclusion(proof) == 1
     assert proof.report.ok
     assert not proof.sink.agrees
     latest, every = proof.agreements

@@ -1,0 +1,178 @@
+"""``make demo-features``: features of orders over two tables, proved by DuckDB.
+
+Orders, profiles of users and rates of currencies, each with weeks of files and a topic that goes on
+with them, become one table; a second one follows it, and adds up each user's days. Of both a
+training set is made, and PostgreSQL serves the second one. At the end DuckDB computes everything
+from all raw input. The exit status is 0 if all of it is equal, 1 if not, 2 if a step fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pyarrow.compute as pc
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from rich.table import Table
+
+from examples.demo import ROOT, Stages, conclude, console, stop
+from examples.flight_data import create_feed_topic, produce, split_feed
+from examples.order_features import data
+from examples.order_features.proof import Compared, prove
+from hybrid_extensions.servers.broker import LocalBroker
+from hybrid_extensions.servers.databases.postgres import LocalPostgres
+from sources.config.loader import load_pipeline
+from sources.errors import RunError
+from spark_jobs.jvm.jars import resolve_sets
+
+PIPELINES = Path(__file__).parent / "pipelines"
+ORDERS, USERS = "order_features.yaml", "user_features.yaml"
+_FINAL_S = 600.0
+_POLL_S = 0.3
+
+
+def main() -> int:
+    """Run the demo with the options of the command line; return the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    default = ROOT / ".demo-features"
+    parser.add_argument("--folder", type=Path, default=default, help="is emptied first")
+    folder, stages = parser.parse_args().folder.absolute(), Stages()
+
+    def run(cleanup: ExitStack) -> int:
+        with stages("jars for Spark and Kafka (downloaded once, then cached)"):
+            resolve_sets(["spark", "broker"], lambda text: console.print(f"          {text}"))
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        with stages("Kafka broker, PostgreSQL"):
+            broker = cleanup.enter_context(LocalBroker(folder / "broker"))
+            database = cleanup.enter_context(LocalPostgres())
+        os.environ.update(
+            KAFKA_BOOTSTRAP_SERVERS=broker.bootstrap_servers,
+            SERVING_DSN=database.dsn,
+            SERVING_PASSWORD=database.password,
+        )
+        make_features(folder, stages, cleanup)
+        status = conclusion(compare(folder, stages))
+        console.print(stages.table())
+        return status
+
+    return conclude(run, stages)
+
+
+def make_features(folder: Path, stages: Stages, cleanup: ExitStack) -> None:
+    """Make both tables, the training set and the served rows.
+
+    Servers are those of ``KAFKA_BOOTSTRAP_SERVERS``, ``SERVING_DSN`` and ``SERVING_PASSWORD``.
+
+    Args:
+        folder: Folder of everything that is made.
+        stages: Stopwatch.
+        cleanup: Receives callbacks that stop both streams.
+
+    Raises:
+        RunError: A command fails.
+    """
+    os.environ.update(ORDERS_DATA=str(folder / "data"), ORDERS_OUT=str(folder / "tables"))
+    pipelines, second = folder / "pipelines", folder / "tables" / "user_features"
+    shutil.copytree(PIPELINES, pipelines)
+    with stages("orders, users and rates: three weeks of files; five days of records, two in both"):
+        make_input(folder / "data")
+    for each in (ORDERS, USERS):
+        cleanup.callback(stop, load_pipeline(pipelines / each))
+    with stages("first table: three histories, three hand-overs, one live stream"):
+        hybrid(pipelines, "run", ORDERS)
+    with stages("second table: it reads the first one, then follows it"):
+        hybrid(pipelines, "run", USERS)
+    with stages("four more days of records, while both streams run"):
+        produce_part(1)
+        _wait_until_final(second)
+    with stages("training set of both tables; rows of the second one in PostgreSQL"):
+        hybrid(pipelines, "training", USERS)
+        hybrid(pipelines, "feed", USERS, "--once")
+        hybrid(pipelines, "feed", USERS, "--served")
+    with stages("both streams stopped, both tables audited as they declare it"):
+        for each in (USERS, ORDERS):
+            hybrid(pipelines, "stop", each)
+            hybrid(pipelines, "audit", each)
+
+
+def make_input(folder: Path) -> None:
+    """Write the files of all inputs, create their topics, and produce their first records."""
+    with data.open_data() as rows:
+        data.write_history(rows, folder)
+    for name in data.INPUTS:
+        # In one partition the records keep their order.
+        create_feed_topic(*_topic(name), partitions=1)
+    produce_part(0)
+
+
+def produce_part(part: int) -> None:
+    """Produce records of all inputs: those before :data:`data.LIVE_FROM` (0), or the rest (1)."""
+    with data.open_data() as rows:
+        # Orders last: each finds its user and its rate.
+        for name in reversed(data.INPUTS):
+            parts = split_feed(data.records(rows, name), data.LIVE_FROM)
+            produce(parts[part], *_topic(name))
+
+
+def hybrid(folder: Path, *arguments: str) -> None:
+    """Show a command, and run it in a folder.
+
+    Raises:
+        RunError: It fails.
+    """
+    console.print(f"[bold]$ hybrid {' '.join(arguments)}[/]")
+    command = [str(Path(sys.executable).with_name("hybrid")), *arguments]
+    code = subprocess.run(command, cwd=folder, check=False).returncode
+    if code != 0:
+        message = f"`hybrid {' '.join(arguments)}` ended with status {code}."
+        raise RunError(message, f"Look at what it said, then repeat it in {folder}.")
+
+
+def _topic(name: str) -> tuple[str, str]:
+    """Return the broker and the name of an input's topic."""
+    return os.environ["KAFKA_BOOTSTRAP_SERVERS"], os.environ.get("ORDERS_TOPICS", "") + name
+
+
+def _wait_until_final(table: Path) -> None:
+    """Wait until the watermark has followed the last orders, so that the last day is written.
+
+    Raises:
+        RunError: It is not in time.
+    """
+    deadline = time.monotonic() + _FINAL_S
+    while time.monotonic() < deadline:
+        with suppress(TableNotFoundError):
+            if pc.max(DeltaTable(table).to_pyarrow_table()["day"]).as_py() == data.LAST_DAY:
+                return
+        time.sleep(_POLL_S)
+    message = f"{table} has no rows of {data.LAST_DAY:%Y-%m-%d} after {_FINAL_S:.0f} s."
+    raise RunError(message, f"Look at the log: `hybrid logs {USERS}`.", table=str(table))
+
+
+def compare(folder: Path, stages: Stages) -> list[Compared]:
+    """Compare all that was made with what DuckDB computes from all raw input."""
+    with stages("proof: DuckDB over all raw input, without any code of the runs"):
+        dsn, password = os.environ["SERVING_DSN"], os.environ["SERVING_PASSWORD"]
+        return prove(folder, *_topic(""), dsn, password)
+
+
+def conclusion(compared: list[Compared]) -> int:
+    """Print the comparisons, and return the exit status: 0 if everything is equal, else 1."""
+    table = Table("computed by DuckDB from all raw input", "rows", "equal", "superfluous")
+    for each in compared:
+        cells = (each.name, f"{each.expected:,}", each.share, f"{each.superfluous:,}")
+        table.add_row(*cells, style=None if each.ok else "red")
+    console.print(table)
+    return 0 if all(each.ok for each in compared) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -17,6 +17,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
+from spark_jobs.jvm.spark_version import DEFAULT, minor_of
+
 BROKER = "broker"
 """Name of the archive with the topics of all states of a version."""
 SERVERS = "KEPT_STATES_BROKER"
@@ -33,7 +35,8 @@ class Kept(NamedTuple):
     """A kept state.
 
     Attributes:
-        version: Version of the project that left it, such as ``0.3``.
+        version: Version of the project that left it, such as ``0.3``; and of Spark, if that was not
+            the default, such as ``0.3-spark4.1``.
         name: Its name, such as ``live``.
     """
 
@@ -61,6 +64,12 @@ class Kept(NamedTuple):
 def this_version() -> str:
     """The version whose states are made now, as its folder is called: ``0.3`` of ``0.3.1``."""
     return ".".join(version("hybrid-backfill").split(".")[:2])
+
+
+def made_here() -> str:
+    """The folder of states that are made with the installed Spark: ``0.3``, ``0.3-spark4.1``."""
+    spark = minor_of(version("pyspark"))
+    return this_version() if spark == DEFAULT else f"{this_version()}-spark{spark}"
 
 
 def kept_states() -> list[Kept]:

@@ -1,7 +1,8 @@
 """Make the kept states of this version: ``python -m tests.kept_states.make [STATE …]``.
 
 Every pipeline runs as people run it, by drivers of its own on this machine. The topics of all
-states are in one broker: where only some states are made again, in the one that was kept.
+states are in one broker: where only some states are made again, in the one that was kept. With
+another Spark than the default, as in ``.venv-spark4.1``, they are states of that Spark.
 """
 
 from __future__ import annotations
@@ -41,7 +42,16 @@ from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.lock import is_held, is_launched
 from tests.e2e.case import start_live
 from tests.kept_states import pipelines
-from tests.kept_states.archives import BROKER, SERVERS, Kept, locked, pack, this_version, unpack
+from tests.kept_states.archives import (
+    BROKER,
+    SERVERS,
+    Kept,
+    locked,
+    made_here,
+    pack,
+    this_version,
+    unpack,
+)
 from tests.kept_states.documents import documents, write_samples
 from tests.kept_states.pipelines import (
     DOUBLED,
@@ -56,7 +66,7 @@ from tests.kept_states.pipelines import (
 from tests.kept_states.samples import samples
 from tests.services.processes import wait_for
 
-DEADLINE_S = 240
+DEADLINE_S = 600
 PERSON = "Ada"
 HOST = "kept-states.example"
 """Name that the archives have for the machine where they were made."""
@@ -208,14 +218,15 @@ def make(version: str, names: Sequence[str]) -> None:
     """Make states of this version, the archive of their broker, and the other documents."""
     with tempfile.TemporaryDirectory() as scratch:
         broker = Kept(version, BROKER)
-        if set(names) != set(STATES):
+        if set(names) != set(STATES) and broker.archive.exists():
             unpack(broker, Path(scratch) / "data")
         with LocalBroker(Path(scratch)) as running:
             os.environ[SERVERS] = running.bootstrap_servers
             for name in names:
                 make_state(Kept(version, name), running.bootstrap_servers)
         pack(broker, Path(scratch) / "data", lambda name: name.endswith(".lock"))
-    keep_samples(version)
+    if version == this_version():
+        keep_samples(version)
 
 
 def make_state(kept: Kept, servers: str) -> None:
@@ -258,4 +269,4 @@ def _of_no_machine(name: str, content: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    make(this_version(), sys.argv[1:] or list(STATES))
+    make(made_here(), sys.argv[1:] or list(STATES))

@@ -11,7 +11,7 @@ pytest.importorskip("hybrid_extensions.cuts", reason="it has each kind of docume
 
 from sources.common.positions import Record
 from tests.extensions import whole
-from tests.kept_states.archives import kept_states, this_version
+from tests.kept_states.archives import HOME, kept_states, this_version
 from tests.kept_states.documents import documents, read_samples, sampled_versions
 from tests.sources.common.test_versions import KINDS
 
@@ -62,3 +62,15 @@ def test_of_this_version_a_document_of_each_kind_is_kept() -> None:
     }
     of_samples = {NAMES[name] for name, _ in read_samples(this_version())}
     assert set(KINDS) - of_states - of_samples == set()
+
+
+def test_the_page_of_versions_says_of_each_kept_state_that_it_is_resumed() -> None:
+    page = (HOME.parents[1] / "docs" / "versions.md").read_text()
+    (head,) = (line for line in page.splitlines() if line.startswith("| state | "))
+    versions = [name.strip().replace(" by Spark ", "-spark") for name in head.split("|")[2:-1]]
+    told = set()
+    for line in page.partition(head)[2].partition("\n\n")[0].splitlines()[2:]:
+        name, *cells = (cell.strip() for cell in line.split("|")[1:-1])
+        state = name.partition("`: ")[0].strip("`")
+        told |= {(of, state) for of, cell in zip(versions, cells, strict=True) if cell == "exact"}
+    assert told == {(kept.version, kept.name) for kept in KEPT}

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from benchmarks.record import record
+from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from sources.planning.context import PipelineContext
 from tests.e2e.case import Case, start_live, windows, wrong

@@ -44,7 +44,7 @@ def _post(
     url = loaded.pipeline.supervision.webhook_url
     if url is None:
         return None
-    document = {
+    document: dict[str, object] = {
         "text": f"{loaded.pipeline.name}: {reason}",
         "pipeline": loaded.pipeline.name,
         "source": loaded.pipeline.sources[-1].name,

@@ -6,6 +6,7 @@ import java.io.IOException;
 import java.io.OutputStream;
 import java.io.UncheckedIOException;
 import java.nio.file.FileAlreadyExistsException;
+import java.nio.file.FileSystemException;
 import java.nio.file.Files;
 import java.nio.file.StandardCopyOption;
 import java.util.UUID;
@@ -73,12 +74,27 @@ public class LocalCheckpointFileManager extends FileSystemBasedCheckpointFileMan
           Files.deleteIfExists(file.resolveSibling("." + file.getFileName() + ".crc"));
           Files.move(written, file, StandardCopyOption.ATOMIC_MOVE);
         } else {
-          Files.createLink(file, written);
+          publish();
         }
       } catch (FileAlreadyExistsException e) {
         throw new org.apache.hadoop.fs.FileAlreadyExistsException(file + " already exists");
       } finally {
         Files.deleteIfExists(written);
+      }
+    }
+
+    private void publish() throws IOException {
+      try {
+        Files.createLink(file, written);
+      } catch (FileAlreadyExistsException e) {
+        throw e;
+      } catch (UnsupportedOperationException | FileSystemException e) {
+        // A disk without links, such as exFAT: as Hadoop's client does it, where the query lock
+        // alone keeps two drivers apart.
+        if (Files.exists(file)) {
+          throw new FileAlreadyExistsException(file.toString());
+        }
+        Files.move(written, file, StandardCopyOption.ATOMIC_MOVE);
       }
     }
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _POLICY = "spark.sql.streaming.multipleWatermarkPolicy"
 # Fields of the pipeline whose meaning with several inputs is not defined yet.
-_FIELDS = ("sequence", "rules", "sample", "compare", "approve")
+_FIELDS = ("sequence", "rules", "sample", "approve")
 _OF_SOURCE = {
     "snapshot": "an input is no captured table",
     "table": "declare the table's folder as `path`",

@@ -27,9 +27,6 @@ OnBeat = Callable[[Heartbeat], None]
 """Called with each new heartbeat."""
 
 
-_RELEASE_S = 2.0
-
-
 class Means(NamedTuple):
     """What a launching process gives to a driver.
 
@@ -182,9 +179,8 @@ def stop(generation: Generation, source: str) -> bool:
         )
         return True
     if not is_driver(generation, beat.pid):
-        # A run that has just ended by itself releases its lock a moment later.
-        wait_until(lambda: not is_held(generation), _RELEASE_S)
-        if not is_held(generation):
+        if not is_held(generation) or not os.path.exists(f"/proc/{beat.pid}"):
+            # The run has ended by itself in the meantime.
             return False
         message = (
             f"A driver of `{source}` runs, but it is not process {beat.pid}, which its last "

@@ -53,17 +53,6 @@ def test_a_driver_that_has_not_reported_yet_is_not_ended_by_the_number_of_the_on
     assert runs(stranger.pid)
 
 
-def test_a_driver_is_not_said_to_be_gone_because_the_process_before_it_is(
-    case: LiveCase, stranger: subprocess.Popen[bytes]
-) -> None:
-    stranger.kill()
-    stranger.wait()
-    case.launch("before", pid=stranger.pid)
-    case.generation.delete(LAUNCH)
-    with case.alive(), pytest.raises(RunError, match=f"it is not process {stranger.pid}"):
-        process.stop(case.generation, "inbox")
-
-
 def test_a_driver_that_was_started_by_hand_is_ended(case: LiveCase) -> None:
     command = [sys.executable, "-c", HOLD, str(case.path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as driver:

@@ -302,11 +302,15 @@ def _soak(found: Mapping[str, Document]) -> Iterator[str]:
     )
     yield "![Memory, lag and state over time](pictures/soak.svg)\n"
     yield (
-        "A week is not measured, but computed from the slope of the second half. The topic itself "
-        "grows by what is produced.\n"
+        "A week is not measured, but computed from the slope of the second half. Files of the "
+        "table come with each commit, about one a second, as nothing was declared that compacts "
+        "them ([`upkeep`](operating.md)).\n"
     )
     growth, week = result["last third by middle third"], result["a week by the slope"]
-    rows = [[name, f"{of:.3f}", f"{week[name]:,.0f}"] for name, of in growth.items()]
+    rows = [
+        [name, f"{of:.3f}", f"{week[name]:,.0f}" if week[name] > 0 else "no growth"]
+        for name, of in growth.items()
+    ]
     yield _table(["quantity", "last third ÷ middle third", "after a week, computed"], rows)
 
 

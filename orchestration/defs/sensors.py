@@ -24,8 +24,8 @@ from orchestration.defs.show.failed_look import alert_once, failed_look
 from orchestration.defs.show.reports import Cursor, Reports
 from orchestration.supervision import supervisor
 from orchestration.supervision.live_look import look_at_live
-from orchestration.supervision.lost_sight import alert_known_again
 from orchestration.supervision.rules.verdict import Finding, expected_findings
+from orchestration.supervision.webhook import Alert, alert
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.databases.replication_slot import watched_slot
@@ -132,7 +132,8 @@ def supervision_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.Sensor
             _warn(context, tick.alert_problem)
         if cursor.alerted:
             health = found[-1][1].verdict.health if found else "none"
-            problem = alert_known_again(fresh, health, now_ms())
+            text = "The pipeline can be looked at again."
+            problem = alert(fresh, Alert(text, health, "unknown", text, now_ms()))
             _warn(context, problem)
             known = shown.cursor.model_copy(update={"alerted": problem is not None})
             shown = shown._replace(cursor=known)

@@ -14,8 +14,8 @@ from orchestration.supervision.refused_restart import RefusedRestart, write_refu
 from orchestration.supervision.rules.verdict import RED, Verdict
 from orchestration.supervision.slot_watch import keep_slot, keep_table
 from orchestration.supervision.watch_memory import Restart, Watch, write_watch
-from orchestration.supervision.webhook import post
-from sources.common.positions import iso, span_ms
+from orchestration.supervision.webhook import Alert, alert
+from sources.common.positions import span_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
@@ -162,26 +162,15 @@ def _alert(loaded: LoadedPipeline, look: Look, watch: Watch) -> tuple[Watch, str
     Returns:
         What is to be remembered, and why the webhook was not reached, if it was not.
     """
-    health, before = look.verdict.health, watch.alerted
-    url, problem = loaded.pipeline.supervision.webhook_url, None
+    verdict, before, problem = look.verdict, watch.alerted, None
+    health = verdict.health
+    is_declared = loaded.pipeline.supervision.webhook_url is not None
     # The outcome of a launch is posted once it is known.
-    if url is None or health in ("starting", before):
+    if not is_declared or health in ("starting", before):
         return watch, None
     if health in RED or before in RED:
-        name, failure = loaded.pipeline.name, look.verdict.failure
-        reason = as_commands(look.verdict.reason, str(loaded.folder / loaded.path.name))
-        problem = post(
-            url,
-            {
-                "text": f"{name}: The live run is {health}. {reason}",
-                "pipeline": name,
-                "source": loaded.pipeline.sources[-1].name,
-                "health": health,
-                "before": before,
-                "reason": reason,
-                "failure": None if failure is None else failure.model_dump(),
-                "at": iso(look.now_ms),
-                "numbers": look.verdict.numbers,
-            },
-        )
+        reason = as_commands(verdict.reason, str(loaded.folder / loaded.path.name))
+        text = f"The live run is {health}. {reason}"
+        figures = (verdict.failure, verdict.numbers)
+        problem = alert(loaded, Alert(text, health, before, reason, look.now_ms, *figures))
     return (watch if problem else watch.model_copy(update={"alerted": health})), problem

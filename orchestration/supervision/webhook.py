@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
+
+from sources.common.positions import iso
+from sources.config.loader import LoadedPipeline
+from sources.errors import ErrorReport
 
 TIMEOUT_S = 5.0
 
@@ -20,7 +25,56 @@ class _StayHere(HTTPRedirectHandler):
         return None
 
 
-def post(url: str, document: Mapping[str, object]) -> str | None:
+@dataclass(frozen=True)
+class Alert:
+    """What a webhook is told of a pipeline.
+
+    Attributes:
+        text: One sentence or two, as chat services show them, without the pipeline's name.
+        health: How it is now, as one word; ``unknown`` if it can't be looked at.
+        before: The health that the webhook was told before; None if it was told none.
+        reason: Why, as sentences.
+        at_ms: When it was looked at, in ms since 1970.
+        failure: The error that the driver reported; None without one.
+        numbers: Figures of the live run, by name.
+    """
+
+    text: str
+    health: str
+    before: str | None
+    reason: str
+    at_ms: int
+    failure: ErrorReport | None = None
+    numbers: Mapping[str, int | float] = field(default_factory=dict)
+
+
+def alert(loaded: LoadedPipeline, told: Alert) -> str | None:
+    """Post an alert to the pipeline's webhook, if it declares one. Raises nothing.
+
+    Returns:
+        Why it was not accepted, as a phrase without the URL; None if it was, or if no webhook is
+        declared.
+    """
+    url, name = loaded.pipeline.supervision.webhook_url, loaded.pipeline.name
+    if url is None:
+        return None
+    return _post(
+        url,
+        {
+            "text": f"{name}: {told.text}",
+            "pipeline": name,
+            "source": loaded.pipeline.sources[-1].name,
+            "health": told.health,
+            "before": told.before,
+            "reason": told.reason,
+            "failure": None if told.failure is None else told.failure.model_dump(),
+            "at": iso(told.at_ms),
+            "numbers": dict(told.numbers),
+        },
+    )
+
+
+def _post(url: str, document: Mapping[str, object]) -> str | None:
     """Post an alert as JSON, waiting at most 5 s; return why it failed, or None. Raises nothing.
 
     Args:

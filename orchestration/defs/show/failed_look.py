@@ -10,11 +10,13 @@ from orchestration.defs.keys import live_key, table_key
 from orchestration.defs.show import metadata
 from orchestration.defs.show.reports import REPORT_MS, Cursor, Event, Reports, error_in_dagster
 from orchestration.supervision.card import unknown_card
-from orchestration.supervision.lost_sight import ALERT_AFTER_MS, alert_unknown
 from orchestration.supervision.rules.verdict import Finding
+from orchestration.supervision.webhook import Alert, alert
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 
+# A store may be back by then.
+_ALERT_AFTER_MS = 60_000
 _ALONE = "Until that is mended, nothing restarts the live run if it ends."
 
 
@@ -72,8 +74,8 @@ def alert_once(loaded: LoadedPipeline, shown: Reports) -> tuple[Reports, str | N
         was not: the next tick tries again.
     """
     at_ms, cursor = now_ms(), shown.cursor
-    if cursor.alerted or at_ms - cursor.unknown_since_ms < ALERT_AFTER_MS:
+    if cursor.alerted or at_ms - cursor.unknown_since_ms < _ALERT_AFTER_MS:
         return shown, None
-    problem = alert_unknown(loaded, shown.text, at_ms)
+    problem = alert(loaded, Alert(shown.text, "unknown", None, shown.text, at_ms))
     known = cursor.model_copy(update={"alerted": problem is None})
     return shown._replace(cursor=known), problem

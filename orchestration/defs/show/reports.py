@@ -63,7 +63,7 @@ class Cursor(BaseModel):
         unknown: Why the last look failed; empty if it did not.
         unknown_since_ms: When the first of the last looks failed, in ms since 1970; 0 if the last
             one did not.
-        alerted: Whether the webhook was told that the state is unknown.
+        alerted: Whether a webhook, if one is declared, was told that the state is unknown.
     """
 
     at_ms: int = 0

@@ -36,19 +36,9 @@ def look(case: LiveCase, cursor: str | None = None) -> dg.SensorResult:
 
 
 def skipped(case: LiveCase, cursor: str | None) -> str:
-    with dg.DagsterInstance.ephemeral() as instance:
-        found = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance, cursor=cursor))
-    assert isinstance(found, dg.SensorResult)
-    assert found.skip_reason is not None
-    return str(found.skip_reason.skip_message)
-
-
-def look_again(case: LiveCase, cursor: str | None) -> str | None:
-    """Another tick of the sensor, whether it reports anything or not; returns its cursor."""
-    with dg.DagsterInstance.ephemeral() as instance:
-        found = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance, cursor=cursor))
-    assert isinstance(found, dg.SensorResult)
-    return found.cursor
+    found = look(case, cursor).skip_reason
+    assert found is not None
+    return str(found.skip_message)
 
 
 def checks(found: dg.SensorResult) -> dict[str, tuple[bool, str]]:
@@ -75,10 +65,7 @@ def observed(found: dg.SensorResult) -> dict[str, Any]:
 
 def test_what_nobody_asked_for_is_skipped(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
-    with dg.DagsterInstance.ephemeral() as instance:
-        found = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance))
-    assert isinstance(found, dg.SensorResult)
-    assert found.skip_reason is not None
+    assert look(case).skip_reason is not None
 
 
 def test_a_run_is_observed_in_numbers_and_its_checks_pass(tmp_path: Path) -> None:
@@ -317,15 +304,15 @@ def test_the_webhook_is_told_once_that_looks_fail_for_a_minute_and_that_they_suc
                 update={"unknown_since_ms": failed.unknown_since_ms - 60_000}
             )
             hook.answer = 500
-            unheard = look_again(case, a_minute_ago.model_dump_json())
+            unheard = look(case, a_minute_ago.model_dump_json()).cursor
             hook.answer = 200
-            heard = look_again(case, look_again(case, unheard))
+            heard = look(case, look(case, unheard).cursor).cursor
             assert told() == [*before, ("unknown", None)]
             assert "event_tme" in hook.told[-1]["reason"]
             case.path.write_text(good)
             mended = look(case, heard)
             assert told()[-1] == ("healthy", "unknown")
-            look_again(case, mended.cursor)
+            look(case, mended.cursor)
             assert len(hook.told) == len(before) + 2
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any
 
@@ -205,7 +205,7 @@ def _writer(  # noqa: PLR0913 - the last one is rare
         return CopyingSink(target, generation, copyable, guard, positions).stream(rows, reporting)
     if direct is not None:
         direct_sink, written = direct
-        return direct_sink.stream(written, reporting)
+        return replace(direct_sink, in_driver=in_driver).stream(written, reporting)
     return sink.write_stream(
         rows, query.context.loaded, target, positions, guard, reporting, in_driver=in_driver
     )

@@ -62,7 +62,6 @@ def direct_query(
         return None
     if pipeline.sink.partition_by or pipeline.added_columns or pipeline.widened_columns:
         return None
-    in_driver = rows_in_driver(query, streams[query.index], columns)
     table = open_table(target)
     rows = streams[query.index].rows
     codec = str(rows.sparkSession.conf.get(_CODEC)).lower()
@@ -81,9 +80,7 @@ def direct_query(
     written = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
     read = None if direct.read is None else partial(direct.read, writers)
     left, count = direct.left, direct.count
-    sink = DirectSink(
-        target, query.generation, guard, files, left, read, count, positions, in_driver
-    )
+    sink = DirectSink(target, query.generation, guard, files, left, read, count, positions)
     return sink, written
 
 

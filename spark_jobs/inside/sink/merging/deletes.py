@@ -138,10 +138,9 @@ class Deletes:
         kept = rows.select(*(F.col(in_backticks(name)) for name in [*self._key, *self._sequence]))
         if count > MOST_COLLECTED:
             kept.coalesce(1).write.format("delta").mode("append").save(self._folder.hadoop_path)
+            self._compact()
         else:
             self.keep_few(kept.toArrow())
-            return
-        self._compact()
 
     def keep_few(self, kept: pa.Table) -> None:
         """Append few deletes to the table, as :meth:`keep` does, without Spark.

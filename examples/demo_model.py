@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import sys
 import threading
 import time
@@ -26,12 +25,11 @@ from rich.table import Table
 
 from examples import delay_model, departures, serving
 from examples.demo import FEED_RATE, ROOT, Stages, conclude, console, live_source, stop
+from examples.feature_servers import start_servers
 from examples.flight_data import create_feed_topic, produce, split_feed
 from hybrid_extensions.feeds.base import Comparison
 from hybrid_extensions.feeds.declare import AnyFeed, PostgresFeed, feeds_of
 from hybrid_extensions.feeds.loop import compare, compared_in_words, deliver_once, follow
-from hybrid_extensions.servers.broker import LocalBroker
-from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from hybrid_extensions.training.columns import Asked
 from hybrid_extensions.training.point_in_time import TrainingSet, training_set
 from orchestration import operations
@@ -44,7 +42,6 @@ from sources.config.code.transform import SqlTransform
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import RunError
 from sources.planning.context import PipelineContext
-from spark_jobs.jvm.jars import resolve_sets
 from spark_jobs.run_state.heartbeat import read_heartbeat
 
 PIPELINE = ROOT / "examples" / "departure_delays.yaml"
@@ -83,7 +80,7 @@ def main() -> int:
     folder, stages = options.folder.absolute(), Stages()
 
     def run(cleanup: ExitStack) -> int:
-        _start_servers(folder, stages, cleanup)
+        start_servers(folder, stages, cleanup)
         period = departures.Period()
         loaded, made = serve(period, folder, stages, cleanup)
         with stages("model"):
@@ -95,22 +92,6 @@ def main() -> int:
         return status
 
     return conclude(run, stages)
-
-
-def _start_servers(folder: Path, stages: Stages, cleanup: ExitStack) -> None:
-    """Empty the folder; start the servers, and name them in the environment."""
-    with stages("jars for Spark and Kafka (downloaded once, then cached)"):
-        resolve_sets(["spark", "broker"], lambda text: console.print(f"          {text}"))
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    with stages("Kafka broker, PostgreSQL"):
-        broker = cleanup.enter_context(LocalBroker(folder / "broker"))
-        database = cleanup.enter_context(LocalPostgres())
-    os.environ.update(
-        KAFKA_BOOTSTRAP_SERVERS=broker.bootstrap_servers,
-        SERVING_DSN=database.dsn,
-        SERVING_PASSWORD=database.password,
-    )
 
 
 def serve(

@@ -23,14 +23,12 @@ from deltalake.exceptions import TableNotFoundError
 from rich.table import Table
 
 from examples.demo import ROOT, Stages, conclude, console, stop
+from examples.feature_servers import start_servers
 from examples.flight_data import create_feed_topic, produce, split_feed
 from examples.order_features import data
 from examples.order_features.proof import Compared, prove
-from hybrid_extensions.servers.broker import LocalBroker
-from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.config.loader import load_pipeline
 from sources.errors import RunError
-from spark_jobs.jvm.jars import resolve_sets
 
 PIPELINES = Path(__file__).parent / "pipelines"
 ORDERS, USERS = "order_features.yaml", "user_features.yaml"
@@ -46,18 +44,7 @@ def main() -> int:
     folder, stages = parser.parse_args().folder.absolute(), Stages()
 
     def run(cleanup: ExitStack) -> int:
-        with stages("jars for Spark and Kafka (downloaded once, then cached)"):
-            resolve_sets(["spark", "broker"], lambda text: console.print(f"          {text}"))
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        with stages("Kafka broker, PostgreSQL"):
-            broker = cleanup.enter_context(LocalBroker(folder / "broker"))
-            database = cleanup.enter_context(LocalPostgres())
-        os.environ.update(
-            KAFKA_BOOTSTRAP_SERVERS=broker.bootstrap_servers,
-            SERVING_DSN=database.dsn,
-            SERVING_PASSWORD=database.password,
-        )
+        start_servers(folder, stages, cleanup)
         make_features(folder, stages, cleanup)
         status = conclusion(compare(folder, stages))
         console.print(stages.table())

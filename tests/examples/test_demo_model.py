@@ -29,15 +29,15 @@ SMALL = Period(
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_served_features_are_those_that_were_trained_on(
-    tmp_path: Path, servers: str, postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    servers: str,
+    postgres: LocalPostgres,
+    serving_dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    name = f"serving_{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(postgres.dsn, password=postgres.password, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    dsn = postgres.dsn.replace("dbname=postgres", f"dbname={name}")
     for variable, value in {
         "KAFKA_BOOTSTRAP_SERVERS": servers,
-        "SERVING_DSN": dsn,
+        "SERVING_DSN": serving_dsn,
         "SERVING_PASSWORD": postgres.password,
         "DEPARTURES_TOPIC": f"departures-{uuid.uuid4().hex[:8]}",
         # Set by the demo, and restored after the test.
@@ -62,7 +62,7 @@ def test_served_features_are_those_that_were_trained_on(
     # The flights of the day after the feed's end.
     assert latest.rows > 500
 
-    with psycopg.connect(dsn, password=postgres.password) as changed:
+    with psycopg.connect(serving_dsn, password=postgres.password) as changed:
         changed.execute(
             "UPDATE departure_delays SET mean_delay = mean_delay + 1 WHERE origin = 'JFK' "
             "AND hour = (SELECT max(hour) FROM departure_delays WHERE origin = 'JFK')"

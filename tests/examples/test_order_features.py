@@ -8,7 +8,6 @@ from pathlib import Path
 
 import dagster as dg
 import duckdb
-import psycopg
 import pyarrow as pa
 import pytest
 
@@ -63,16 +62,17 @@ def test_the_proof_counts_rows_that_lack_differ_or_are_too_many() -> None:
 @pytest.mark.kafka
 @pytest.mark.slow
 def test_all_that_is_made_of_three_inputs_is_what_the_raw_input_makes_it(
-    tmp_path: Path, servers: str, postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    servers: str,
+    postgres: LocalPostgres,
+    serving_dsn: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    name = f"serving_{uuid.uuid4().hex[:8]}"
-    with psycopg.connect(postgres.dsn, password=postgres.password, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
     for variable, value in {
         "KAFKA_BOOTSTRAP_SERVERS": servers,
-        "SERVING_DSN": postgres.dsn.replace("dbname=postgres", f"dbname={name}"),
+        "SERVING_DSN": serving_dsn,
         "SERVING_PASSWORD": postgres.password,
-        "ORDERS_TOPICS": f"{name}-",
+        "ORDERS_TOPICS": f"{uuid.uuid4().hex[:8]}-",
         # Set by the demo, and restored after the test.
         "ORDERS_DATA": "",
         "ORDERS_OUT": "",

@@ -377,6 +377,28 @@ def test_one_run_writes_by_tasks_and_the_next_by_spark(
     assert (report.expected, wrong(report), report.ok) == (1300, {}, True)
 
 
+def every_second_transaction(
+    case: Case, servers: str, number: int, partitions: int
+) -> Sequence[int]:
+    """Produce a transaction of a hundred records, and abort it if its number is odd.
+
+    Returns the ids of the records that it leaves.
+    """
+    # A new one, which knows all partitions.
+    producer = Producer({"bootstrap.servers": servers, "transactional.id": case.topic})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    ids = range(100 * number, 100 * number + 100)
+    for n in ids:
+        producer.produce(case.topic, as_json(n).encode(), partition=n % partitions)
+    producer.flush(30)
+    if number % 2:
+        producer.abort_transaction(30)
+        return ()
+    producer.commit_transaction(30)
+    return ids
+
+
 def test_tasks_read_what_transactions_leave_of_a_topic_that_gets_partitions(
     tmp_path: Path, servers: str, spark: SparkSession, read_by_tasks: list[int]
 ) -> None:
@@ -387,20 +409,7 @@ def test_tasks_read_what_transactions_leave_of_a_topic_that_gets_partitions(
         if number == 3:
             run_chain(spark, loaded)
             case.grow(3)
-        # A new one, which knows all partitions.
-        producer = Producer({"bootstrap.servers": servers, "transactional.id": case.topic})
-        producer.init_transactions(30)
-        ids = range(100 * number, 100 * number + 100)
-        producer.begin_transaction()
-        for n in ids:
-            at = n % 2 if number < 3 else n % 3
-            producer.produce(case.topic, as_json(n).encode(), partition=at)
-        producer.flush(30)
-        if number % 2:
-            producer.abort_transaction(30)
-        else:
-            producer.commit_transaction(30)
-            expected += ids
+        expected += every_second_transaction(case, servers, number, 2 if number < 3 else 3)
     run_live(spark, loaded)
     assert sorted(delta_table(loaded.target).to_pyarrow_table()["id"].to_pylist()) == expected
     # Where a new partition begins is left to Spark.
@@ -415,18 +424,7 @@ def test_few_records_are_read_and_written_by_the_driver_itself(
     loaded = case.pipeline(topic_alone)
     expected: list[int] = []
     for number in range(4):
-        producer = Producer({"bootstrap.servers": servers, "transactional.id": case.topic})
-        producer.init_transactions(30)
-        producer.begin_transaction()
-        ids = range(100 * number, 100 * number + 100)
-        for n in ids:
-            producer.produce(case.topic, as_json(n).encode(), partition=n % 2)
-        producer.flush(30)
-        if number % 2:
-            producer.abort_transaction(30)
-        else:
-            producer.commit_transaction(30)
-            expected += ids
+        expected += every_second_transaction(case, servers, number, 2)
         if number:
             run_live(spark, loaded)
         else:

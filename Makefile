@@ -90,6 +90,11 @@ test-all: install
 fast: install
 	$(SHORT) $(BIN)/python -m pytest $(PARALLEL) -m "not slow"
 
+# The same in a copy that lacks some extensions, which nothing else may miss: `make without EXTENSIONS="feeds training"`.
+.PHONY: without
+without: install
+	$(SHORT) $(BIN)/python -m tests.without $(EXTENSIONS) -- $(PARALLEL) -m "not slow"
+
 # `make test` in an order that SEED decides; without it, in one that the first lines name.
 shuffled: install
 	$(SHORT) $(BIN)/python -m pytest $(PARALLEL) -m "not rest and not nightly" -p randomly \

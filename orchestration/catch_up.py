@@ -6,15 +6,12 @@ import time
 from collections.abc import Callable
 
 from orchestration.backlog import backlog_of
-from orchestration.databases.database_log import SETTLED_S, DatabaseLog
+from orchestration.capture.interface import capture_wait
+from sources.captured_tables import require_unaltered
 from sources.common.counting import counted
-from sources.databases.altered_table import require_unaltered
-from sources.databases.replication_slot import watched_slots
-from sources.databases.table_watch import look_at_captured_table
 from sources.errors import RunError
 from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
-from sources.planning.plan import log_server
 from spark_jobs.launch import process
 from spark_jobs.launch.launch_record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat
@@ -49,7 +46,7 @@ def wait_until_caught_up(
     """
     name = context.pipeline.sources[-1].name
     backlog = backlog_of(context)
-    connector = ConnectorWait(context)
+    connector = capture_wait(context)
     caught_up_at: float | None = None
     held_since: float | None = None
     while True:
@@ -106,69 +103,6 @@ def _seam_is_counted(context: PipelineContext, source: str) -> bool:
     return ledger is None or not ledger.is_filtered or count is not None
 
 
-class ConnectorWait:
-    """Wait for the connector to write a captured table's changes to the topic.
-
-    The connector is behind until it has confirmed that the topic holds the database's log up to its
-    end at the first look; or until it has received that, and no record has come for
-    :data:`~orchestration.databases.database_log.SETTLED_S`, as it confirms nothing while only other
-    tables change. Never behind where no source declares a ``snapshot``.
-
-    Args:
-        context: The pipeline and its state.
-
-    Attributes:
-        text: What waits besides the input in the topic, as the end of a sentence, by the last look;
-            empty if no log is watched.
-    """
-
-    def __init__(self, context: PipelineContext) -> None:
-        self._context, self._is_looked_at = context, False
-        # One for each shard.
-        self._logs = [
-            DatabaseLog(options, log_server(context.generation, source or None))
-            for options, _, source in watched_slots(context.loaded)
-        ]
-        self._quiet: tuple[object, float] | None = None
-        self.text = ""
-
-    def is_behind(self, waiting: int, beat: Heartbeat | None) -> bool:
-        """Look once; return whether changes may be missing from the topic. Called again and again.
-
-        Args:
-            waiting: Records in the topic that are not committed.
-            beat: The run's latest heartbeat; None if it has none.
-
-        Raises:
-            RunError: No connector reads the slot, or it is missing or lost.
-            InputError: Something was done to the captured table that no change reports.
-            UnavailableError: The database does not answer.
-            StateError: The state is damaged.
-        """
-        is_behind = self._is_behind(waiting, beat)
-        if not is_behind and not self._is_looked_at:
-            # Statements of the log that was waited for are reported by now.
-            committed = None if beat is None else beat.offsets
-            look_at_captured_table(self._context.loaded, self._context.generation, committed)
-            self._is_looked_at = True
-        return is_behind
-
-    def _is_behind(self, waiting: int, beat: Heartbeat | None) -> bool:
-        if not self._logs:
-            return False
-        unread = sum(log.unread() for log in self._logs)
-        self.text = (
-            f" in the topic, and {self._logs[0].describe(unread)}" if unread else " in the topic"
-        )
-        if all(log.is_confirmed for log in self._logs):
-            return False
-        seen = (waiting, None if beat is None else beat.offsets)
-        if unread or waiting or self._quiet is None or self._quiet[0] != seen:
-            self._quiet = (seen, time.monotonic())
-            return True
-        return time.monotonic() - self._quiet[1] < SETTLED_S
-
-
 class UpToNow:
     """All input that exists when this object is made, for a drain.
 
@@ -189,7 +123,7 @@ class UpToNow:
 
     def __init__(self, context: PipelineContext) -> None:
         self._context = context
-        self._connector, self._is_written = ConnectorWait(context), False
+        self._connector, self._is_written = capture_wait(context), False
         self._backlog = backlog_of(context, as_of_now=True)
         self.is_committed = False
 

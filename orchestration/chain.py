@@ -14,9 +14,9 @@ from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from orchestration import operations, step_observers
+from orchestration.capture.interface import require_capture
+from orchestration.capture.snapshots import TakenSnapshot, snapshot_sources
 from orchestration.catch_up import wait_until_caught_up
-from orchestration.databases import snapshots
-from orchestration.databases.snapshots import TakenSnapshot
 from orchestration.display import size
 from orchestration.launch_checks import next_offsets
 from orchestration.progress.forecast import eta_s
@@ -188,7 +188,7 @@ class SnapshotStep(Step[list[TakenSnapshot]]):
 
     def _run(self, run: ChainRun) -> Outcome[list[TakenSnapshot]]:
         tell = partial(run.observer.noted, self)
-        taken = snapshots.take(run.loaded, tell, first_only=not self._is_whole)
+        taken = require_capture().take(run.loaded, tell, first_only=not self._is_whole)
         document = {"snapshots": [each.document for each in taken]}
         return Outcome(taken, document, "\n".join(each.text for each in taken))
 
@@ -204,7 +204,7 @@ class RestOfSnapshotStep(Step[WholeTable | None]):
 
     def _run(self, run: ChainRun) -> Outcome[WholeTable | None]:
         tell = partial(run.observer.noted, self)
-        mark = snapshots.take_rest(run.context, tell, tell)
+        mark = require_capture().take_rest(run.context, tell, tell)
         if run.until_caught_up:
             wait_until_caught_up(run.context, partial(run.observer.waiting, self))
         if mark is None:
@@ -367,7 +367,7 @@ def steps_of(loaded: LoadedPipeline) -> list[Step[Any]]:
     each topic, and one step for the topics of all, named by the last of them; then
     ``rest_of_snapshot`` if changes are followed while a snapshot is read.
     """
-    first: list[Step[Any]] = [SnapshotStep()] if snapshots.declared(loaded) else []
+    first: list[Step[Any]] = [SnapshotStep()] if snapshot_sources(loaded) else []
     is_open = any(source.follows_while_reading for source in loaded.pipeline.file_sources)
     last: list[Step[Any]] = [RestOfSnapshotStep()] if is_open else []
     return [*first, *export_steps(loaded), PlanStep(), *_steps_of_sources(loaded), *last]

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-
+from sources.captured_tables import look_before_launch
 from sources.common.positions import Offsets
 from sources.config.code.user_functions import load_function, require_transform
 from sources.config.loader import LoadedPipeline
 from sources.config.requirements import require_extras
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
-from sources.databases.replication_slot import look_at_slots
-from sources.databases.table_watch import look_at_captured_table
 from sources.hand_over_checks import require_sound
 from sources.hybrid import Boundedness
 from sources.kafka.client.look_ups import KafkaLog
@@ -19,7 +16,6 @@ from sources.kafka.start.log_checks import check_not_deleted
 from sources.kept_definitions import keep_definition
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
-from sources.planning.plan import log_server
 from sources.planning.topics.topic_range import (
     find_range,
     first_unread_offsets,
@@ -67,8 +63,7 @@ def require_ready_to_stream(context: PipelineContext, source: Source) -> None:
     context.require_turn(source.name)
     require_ready(context, source)
     # Nobody may have looked at the slot and the table since the last run.
-    look_at_slots(context.loaded, context.generation, partial(log_server, context.generation))
-    look_at_captured_table(context.loaded, context.generation)
+    look_before_launch(context.loaded, context.generation)
 
 
 def require_ready(context: PipelineContext, source: Source) -> None:

@@ -6,7 +6,8 @@ from operator import or_
 
 import dagster as dg
 
-from orchestration.databases import table_pipelines
+from orchestration.capture.found_tables import FoundTables
+from orchestration.capture.interface import require_capture
 from orchestration.defs.assets.unloadable_pipeline import UnreadableFile, unreadable_definitions
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.markdown import code_span
@@ -87,7 +88,7 @@ def _tables_asset(template: Template) -> dg.AssetsDefinition:
     )
     def tables(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         with failures(None):
-            found = table_pipelines.copy(Template(template.path), context.log.info)
+            found = require_capture().copy_tables(Template(template.path), context.log.info)
         if found is None:
             return dg.MaterializeResult(metadata={"database": "does not answer"})
         for line in found.lines():
@@ -97,7 +98,7 @@ def _tables_asset(template: Template) -> dg.AssetsDefinition:
     return tables
 
 
-def _metadata(found: table_pipelines.FoundTables) -> Metadata:
+def _metadata(found: FoundTables) -> Metadata:
     """Return what was found, by what people look for."""
     refused = [f"- {code_span(table)}: {why}" for table, why in found.refused.items()]
     return {

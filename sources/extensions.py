@@ -83,6 +83,10 @@ class Extension:
             ``dagster.Scaffolder``.
         audit: Audit of a pipeline's table, an
             :class:`orchestration.audit.installed_audit.Audit`.
+        captured_tables: What asks captured databases about their tables, in drivers, too: a
+            :class:`sources.captured_tables.CapturedTables`. The first one counts.
+        capture: What copies and follows database tables, an
+            :class:`orchestration.capture.interface.Capture`. The first one counts.
         lost_state: What people can do if checkpoint or state of a table are lost: a text.
     """
 
@@ -110,6 +114,8 @@ class Extension:
     file_formats: str | None = None
     registered_values: str | None = None
     lost_state: str | None = None
+    captured_tables: str | None = None
+    capture: str | None = None
 
 
 @cache

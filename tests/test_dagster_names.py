@@ -11,11 +11,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from orchestration.capture.slot_seen import has_slot
 from orchestration.definitions import find_definitions, find_pipelines
 from orchestration.defs import keys as assets
 from sources.config.loader import LoadedPipeline
 from sources.config.table_template import FoundTable, Template
-from sources.databases.replication_slot import watched_slot
 from sources.hybrid import Boundedness
 from tests.extensions import whole
 from tests.names_page import ROOT, Row, require_same, rows
@@ -182,7 +182,7 @@ def of_pipeline(loaded: LoadedPipeline) -> dict[str, list[Words]]:
         "each source": each_of("source", pipeline.sources),
         "each Kafka source": each_of("source", pipeline.topics),
         "the unbounded source": each_of("source", live),
-        "a replication slot": each_of("source", live if watched_slot(loaded) else []),
+        "a replication slot": each_of("source", live if has_slot(loaded) else []),
         "changes that may be left out": each_of("source", live if pipeline.mirrored_topics else []),
         "a snapshot": [{}] if any(each.snapshot for each in pipeline.sources) else [],
         "follow: while_reading": [{}]

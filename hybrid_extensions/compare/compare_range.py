@@ -14,7 +14,7 @@ from typing import NamedTuple
 from hybrid_extensions.compare.compared_sides import compared_sides
 from orchestration.audit.report import EXAMPLES
 from orchestration.audit.sql import as_json, count_rows
-from orchestration.databases.compared_ranges import ComparedRange
+from orchestration.audit.kept_compare import ComparedRange
 from orchestration.databases.compared_table import ComparedTable
 from orchestration.databases.key_range import KEYS, KeyRange
 from sources.common.positions import now_ms

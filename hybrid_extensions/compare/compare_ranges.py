@@ -12,7 +12,7 @@ from typing import Any
 from hybrid_extensions.compare.compare_range import LiveRun, RangeComparison, compare_range
 from hybrid_extensions.compare.compared_sides import rows_of
 from hybrid_extensions.compare.declare import CompareSection
-from orchestration.databases.compared_ranges import (
+from orchestration.audit.kept_compare import (
     ComparedRange,
     KeptCompare,
     keep_compare,

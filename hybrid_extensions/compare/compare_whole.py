@@ -9,7 +9,7 @@ from typing import NamedTuple
 from hybrid_extensions.compare.compare_range import LiveRun, compare_range
 from hybrid_extensions.compare.compare_source import SourceComparison
 from orchestration.audit.report import EXAMPLES
-from orchestration.databases.compared_ranges import ComparedRange, keep_whole
+from orchestration.audit.kept_compare import ComparedRange, keep_whole
 from orchestration.databases.compared_table import compared_tables
 from orchestration.databases.key_range import KeyRange
 from sources.common.counting import counted

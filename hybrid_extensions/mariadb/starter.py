@@ -8,7 +8,7 @@ from hybrid_extensions.mariadb.server import needs_public_key, parse_address
 from hybrid_extensions.mariadb.tables import find_tables
 from orchestration.databases.capture_starter import CapturedKind, CaptureOptions, Topic
 from sources.databases.captured_table import DatabaseTable
-from sources.databases.kafka_connect import server_id_of
+from sources.common.servers.server_id import server_id_of
 from sources.errors import InputError
 
 # Old heartbeats are never read.

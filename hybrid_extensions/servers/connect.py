@@ -14,7 +14,7 @@ from hybrid_extensions.servers.databases.mysql_server import MySqlServer
 from hybrid_extensions.servers.databases.postgres import DATABASE, USER, LocalPostgres
 from hybrid_extensions.servers.kraft import write_properties
 from hybrid_extensions.servers.process import HOST, Service, end, free_ports, is_taken, kill, spawn
-from sources.databases.kafka_connect import server_id_of
+from sources.common.servers.server_id import server_id_of
 from sources.errors import RunError
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import require_java

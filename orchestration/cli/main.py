@@ -119,10 +119,10 @@ def tables(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     Exit status 1 if a table can't be captured. Files that were made before stay as they are.
     """
     with answer(as_json) as show:
-        from orchestration.databases import table_pipelines
+        from orchestration.capture.interface import require_capture
         from sources.config.table_template import Template
 
-        found = table_pipelines.find(Template(pipeline))
+        found = require_capture().find_tables(Template(pipeline))
         known = [f"{table}: has a pipeline." for table in found.known]
         document = {"ok": not found.refused, **found._asdict()}
         show(document, "\n".join([*known, *found.lines()]))

@@ -74,9 +74,9 @@ def _act_on_all(
     from sources.errors import InputError  # noqa: PLC0415
 
     if before[0] in _COPYING:
-        from orchestration.databases import table_pipelines  # noqa: PLC0415
+        from orchestration.capture.interface import require_capture  # noqa: PLC0415
 
-        found = table_pipelines.copy(template, tell)
+        found = require_capture().copy_tables(template, tell)
         for line in [] if found is None else found.lines():
             tell(line)
     tables = template.tables()
@@ -172,11 +172,11 @@ class _Labelled(TextIOBase):
 
 def _changed(template: Template) -> dict[str, list[str]]:
     """Return tables without a pipeline, and those that are gone; nothing if nobody answers."""
-    from orchestration.databases import table_pipelines  # noqa: PLC0415
+    from orchestration.capture.interface import require_capture  # noqa: PLC0415
     from sources.errors import HybridError  # noqa: PLC0415
 
     try:
-        found = table_pipelines.look(template)
+        found = require_capture().look_for_tables(template)
     except HybridError:
         # Pipelines that run do not need the database; their own answers say how far it is read.
         return {}

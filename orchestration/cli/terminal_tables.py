@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from orchestration.cli.fitting_table import Fitting
-from orchestration.databases.database_log import unread_of
+from orchestration.capture.slot_seen import unread_of
 from orchestration.display import time_left
 from orchestration.progress.in_words import changes_in_words
 from orchestration.progress.plan_tables import PlanTable, plan_tables

@@ -10,9 +10,8 @@ the topics.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 
-from orchestration.display import size
+from orchestration.capture.slot_seen import describe_unread
 from sources.common.positions import now_ms
 from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.kafka_connect import restart_command
@@ -29,30 +28,6 @@ CONFIRMED_S = 90.0
 KEPT_S = 180.0
 """The same for MariaDB and MySQL, where Kafka Connect keeps positions once a minute by default, and
 the server tells an idle connector after 48 s that there is nothing new."""
-
-
-def describe_unread(unread: float, *, is_confirmation: bool = False) -> str:
-    """Return the connector's lag in words: ``58 MB in the database, not read by the connector``.
-
-    Args:
-        unread: Bytes of the database's log.
-        is_confirmation: Whether the connector may have read some of it, and not confirmed it yet.
-    """
-    done = "confirmed" if is_confirmation else "read"
-    return f"{size(unread)} in the database, not {done} by the connector"
-
-
-def unread_of(numbers: Mapping[str, float]) -> str | None:
-    """Return the connector's lag in words, from a verdict's numbers.
-
-    Returns:
-        None if the connector has read all, or the pipeline captures no table.
-    """
-    if unread := numbers.get("slot_unread_bytes"):
-        return describe_unread(unread)
-    if unread := numbers.get("slot_unconfirmed_bytes"):
-        return describe_unread(unread, is_confirmation=True)
-    return None
 
 
 class DatabaseLog:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from orchestration.capture.snapshots import TakenSnapshot, snapshot_sources
 from sources.common.counting import counted
 from sources.common.positions import iso
 from sources.config.loader import LoadedPipeline
-from sources.config.source.file_source import FileSource
 from sources.config.source.snapshot import SnapshotManifest
 from sources.errors import HybridError, InputError, RunError, StateError
 from sources.planning.context import PipelineContext
@@ -25,31 +24,6 @@ if TYPE_CHECKING:
 # Readers of the folder pass over names with an underscore.
 _LOCK = "_snapshot"
 _POLL_S = 0.3
-
-
-@dataclass(frozen=True)
-class TakenSnapshot:
-    """A complete snapshot of one table.
-
-    Attributes:
-        document: Table, rows, chunks, time and log position of the snapshot, as a JSON object.
-        text: The same in sentences, a line each; then the warnings.
-        position: Position in the database's log, by the database's name for it, such as its LSN or
-            GTID.
-    """
-
-    document: dict[str, Any]
-    text: str
-    position: dict[str, str | int]
-
-
-def declared(loaded: LoadedPipeline) -> list[FileSource]:
-    """Return the sources with a `snapshot`, that is, a copy of a database table."""
-    return [
-        source
-        for source in loaded.pipeline.sources
-        if isinstance(source, FileSource) and source.snapshot is not None
-    ]
 
 
 def take(
@@ -78,7 +52,7 @@ def take(
     # The database driver takes a while to import, and few commands need it.
     from sources.databases.snapshot_copy import SnapshotCopy  # noqa: PLC0415
 
-    sources = declared(loaded)
+    sources = snapshot_sources(loaded)
     if not sources:
         name = loaded.pipeline.name
         message = f"No source of pipeline `{name}` declares a `snapshot`."
@@ -127,7 +101,7 @@ def take_rest(
     """
     generation, live = context.generation, context.pipeline.sources[-1].name
     if (source := open_source(context)) is None:
-        beside = [each.name for each in declared(context.loaded) if each.follows_while_reading]
+        beside = [each.name for each in snapshot_sources(context.loaded) if each.follows_while_reading]
         marks = [find_whole(generation, name) for name in beside]
         return next((each for each in marks if each is not None), None)
     take(context.loaded, report)
@@ -169,7 +143,7 @@ def take_together(
     every = [
         (loaded.pipeline.name, source, SnapshotCopy(loaded, source, report))
         for loaded in pipelines
-        for source in declared(loaded)
+        for source in snapshot_sources(loaded)
     ]
     due = [each for each in every if not each[2].is_done(first_only=each[1].follows_while_reading)]
     if not due:

@@ -17,6 +17,7 @@ from orchestration.defs.keys import (
     generation_name,
     live_key,
 )
+from orchestration.capture.slot_seen import has_slot
 from orchestration.defs.show import metadata, reports
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.dagster_remedies import verdict_in_dagster
@@ -28,7 +29,6 @@ from orchestration.supervision.rules.verdict import Finding, expected_findings
 from orchestration.supervision.webhook import Alert, alert
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.databases.replication_slot import watched_slot
 from sources.hybrid import Boundedness
 from sources.kept_definitions import in_service
 from sources.serving import Switch, is_replaced, pending_switch
@@ -54,7 +54,7 @@ def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
     """
     key = live_key(loaded)
     expected = expected_findings(
-        has_slot=watched_slot(loaded) is not None,
+        has_slot=has_slot(loaded),
         is_mirror=bool(loaded.pipeline.mirrored_topics),
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from orchestration.capture.interface import installed_capture
+from orchestration.capture.look import LOOK_EVERY_MS, CaptureLook
 from orchestration.requested_state import read_requested
 from orchestration.supervision.belonging_finding import find_refusal, with_refusal
 from orchestration.supervision.late_row_findings import look_at_late_rows
@@ -14,15 +16,11 @@ from orchestration.supervision.rules.catching_up import find_behind
 from orchestration.supervision.rules.driver_clock import DriverClock
 from orchestration.supervision.rules.health import judge
 from orchestration.supervision.rules.verdict import Verdict
-from orchestration.supervision.slot_watch import SlotLook, observe_slot
 from orchestration.supervision.source_status import SourceStatus, source_status
 from orchestration.supervision.watch_memory import Watch, read_watch
 from sources.common.positions import now_ms, span_ms
 from sources.config.loader import LoadedPipeline
-from sources.databases.altered_table import TableWatch, read_table_watch
-from sources.databases.table_watch import EVERY_MS, observe_table
 from sources.errors import ErrorReport
-from sources.planning.context import PipelineContext
 from sources.state.generation import Generation
 from spark_jobs.launch import process
 from spark_jobs.launch.launch_record import last_launch
@@ -42,9 +40,8 @@ class Look(NamedTuple):
         verdict: Health of the run, and why.
         watch: What the supervision is to remember until its next look.
         now_ms: Time of the look, in ms since 1970.
-        slot: What was seen of the replication slot of the database's changes; None if none is
-            declared.
-        table: What was seen of the captured table; None if there is none.
+        capture: What was seen of captured tables and their connectors; None if no installed
+            extension captures any.
         refused: Why the next launch is refused: checkpoint, state and target don't belong together,
             or something was done to the captured table that no change reports. None if it is not
             refused.
@@ -53,8 +50,7 @@ class Look(NamedTuple):
     verdict: Verdict
     watch: Watch
     now_ms: int
-    slot: SlotLook | None = None
-    table: TableWatch | None = None
+    capture: CaptureLook | None = None
     refused: ErrorReport | None = None
 
 
@@ -63,7 +59,7 @@ def look_at_live(
     generation: Generation,
     found: Sequence[SourceStatus] = (),
     *,
-    table_older_ms: int = EVERY_MS,
+    table_older_ms: int = LOOK_EVERY_MS,
 ) -> Look | None:
     """Inspect the live run, its topic or folder, its slot and its table; change nothing.
 
@@ -115,7 +111,12 @@ def look_at_live(
         unknown_ms = watch.lag_unknown_since_ms or looked_ms
     window_ms = looked_ms - span_ms(expected.restarts.within)
     restarts = [restart for restart in watch.restarts if restart.at_ms > window_ms]
-    slot = observe_slot(loaded, generation, looked_ms)
+    looked: CaptureLook | None = None
+    if (capture := installed_capture()) is not None:
+        committed = None if beat is None else beat.offsets
+        looked = capture.look(
+            loaded, generation, looked_ms, older_ms=table_older_ms, committed=committed
+        )
     log, late_ms = read_progress_log(generation, name), span_ms(expected.late_after)
     is_alive = running is not None or find_run(generation, name) is not None
     seen = Seen(
@@ -134,23 +135,14 @@ def look_at_live(
         last_failure=restarts[-1].why if restarts else None,
         gave_up=watch.gave_up,
         obstacle=find_obstacle(loaded, generation),
-        slot=None if slot is None else slot.seen,
+        slot=None if looked is None else looked.slot,
         behind=find_behind(log, beat, due, behind_ms, looked_ms, late_ms),
         late=look_at_late_rows(loaded, generation, looked_ms),
         wrong_rows=_wrong_rows(loaded, generation),
     )
-    # A database that does not answer is waited for once.
-    is_answering = slot is None or slot.seen.unknown is None
-    captured, older_ms = PipelineContext(loaded, generation).loaded, table_older_ms
-    committed = None if beat is None else beat.offsets
-    table = (
-        observe_table(captured, generation, older_ms=older_ms, committed=committed)
-        if is_answering
-        else read_table_watch(generation)
-    )
     refused = find_refusal(loaded, generation)
-    if refused is None and table is not None and table.altered is not None:
-        refused = table.altered.error().report()
+    if refused is None and looked is not None:
+        refused = looked.altered
     verdict = with_refusal(judge(seen, expected, looked_ms), refused)
     down_ms = None
     if verdict.down is not None:
@@ -165,7 +157,7 @@ def look_at_live(
         "restarts": restarts,
         **clock._asdict(),
     }
-    return Look(verdict, watch.model_copy(update=changes), looked_ms, slot, table, refused)
+    return Look(verdict, watch.model_copy(update=changes), looked_ms, looked, refused)
 
 
 def _lag(

@@ -4,55 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orchestration.capture.slot_seen import SlotSeen
 from orchestration.requested_state import RequestedState
 from orchestration.supervision.late_row_findings import LateSeen
 from orchestration.supervision.rules.catching_up import Behind
 from sources.errors import ErrorReport
 from spark_jobs.run_state.heartbeat import Heartbeat
-
-
-@dataclass(frozen=True)
-class SlotSeen:
-    """Observed state of the replication slot (for MariaDB and MySQL: the connector) of a topic.
-
-    Attributes:
-        gone: Why changes are missing for good: the slot is or was dropped, or has or had lost its
-            log; None if it never was.
-        idle_since_ms: Since when no connector reads the slot, in ms since 1970; None if one does.
-        unknown: Why the state of the slot is unknown; None if it is known.
-        retained_bytes: Bytes of write-ahead log that the database keeps for the slot; None if
-            unknown.
-        unread_bytes: Bytes of the log that the connector has not read; None if unknown.
-        is_confirmation: Whether ``unread_bytes`` counts what the connector has not confirmed, as
-            what it has read is unknown.
-        unread_since_ms: Since when the connector has not read on, in ms since 1970; None if it has
-            read all, or that is unknown.
-        connector: URL of the connector that writes the topic; empty if none is declared.
-        failure: Why that connector failed, so that somebody has to start it again; empty if it did
-            not.
-        is_restarted: Whether the supervision starts it again.
-        misset: Why changes are lost or have other values, by a setting of the connector; empty if
-            none is known to do that.
-        shard: Topic of the shard whose changes come through it; empty without shards.
-    """
-
-    gone: str | None = None
-    idle_since_ms: int | None = None
-    unknown: str | None = None
-    retained_bytes: int | None = None
-    unread_bytes: int | None = None
-    is_confirmation: bool = False
-    unread_since_ms: int | None = None
-    connector: str = ""
-    failure: str = ""
-    is_restarted: bool = False
-    misset: str = ""
-    shard: str = ""
-
-    @property
-    def is_read(self) -> bool:
-        """Whether a connector is known to be reading the slot."""
-        return self.gone is None and self.idle_since_ms is None and self.unknown is None
 
 
 @dataclass(frozen=True)

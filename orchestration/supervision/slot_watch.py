@@ -11,12 +11,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from orchestration.supervision.observation import SlotSeen
+from orchestration.capture.slot_seen import SlotSeen
 from sources.common.positions import Record, iso
 from sources.config.loader import LoadedPipeline
-from sources.databases.altered_table import TableWatch, keep_table_watch
 from sources.databases.connector_settings import settings_problem
+from sources.databases.kafka_connect import restart_command
 from sources.databases.replication_slot import (
+    NEW_SNAPSHOT,
     SlotGone,
     WatchedSlot,
     ask_slot,
@@ -124,10 +125,11 @@ def _observe(slot_of: WatchedSlot, generation: Generation, looked_ms: int) -> Sl
     watch = before if isinstance(slot, str) else _after(before, slot, looked_ms)
     seen = SlotSeen(
         shard=options.topic or "",
-        gone=None if gone is None else str(gone),
+        gone=None if gone is None else _gone_in_words(gone),
         idle_since_ms=watch.idle_since_ms,
         unread_since_ms=watch.unread_since_ms,
         connector=options.connector or "",
+        restart_command=restart_command(options.connector) if options.connector else "",
         is_restarted=options.restart_connector,
         misset=watch.misset,
     )
@@ -164,15 +166,9 @@ def keep_slot(generation: Generation, look: SlotLook | None) -> None:
                 generation.replace(name, each.watch)
 
 
-def keep_table(generation: Generation, seen: TableWatch | None) -> None:
-    """Write what a look saw of the captured table to the state.
-
-    A state folder that can't be written is no error; without a captured table (None), nothing is
-    written.
-    """
-    if seen is not None:
-        with contextlib.suppress(StateError):
-            keep_table_watch(generation, seen)
+def _gone_in_words(gone: SlotGone) -> str:
+    text = str(gone)
+    return f"{text[0].upper()}{text[1:]}. {NEW_SNAPSHOT}"
 
 
 def _after(before: SlotWatch, slot: Slot, looked_ms: int) -> SlotWatch:

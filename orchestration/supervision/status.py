@@ -8,18 +8,24 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    BaseModel,
+    Field,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
 from orchestration.audit.kept_audit import KeptAudit, read_audit
-from orchestration.databases.compared_ranges import KeptCompare, read_compare
+from orchestration.audit.kept_compare import KeptCompare, read_compare
+from orchestration.capture.interface import installed_capture
 from orchestration.supervision.belonging_finding import find_refusal
 from orchestration.supervision.live_look import look_at_live
 from orchestration.supervision.rules.verdict import Verdict
-from orchestration.supervision.slot_watch import keep_slot, keep_table
 from orchestration.supervision.source_status import SourceStatus, source_status
 from orchestration.supervision.status_part import StatusPart
+from sources.common.positions import Part
 from sources.config.loader import LoadedPipeline
-from sources.databases.altered_table import NarrowedColumn, read_table_watch
 from sources.errors import ErrorReport, StateError
 from sources.extensions import contributions
 from sources.generations import acting_on
@@ -102,7 +108,7 @@ class Status(BaseModel):
     live: Verdict | None = None
     refused: ErrorReport | None = None
     table_unknown: str | None = None
-    narrowed: list[NarrowedColumn] = Field(default_factory=list)
+    narrowed: list[SerializeAsAny[Part]] = Field(default_factory=list)
     compared: KeptCompare | None = None
     transform_changed: str | None = None
     settings_overruled: str | None = None
@@ -159,9 +165,8 @@ def status(loaded: LoadedPipeline) -> Status:
     found = None
     if generation is not None:
         found = look_at_live(loaded, generation, sources, table_older_ms=0)
-    if generation is not None and found is not None:
-        keep_slot(generation, found.slot)
-        keep_table(generation, found.table)
+    if generation is not None and found is not None and found.capture is not None:
+        found.capture.keep(generation)
     live = None if found is None else found.verdict
     refused = None if found is None else found.refused
     if found is None and generation is not None:
@@ -180,7 +185,6 @@ def status(loaded: LoadedPipeline) -> Status:
         and refused is None
     )
     kept = None if generation is None else read_audit(generation)
-    watch = None if generation is None else read_table_watch(generation)
     is_wrong = (kept is not None and kept.is_wrong) or bool(compared and compared.is_wrong)
     # After a rollback the newest one is kept, and whatever it does touches no table of readers.
     is_kept = generation is not None and is_replaced(loaded, generation.name)
@@ -198,8 +202,8 @@ def status(loaded: LoadedPipeline) -> Status:
         live=live,
         refused=refused,
         compared=compared,
-        table_unknown=None if found is None or found.table is None else found.table.doubt,
-        narrowed=[] if watch is None else watch.narrowed,
+        table_unknown=None if found is None or found.capture is None else found.capture.doubt,
+        narrowed=[] if generation is None else _narrowed(generation),
         transform_changed=None if generation is None else last_change(generation),
         settings_overruled=_overruled(loaded, generation),
         followed=[] if generation is None else followed_columns(generation),
@@ -207,6 +211,11 @@ def status(loaded: LoadedPipeline) -> Status:
         absent=[] if plan is None else plan.absent,
         lease=None if generation is None else seen_lease(generation),
     )
+
+
+def _narrowed(generation: Generation) -> list[Part]:
+    capture = installed_capture()
+    return [] if capture is None else [*capture.narrowed(generation)]
 
 
 def _overruled(loaded: LoadedPipeline, generation: Generation | None) -> str | None:

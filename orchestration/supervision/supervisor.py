@@ -8,11 +8,9 @@ from typing import NamedTuple
 from orchestration import operations
 from orchestration.remedies import as_commands
 from orchestration.requested_state import require_requested
-from orchestration.supervision.connector_restart import restart_if_due
 from orchestration.supervision.live_look import Look, look_at_live
 from orchestration.supervision.refused_restart import RefusedRestart, write_refused
 from orchestration.supervision.rules.verdict import RED, Verdict
-from orchestration.supervision.slot_watch import keep_slot, keep_table
 from orchestration.supervision.watch_memory import Restart, Watch, write_watch
 from orchestration.supervision.webhook import Alert, alert
 from sources.common.positions import span_ms
@@ -61,10 +59,9 @@ def tick(loaded: LoadedPipeline) -> Tick | None:
     look = None if generation is None else look_at_live(loaded, generation)
     if generation is None or look is None:
         return None
-    if look.slot is not None:
-        keep_slot(generation, look.slot)
-        restart_if_due(loaded, generation, look.slot, look.now_ms)
-    keep_table(generation, look.table)
+    if look.capture is not None:
+        look.capture.keep(generation)
+        look.capture.restart_connectors(loaded, generation, look.now_ms)
     watch, restart = decide(look, loaded.pipeline.supervision)
     # The decision is recorded before anything is done.
     write_watch(generation, watch)

@@ -9,7 +9,6 @@ import json
 import re
 import urllib.error
 import urllib.request
-import zlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -164,15 +163,3 @@ def _reason(trace: str) -> str:
     short = name.rpartition(".")[2]
     whole = f"{short}: {text}" if text else short
     return without_passwords(whole)
-
-
-def server_id_of(connector: str) -> int:
-    """Return a number by which a connector can register with a MariaDB or MySQL server.
-
-    Made from its name, above 10,000, so that it differs from those of other connectors and
-    replicas.
-
-    Args:
-        connector: Name of the connector.
-    """
-    return 10_000 + zlib.crc32(connector.encode()) % 1_000_000

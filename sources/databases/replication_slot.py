@@ -5,7 +5,6 @@ https://www.postgresql.org/docs/current/view-pg-replication-slots.html
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from sources.common.positions import Record, iso, now_ms
@@ -15,6 +14,8 @@ from sources.config.source.snapshot import SnapshotOptions
 from sources.databases.kinds import access_to
 from sources.databases.slot import Slot, State
 from sources.errors import InputError
+from sources.planning.plan import log_server
+from sources.state.generation import Generation
 from sources.storage.folder import Folder
 
 _GONE = "run/slot.json"
@@ -180,23 +181,21 @@ def keep_gone(generation: Folder, gone: SlotGone, topic: str | None = None) -> N
         generation.replace(name, gone)
 
 
-def look_at_slots(
-    loaded: LoadedPipeline, generation: Folder, server_of: Callable[[str], str]
-) -> None:
+def look_at_slots(loaded: LoadedPipeline, generation: Generation) -> None:
     """Ask databases for a pipeline's slots, and record in the state which are missing or lost.
 
     Raises nothing about the slots themselves; does nothing without a slot or connector.
 
     Args:
         loaded: The pipeline.
-        generation: State folder of the generation.
-        server_of: Returns the id of the MySQL server that the snapshot of a source was taken in;
-            empty if it is not known.
+        generation: State of the generation, whose plan knows the snapshots' servers.
 
     Raises:
         StateError: The state folder can't be written.
     """
     for options, _, source in watched_slots(loaded):
-        gone = slot_gone(generation, options, ask_slot(options), server_of(source))
+        gone = slot_gone(
+            generation, options, ask_slot(options), log_server(generation, source or None)
+        )
         if gone is not None:
             keep_gone(generation, gone, options.topic)

@@ -20,9 +20,6 @@ from sources.databases.required_columns import judge_required
 from sources.errors import HybridError
 from sources.state.generation import Generation
 
-EVERY_MS = 60_000
-"""Milliseconds after which a look that is repeated every few seconds asks the database again."""
-
 
 def observe_table(
     loaded: LoadedPipeline,

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from hybrid_extensions.cuts.barrier import Barrier, Crossing
 from orchestration.audit.kept_audit import Acceptance, KeptAudit
 from orchestration.audit.report import BadLine, LedgerLine
-from orchestration.databases.compared_ranges import ComparedRange, KeptCompare
+from orchestration.audit.kept_compare import ComparedRange, KeptCompare
 from orchestration.generations.range_history import RemovedFiles
 from orchestration.supervision.connector_restart import ConnectorRestarts
 from orchestration.supervision.refused_restart import RefusedRestart

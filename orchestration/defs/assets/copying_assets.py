@@ -5,8 +5,8 @@ from typing import Any
 
 import dagster as dg
 
+from orchestration.capture.snapshots import snapshot_sources
 from orchestration.chain import ChainRun, ExportStep, Outcome, RestOfSnapshotStep, SnapshotStep
-from orchestration.databases.snapshots import declared
 from orchestration.defs.assets.run_notes import say_candidate
 from orchestration.defs.assets.upstream import upstream_keys
 from orchestration.defs.keys import step_key, steps_group
@@ -78,7 +78,11 @@ def _of_snapshot(
         key=step_key(loaded, step.name),
         deps=before,
         group_name=steps_group(loaded),
-        kinds={each.snapshot.kind.name for each in declared(loaded) if each.snapshot is not None},
+        kinds={
+            each.snapshot.kind.name
+            for each in snapshot_sources(loaded)
+            if each.snapshot is not None
+        },
         description=f"{what} Safe to run again: chunks that are complete are kept.",
     )
     def copied(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:

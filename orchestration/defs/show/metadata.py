@@ -11,7 +11,7 @@ import dagster as dg
 
 from orchestration.audit.kept_audit import KeptAudit
 from orchestration.audit.report import in_words
-from orchestration.databases.snapshots import TakenSnapshot
+from orchestration.capture.snapshots import TakenSnapshot
 from orchestration.defs.keys import APPROVED
 from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.display import readable_times, second

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from orchestration.databases.database_log import describe_unread
+from orchestration.capture.slot_seen import SlotSeen, describe_unread
 from orchestration.display import count, size
-from orchestration.supervision.observation import Seen, SlotSeen
+from orchestration.supervision.observation import Seen
 from orchestration.supervision.rules.catching_up import Behind
 from orchestration.supervision.rules.verdict import Finding
 from sources.common.counting import counted, counted_as
 from sources.common.durations import duration
 from sources.common.positions import span_ms
 from sources.config.supervision import Supervision
-from sources.databases.kafka_connect import restart_command
-from sources.databases.replication_slot import NEW_SNAPSHOT
 
 # The log of a busy database is always a bit ahead: one segment of it.
 _MUCH_UNREAD = 16 << 20
@@ -194,8 +192,7 @@ def slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
 
 def _slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
     if slot.gone is not None:
-        text = f"{slot.gone[0].upper()}{slot.gone[1:].rstrip('.')}. {NEW_SNAPSHOT}"
-        return Finding(name="slot", passed=False, text=text)
+        return Finding(name="slot", passed=False, text=slot.gone)
     if slot.misset and not slot.failure:
         return Finding(name="slot", passed=False, text=slot.misset)
     if slot.unknown is not None:
@@ -210,7 +207,7 @@ def _slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
             text = (
                 f"Connector {slot.connector} is FAILED ({slot.failure}), as seen for "
                 f"{_span(idle_ms)}: no change comes until it is started again. Correct the cause, "
-                f"then run `{restart_command(slot.connector)}`. "
+                f"then run `{slot.restart_command}`. "
             )
             text += (
                 "The supervision does that, too, as often as `supervision.restarts` allows."

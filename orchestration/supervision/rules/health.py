@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from orchestration.capture.slot_seen import SlotSeen
 from orchestration.requested_state import ended_in_words
 from orchestration.supervision.late_row_findings import late_rows
-from orchestration.supervision.observation import Seen, SlotSeen
+from orchestration.supervision.observation import Seen
 from orchestration.supervision.rules import findings
 from orchestration.supervision.rules.verdict import Finding, Health, Verdict, expected_findings
 from sources.common.counting import counted

@@ -6,7 +6,7 @@ declaration that its runs go by is made of both. Another generation has its own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -17,6 +17,7 @@ from sources.decoding.changes.added_columns import AddedColumn
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.changes.renamed_columns import all_names
 from sources.decoding.changes.widened_columns import is_widened
+from sources.errors import ErrorReport, HybridError, error_of
 from sources.state.generation import Generation
 
 _NAME = "followed-columns.json"
@@ -97,7 +98,7 @@ def followed_columns(generation: Generation) -> list[FollowedChange]:
     return [] if kept is None else kept.changes
 
 
-def keep_followed(generation: Generation, changes: list[FollowedChange]) -> None:
+def keep_followed(generation: Generation, changes: Sequence[FollowedChange]) -> None:
     """Append column changes to those that a generation has adopted, in its state.
 
     Not safe for two writers: only the generation's driver calls it.
@@ -108,6 +109,17 @@ def keep_followed(generation: Generation, changes: list[FollowedChange]) -> None
     """
     kept = FollowedColumns(changes=[*followed_columns(generation), *changes])
     generation.replace(_NAME, kept)
+
+
+def not_followed(failure: ErrorReport, reason: str) -> HybridError:
+    """Return the error of a change that can't be followed: as with `stop`, with the reason.
+
+    Args:
+        failure: Why the query that met the change has failed.
+        reason: Why it can't be followed, as a clause.
+    """
+    message = f"{failure.message} `on_schema_change` can't follow this change: {reason}."
+    return error_of(failure.model_copy(update={"message": message}))
 
 
 def with_followed_columns(loaded: LoadedPipeline, generation: Generation) -> LoadedPipeline:

@@ -10,8 +10,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sources.captured_tables import require_unaltered
 from sources.common.counting import counted
-from sources.databases.altered_table import require_unaltered
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.driver.reports.collect_bad_records import Collectors

@@ -8,13 +8,14 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import typer
 
+from orchestration.capture import interface
 from orchestration.cli import many_tables
 from orchestration.cli.output import answer
-from orchestration.databases import table_pipelines
 from sources.config.table_template import FoundTable, Template
 from sources.errors import RunError
 from tests.services.processes import wait_for
@@ -28,7 +29,8 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Template:
     found = template(tmp_path)
     for table in TABLES:
         found.write(FoundTable(table, {"id": "bigint"}, ["id"], []))
-    monkeypatch.setattr(table_pipelines, "copy", lambda _template, _tell: None)
+    copied = SimpleNamespace(copy_tables=lambda _template, _tell: None)
+    monkeypatch.setattr(interface, "require_capture", lambda: copied)
     return found
 
 

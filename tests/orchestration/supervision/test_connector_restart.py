@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from orchestration.capture.slot_seen import SlotSeen
 from orchestration.supervision import slot_watch
 from orchestration.supervision.connector_restart import is_due, restart_if_due
-from orchestration.supervision.observation import SlotSeen
 from orchestration.supervision.slot_watch import SlotLook, SlotWatch
 from orchestration.supervision.supervisor import tick
 from sources.config.loader import load_pipeline

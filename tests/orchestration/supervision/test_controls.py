@@ -33,7 +33,6 @@ from sources.planning.plan import make_plan
 from tests.command_line import invoke
 from tests.extensions import needs
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
-from tests.orchestration.test_backlog import CapturedLog, capture
 
 MINUTE = timedelta(minutes=1)
 
@@ -276,24 +275,6 @@ def test_a_folder_is_drained_of_what_it_holds_when_asked(tmp_path: Path, case: L
             0,
             {"ok": True, "generation": "g1", "drained": "inbox"},
         )
-
-
-def test_what_a_connector_has_yet_to_write_is_drained_too(
-    tmp_path: Path, case: LiveCase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class WritesAtLast(CapturedLog):
-        def unread(self) -> int:
-            left = super().unread()
-            if not left:
-                arrive(tmp_path, "inbox/late.json")
-            return left
-
-    capture(WritesAtLast(58_000_000, 58_000_000, 0, confirmed_at=3), monkeypatch)
-    case.ask_for_it()
-    with driver(case):
-        controls.drain(case.loaded, MINUTE)
-    folder = GrowingFolder(PipelineContext(case.loaded, case.generation))
-    assert (folder.splits, folder.undiscovered()) == (2, set())
 
 
 def test_a_run_that_ends_before_it_is_drained_says_so(tmp_path: Path, case: LiveCase) -> None:

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestration.capture.slot_seen import SlotSeen
 from orchestration.requested_state import RequestedState
 from orchestration.supervision.late_row_findings import LateSeen
-from orchestration.supervision.observation import Seen, SlotSeen, behind_since
+from orchestration.supervision.observation import Seen, behind_since
 from orchestration.supervision.rules.catching_up import Behind
 from orchestration.supervision.rules.health import judge
 from orchestration.supervision.rules.verdict import RED, Finding, Health, expected_findings
 from sources.config.supervision import Restarts, Supervision
-from sources.databases.replication_slot import NEW_SNAPSHOT
 from sources.errors import ErrorReport
 from spark_jobs.run_state.heartbeat import Heartbeat
 from tests.properties import examples
@@ -250,17 +250,21 @@ def slot(**seen: Any) -> Seen:
         # With nothing to read old events are no fault of the run's.
         (replace(HEALTHY, beat=beat(event_time_ms=0)), "healthy", ""),
         (slot(), "healthy", ""),
-        (slot(gone="the slot is lost"), "cut-off", f"The slot is lost. {NEW_SNAPSHOT}"),
+        (slot(gone="The slot is lost. Begin again."), "cut-off", "The slot is lost. Begin again."),
         (slot(unknown="no answer"), "healthy", ""),
         (slot(idle_since_ms=NOW - 20 * S), "healthy", ""),
         (slot(idle_since_ms=NOW - 21 * S), "cut-off", "has read the slot for 21 s"),
         # It stays so until somebody acts.
         (
-            slot(idle_since_ms=NOW, connector="http://c/connectors/x", failure="E: gone"),
+            slot(
+                idle_since_ms=NOW,
+                connector="http://c/connectors/x",
+                failure="E: gone",
+                restart_command="curl http://c",
+            ),
             "cut-off",
             "http://c/connectors/x is FAILED (E: gone), as seen for less than 1 s: no change "
-            "comes until it is started again. Correct the cause, then run `curl -X POST "
-            "'http://c/connectors/x/restart?includeTasks=true&onlyFailed=true'`. With "
+            "comes until it is started again. Correct the cause, then run `curl http://c`. With "
             "`snapshot.restart_connector: true`",
         ),
         (

@@ -17,7 +17,7 @@ from orchestration.supervision.status import status
 from sources.common.positions import now_ms
 from sources.config.loader import load_pipeline
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.replication_slot import WatchedSlot
+from sources.databases.replication_slot import NEW_SNAPSHOT, WatchedSlot
 from sources.databases.slot import Slot
 from sources.errors import StateError
 from sources.state.generation import Generation, GenerationInfo
@@ -102,7 +102,9 @@ def test_a_connector_of_which_only_confirmations_are_known_is_behind_until_the_n
 
 
 def test_a_missing_slot_is_recorded_for_good(look: Look) -> None:
-    assert "had lost its log" in str(look(Slot("lost"), 1).seen.gone)
+    gone = str(look(Slot("lost"), 1).seen.gone)
+    assert gone.startswith("Replication slot `shop` had lost its log at ")
+    assert gone.endswith(f": changes are missing. {NEW_SNAPSHOT}")
     assert "had lost its log" in str(look(IDLE, 2).seen.gone)
 
 

@@ -10,7 +10,7 @@ pytest.importorskip("hybrid_extensions.cuts", reason="it has each kind of docume
 
 from hybrid_extensions.cuts.barrier import Barrier, Crossing
 from orchestration.audit.kept_audit import KeptAudit
-from orchestration.databases.compared_ranges import KeptCompare
+from orchestration.audit.kept_compare import KeptCompare
 from orchestration.generations.range_history import RemovedFiles
 from orchestration.generations.switch_lock import SwitchHolder
 from orchestration.requested_state import RequestedState

@@ -1,4 +1,4 @@
-"""Results of comparisons with the database, range by range, in the generation's state."""
+"""Results of comparisons with a database, range by range, kept in the generation's state."""
 
 from __future__ import annotations
 

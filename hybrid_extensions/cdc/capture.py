@@ -1,0 +1,66 @@
+"""The capture of database tables: copies, waits and looks, as the chain asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from hybrid_extensions.cdc.connector_wait import ConnectorWait
+from hybrid_extensions.cdc.look import look
+from orchestration.capture.found_tables import FoundTables
+from orchestration.capture.interface import Capture
+from orchestration.capture.look import LOOK_EVERY_MS, CaptureLook
+from orchestration.capture.snapshots import TakenSnapshot
+from orchestration.capture.wait import CaptureWait
+from orchestration.databases import snapshots, table_pipelines
+from sources.common.positions import Offsets, Part
+from sources.config.loader import LoadedPipeline
+from sources.config.table_template import Template
+from sources.databases.altered_table import read_table_watch
+from sources.planning.context import PipelineContext
+from sources.planning.files.open_snapshot import WholeTable
+from sources.state.generation import Generation
+
+
+class _DatabaseCapture(Capture):
+    def take(
+        self, loaded: LoadedPipeline, report: Callable[[str], None], *, first_only: bool = False
+    ) -> list[TakenSnapshot]:
+        return snapshots.take(loaded, report, first_only=first_only)
+
+    def take_rest(
+        self,
+        context: PipelineContext,
+        report: Callable[[str], None],
+        tell: Callable[[str], None],
+    ) -> WholeTable | None:
+        return snapshots.take_rest(context, report, tell)
+
+    def wait(self, context: PipelineContext) -> CaptureWait:
+        return ConnectorWait(context)
+
+    def look(
+        self,
+        loaded: LoadedPipeline,
+        generation: Generation,
+        looked_ms: int,
+        *,
+        older_ms: int = LOOK_EVERY_MS,
+        committed: Offsets | None = None,
+    ) -> CaptureLook:
+        return look(loaded, generation, looked_ms, older_ms=older_ms, committed=committed)
+
+    def narrowed(self, generation: Generation) -> Sequence[Part]:
+        watch = read_table_watch(generation)
+        return [] if watch is None else watch.narrowed
+
+    def find_tables(self, template: Template) -> FoundTables:
+        return table_pipelines.find(template)
+
+    def look_for_tables(self, template: Template) -> FoundTables:
+        return table_pipelines.look(template)
+
+    def copy_tables(self, template: Template, report: Callable[[str], None]) -> FoundTables | None:
+        return table_pipelines.copy(template, report)
+
+
+CAPTURE = _DatabaseCapture()

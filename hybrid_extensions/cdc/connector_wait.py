@@ -1,0 +1,76 @@
+"""Wait for a connector to write what its database's log holds to the topic."""
+
+from __future__ import annotations
+
+import time
+
+from orchestration.capture.wait import CaptureWait
+from orchestration.databases.database_log import SETTLED_S, DatabaseLog
+from sources.databases.replication_slot import watched_slots
+from sources.databases.table_watch import look_at_captured_table
+from sources.planning.context import PipelineContext
+from sources.planning.plan import log_server
+from spark_jobs.run_state.heartbeat import Heartbeat
+
+
+class ConnectorWait(CaptureWait):
+    """Wait for the connector to write a captured table's changes to the topic.
+
+    The connector is behind until it has confirmed that the topic holds the database's log up to its
+    end at the first look; or until it has received that, and no record has come for
+    :data:`~hybrid_extensions.cdc.database_log.SETTLED_S`, as it confirms nothing while only other
+    tables change. Never behind where no source declares a ``snapshot``.
+
+    Args:
+        context: The pipeline and its state.
+
+    Attributes:
+        text: What waits besides the input in the topic, as the end of a sentence, by the last look;
+            empty if no log is watched.
+    """
+
+    def __init__(self, context: PipelineContext) -> None:
+        self._context, self._is_looked_at = context, False
+        # One for each shard.
+        self._logs = [
+            DatabaseLog(options, log_server(context.generation, source or None))
+            for options, _, source in watched_slots(context.loaded)
+        ]
+        self._quiet: tuple[object, float] | None = None
+        self.text = ""
+
+    def is_behind(self, waiting: int, beat: Heartbeat | None) -> bool:
+        """Look once; return whether changes may be missing from the topic. Called again and again.
+
+        Args:
+            waiting: Records in the topic that are not committed.
+            beat: The run's latest heartbeat; None if it has none.
+
+        Raises:
+            RunError: No connector reads the slot, or it is missing or lost.
+            InputError: Something was done to the captured table that no change reports.
+            UnavailableError: The database does not answer.
+            StateError: The state is damaged.
+        """
+        is_behind = self._is_behind(waiting, beat)
+        if not is_behind and not self._is_looked_at:
+            # Statements of the log that was waited for are reported by now.
+            committed = None if beat is None else beat.offsets
+            look_at_captured_table(self._context.loaded, self._context.generation, committed)
+            self._is_looked_at = True
+        return is_behind
+
+    def _is_behind(self, waiting: int, beat: Heartbeat | None) -> bool:
+        if not self._logs:
+            return False
+        unread = sum(log.unread() for log in self._logs)
+        self.text = (
+            f" in the topic, and {self._logs[0].describe(unread)}" if unread else " in the topic"
+        )
+        if all(log.is_confirmed for log in self._logs):
+            return False
+        seen = (waiting, None if beat is None else beat.offsets)
+        if unread or waiting or self._quiet is None or self._quiet[0] != seen:
+            self._quiet = (seen, time.monotonic())
+            return True
+        return time.monotonic() - self._quiet[1] < SETTLED_S

@@ -1,0 +1,64 @@
+"""One look at a pipeline's connectors and its captured table."""
+
+from __future__ import annotations
+
+import contextlib
+
+from orchestration.capture.look import CaptureLook
+from orchestration.supervision.connector_restart import restart_if_due
+from orchestration.supervision.slot_watch import SlotLook, keep_slot, observe_slot
+from sources.common.positions import Offsets
+from sources.config.loader import LoadedPipeline
+from sources.databases.altered_table import TableWatch, keep_table_watch, read_table_watch
+from sources.databases.table_watch import observe_table
+from sources.errors import StateError
+from sources.planning.context import PipelineContext
+from sources.state.generation import Generation
+
+
+class DatabaseLook(CaptureLook):
+    """Result of one look at connectors and captured table.
+
+    Args:
+        slot: What was seen of the connector; None if none is declared.
+        table: What was seen of the captured table; None if there is none.
+    """
+
+    def __init__(self, slot: SlotLook | None, table: TableWatch | None) -> None:
+        self._slot, self._table = slot, table
+        self.slot = None if slot is None else slot.seen
+        altered = None if table is None else table.altered
+        self.altered = None if altered is None else altered.error().report()
+        self.doubt = None if table is None else table.doubt
+
+    def keep(self, generation: Generation) -> None:
+        """Write what was seen to the state, for the next look; see the interface."""
+        keep_slot(generation, self._slot)
+        if self._table is not None:
+            with contextlib.suppress(StateError):
+                keep_table_watch(generation, self._table)
+
+    def restart_connectors(
+        self, loaded: LoadedPipeline, generation: Generation, now_ms: int
+    ) -> None:
+        """Restart connectors that have failed, where that is declared and due."""
+        if self._slot is not None:
+            restart_if_due(loaded, generation, self._slot, now_ms)
+
+
+def look(
+    loaded: LoadedPipeline,
+    generation: Generation,
+    looked_ms: int,
+    *,
+    older_ms: int,
+    committed: Offsets | None,
+) -> DatabaseLook:
+    """Ask the databases; see :meth:`orchestration.capture.interface.Capture.look`."""
+    slot = observe_slot(loaded, generation, looked_ms)
+    # A database that does not answer is waited for once.
+    if slot is not None and slot.seen.unknown is not None:
+        return DatabaseLook(slot, read_table_watch(generation))
+    captured = PipelineContext(loaded, generation).loaded
+    table = observe_table(captured, generation, older_ms=older_ms, committed=committed)
+    return DatabaseLook(slot, table)

@@ -1,0 +1,189 @@
+"""Interface of the capture of database tables, and the installed one."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from orchestration.capture.found_tables import FoundTables
+from orchestration.capture.look import LOOK_EVERY_MS, CaptureLook
+from orchestration.capture.snapshots import TakenSnapshot
+from orchestration.capture.wait import CaptureWait
+from sources.common.positions import Offsets, Part
+from sources.config.loader import LoadedPipeline
+from sources.config.table_template import Template
+from sources.extensions import contributions, none_adds
+from sources.planning.context import PipelineContext
+from sources.planning.files.open_snapshot import WholeTable
+from sources.state.generation import Generation
+
+
+class Capture(ABC):
+    """Interface of what copies and follows database tables; its extension implements it."""
+
+    @abstractmethod
+    def take(
+        self, loaded: LoadedPipeline, report: Callable[[str], None], *, first_only: bool = False
+    ) -> list[TakenSnapshot]:
+        """Copy all declared database tables into files; chunks that were copied before are kept.
+
+        Only chunks that are missing are read; a complete snapshot is returned as it is.
+
+        Args:
+            loaded: The pipeline.
+            report: Called with a line for each chunk that is copied.
+            first_only: Copy one chunk of a table whose changes are followed while the others are
+                read (``follow: while_reading``).
+
+        Returns:
+            The snapshot of each table, in the order of the sources.
+
+        Raises:
+            InputError: No source declares a `snapshot`, or the database does not meet the
+                requirements of capturing changes.
+            StateError: Another process copies the same table into the same folder (transient).
+            RunError: The copy was interrupted; the chunks that are complete are kept.
+            UnavailableError: The database or a store does not answer.
+        """
+
+    @abstractmethod
+    def take_rest(
+        self,
+        context: PipelineContext,
+        report: Callable[[str], None],
+        tell: Callable[[str], None],
+    ) -> WholeTable | None:
+        """Copy the chunks of an open snapshot that are missing, and wait until the table is whole.
+
+        The live run merges each chunk beside the changes. Safe to repeat: chunks that are written
+        are kept, and a table that is whole is left as it is.
+
+        Args:
+            context: The pipeline and its state.
+            report: Called with a line for each chunk that is copied.
+            tell: Called with a sentence when all are copied, and the live run has to merge the
+                rest.
+
+        Returns:
+            The mark that the table is whole; None if the snapshot was complete when it was planned.
+
+        Raises:
+            StateError: Another process copies the same chunks (transient).
+            InputError: The database does not meet the requirements of capturing changes.
+            RunError: The copy was interrupted, or the live run has ended; chunks that are complete
+                are kept.
+            UnavailableError: The database or a store does not answer.
+        """
+
+    @abstractmethod
+    def wait(self, context: PipelineContext) -> CaptureWait:
+        """Return a wait for what the captured databases' logs hold at its first look."""
+
+    @abstractmethod
+    def look(
+        self,
+        loaded: LoadedPipeline,
+        generation: Generation,
+        looked_ms: int,
+        *,
+        older_ms: int = LOOK_EVERY_MS,
+        committed: Offsets | None = None,
+    ) -> CaptureLook:
+        """Ask the databases about connectors and the captured table; write nothing.
+
+        A database that does not answer is no error: the result says so.
+
+        Args:
+            loaded: The pipeline.
+            generation: State of the generation, which has what earlier looks saw.
+            looked_ms: The present, in ms since 1970.
+            older_ms: The table is looked at if the last look at it is older, in ms.
+            committed: Offsets up to which the target has the topic of changes; None if not known.
+
+        Raises:
+            StateError: The state is damaged.
+            UnavailableError: The state's store does not answer.
+        """
+
+    @abstractmethod
+    def narrowed(self, generation: Generation) -> Sequence[Part]:
+        """Return the columns of the captured table that were narrowed, which is ignored.
+
+        Each has its names in the document of the status, and a sentence as its text.
+
+        Raises:
+            StateError: The state is damaged.
+            UnavailableError: The state's store does not answer.
+        """
+
+    @abstractmethod
+    def find_tables(self, template: Template) -> FoundTables:
+        """Find tables in the database, and write the pipeline's file of each new one.
+
+        Files of tables that were found before stay as they are.
+
+        Args:
+            template: The file with `tables`.
+
+        Raises:
+            InputError: The database refuses the login, or what the template makes of each new table
+                is not valid; one alone is refused, and holds up no other.
+            UnavailableError: The database does not answer.
+            StateError: A file can't be written.
+        """
+
+    @abstractmethod
+    def look_for_tables(self, template: Template) -> FoundTables:
+        """Find tables without writing files: `added` are those without a pipeline.
+
+        Args:
+            template: The file with `tables`.
+
+        Raises:
+            InputError: The database refuses the login.
+            UnavailableError: The database does not answer.
+        """
+
+    @abstractmethod
+    def copy_tables(self, template: Template, report: Callable[[str], None]) -> FoundTables | None:
+        """Find tables, and begin or go on with each copy that is not complete.
+
+        What is copied in one call is as of one point in time. Of a table that is followed while it
+        is read (``snapshot.follow``), only the first part is copied, if none is. A table that can't
+        be copied holds up no other: ``report`` gets its error, and its chain will raise it.
+
+        Args:
+            template: The file with `tables`.
+            report: Called with a line for each chunk, and for each table.
+
+        Returns:
+            What was found; None if the database does not answer and there are pipelines already,
+            which can run if their tables are copied.
+
+        Raises:
+            InputError: The database refuses, or what the template makes is not valid.
+            UnavailableError: The database does not answer, and there is no table yet.
+            StateError: A file can't be written.
+        """
+
+
+def installed_capture() -> Capture | None:
+    """Return the capture of the first installed extension that has one; None without any."""
+    return next(contributions("capture"), None)
+
+
+def require_capture() -> Capture:
+    """Return the capture of the first installed extension that has one.
+
+    Raises:
+        InputError: No installed extension captures tables.
+    """
+    if (found := installed_capture()) is None:
+        raise none_adds("captures database tables", "begin with files of it", field="snapshot")
+    return found
+
+
+def capture_wait(context: PipelineContext) -> CaptureWait:
+    """Return a wait for what the captured databases' logs hold; for nothing without a capture."""
+    found = installed_capture()
+    return CaptureWait() if found is None else found.wait(context)

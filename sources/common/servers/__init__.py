@@ -1,0 +1,1 @@
+"""Servers that several extensions speak to: connections to PostgreSQL, names of clients."""

@@ -42,13 +42,13 @@ from examples.change_feed import ConnectFeed
 from examples.killer import Background, Killed, Killer
 from examples.shop import Customers, Sessions, make_shop, session
 from hybrid_extensions.audit.run import audit
+from hybrid_extensions.cdc import table_pipelines
 from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.repair.run import repair
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, Step, run_chain
-from orchestration.databases import table_pipelines
 from orchestration.supervision import supervisor
 from sources.config.loader import LoadedPipeline
 from sources.config.table_template import Template

@@ -32,10 +32,10 @@ from benchmarks.freshness import seen_rows
 from benchmarks.processes import end_all
 from benchmarks.record import record
 from benchmarks.tables import open_tables
+from hybrid_extensions.cdc import table_pipelines
 from hybrid_extensions.compare.compare_source import compare_with_source
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, Step, run_chain
-from orchestration.databases import table_pipelines
 from sources.planning.context import PipelineContext
 
 _TABLE = "public.t000"

@@ -33,12 +33,12 @@ import yaml
 from benchmarks.freshness import latencies
 from benchmarks.processes import cpu_s, end_all, groups_of, memory_mb
 from benchmarks.record import record
+from hybrid_extensions.cdc import table_pipelines
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from hybrid_extensions.servers.connect import LocalConnect, debezium_config
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
-from orchestration.databases import table_pipelines
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.table_template import Template

@@ -25,9 +25,9 @@ import psycopg
 from benchmarks.processes import cpu_s, end_all, groups_of, memory_mb
 from benchmarks.record import record
 from benchmarks.tables import go_live, open_tables
+from hybrid_extensions.cdc import table_pipelines
 from hybrid_extensions.compare.compare_source import compare_with_source
 from orchestration.catch_up import wait_until_caught_up
-from orchestration.databases import table_pipelines
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.kafka.client.look_ups import KafkaLog

@@ -34,6 +34,7 @@ from examples.demo import ROOT, Stages, console
 from examples.killer import Background, Killed, Killer
 from examples.shop import NAMES, Customers, execute, make_shop
 from examples.transfers import Transfers, broken
+from hybrid_extensions.cdc import table_pipelines
 from hybrid_extensions.compare.compare_source import SourceComparison, compare_with_source
 from hybrid_extensions.cuts.attempt import GivenUp
 from hybrid_extensions.cuts.members import load_group
@@ -43,7 +44,6 @@ from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
-from orchestration.databases import table_pipelines
 from orchestration.launch_checks import next_offsets
 from orchestration.parallel_pipelines import run_in_threads
 from sources.common.positions import now_ms

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.without import copy_without, main, run_tests
+from tests.without import copy_without, main, run_tests, with_dependents
 
 pytestmark = pytest.mark.slow
 WHAT_LOADS_ALL = [
@@ -21,12 +21,17 @@ WHAT_LOADS_ALL = [
 """What imports and loads everything: declarations, command line, definitions, pages."""
 
 
-@pytest.mark.parametrize("extensions", [["feeds"]], ids=" ".join)
-def test_nothing_else_misses_an_extension(extensions: list[str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("extension", ["feeds", "cdc"])
+def test_nothing_else_misses_an_extension(extension: str, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
-    copy_without(extensions, folder)
-    assert not any((folder / "hybrid_extensions" / name).exists() for name in extensions)
+    copy_without(with_dependents([extension]), folder)
+    assert not (folder / "hybrid_extensions" / extension).exists()
     assert run_tests(folder, ["-m", "not slow", "-q", *WHAT_LOADS_ALL]) == 0
+
+
+def test_those_that_stand_on_an_extension_are_left_out_with_it() -> None:
+    assert with_dependents(["feeds"]) == ["feeds"]
+    assert {"cdc", "mariadb", "postgres"} <= {*with_dependents(["cdc"])}
 
 
 def test_what_misses_an_extension_is_found(tmp_path: Path) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hybrid_extensions.cdc.databases.altered_table import require_unaltered
+from hybrid_extensions.cdc.databases.replication_slot import look_at_slots
+from hybrid_extensions.cdc.databases.table_watch import look_at_captured_table
 from sources.captured_tables import CapturedTables
 from sources.config.loader import LoadedPipeline
-from sources.databases.altered_table import require_unaltered
-from sources.databases.replication_slot import look_at_slots
-from sources.databases.table_watch import look_at_captured_table
 from sources.errors import ErrorReport
 from sources.planning.context import PipelineContext
 from sources.planning.topics.followed_columns import FollowedChange

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
+from hybrid_extensions.cdc.database_log import SETTLED_S, DatabaseLog
+from hybrid_extensions.cdc.databases.replication_slot import watched_slots
+from hybrid_extensions.cdc.databases.table_watch import look_at_captured_table
 from orchestration.capture.wait import CaptureWait
-from orchestration.databases.database_log import SETTLED_S, DatabaseLog
-from sources.databases.replication_slot import watched_slots
-from sources.databases.table_watch import look_at_captured_table
 from sources.planning.context import PipelineContext
 from sources.planning.plan import log_server
 from spark_jobs.run_state.heartbeat import Heartbeat

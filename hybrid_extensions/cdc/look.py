@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import contextlib
 
+from hybrid_extensions.cdc.connector_restart import restart_if_due
+from hybrid_extensions.cdc.databases.altered_table import (
+    TableWatch,
+    keep_table_watch,
+    read_table_watch,
+)
+from hybrid_extensions.cdc.databases.table_watch import observe_table
+from hybrid_extensions.cdc.slot_watch import SlotLook, keep_slot, observe_slot
 from orchestration.capture.look import CaptureLook
-from orchestration.supervision.connector_restart import restart_if_due
-from orchestration.supervision.slot_watch import SlotLook, keep_slot, observe_slot
 from sources.common.positions import Offsets
 from sources.config.loader import LoadedPipeline
-from sources.databases.altered_table import TableWatch, keep_table_watch, read_table_watch
-from sources.databases.table_watch import observe_table
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
 from sources.state.generation import Generation

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from hybrid_extensions.cdc.databases.captured_table import GoneColumns, NewColumns, UnknownDefault
+from hybrid_extensions.cdc.databases.kinds import access_to
 from sources.common.positions import EndPosition, now_ms
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.captured_table import GoneColumns, NewColumns, UnknownDefault
-from sources.databases.kinds import access_to
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.decoding.changes.changed_columns import (
     ChangedColumnsError,

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from hybrid_extensions.cdc.databases.log_mark import lsn_text
 from hybrid_extensions.change_log.declare import LogDeclaration
 from sources.common.optional import needs_extra
-from sources.databases.log_mark import lsn_text
 from sources.errors import InputError, StateError, UnavailableError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def _connected(declared: LogDeclaration) -> Iterator[psycopg.Connection[Any]]:
     with needs_extra("postgres", "The change log of a PostgreSQL"):
         import psycopg  # noqa: PLC0415
 
-        from sources.databases.libpq import connect  # noqa: PLC0415
+        from sources.common.servers.libpq import connect  # noqa: PLC0415
 
     config = declared.connector
     try:

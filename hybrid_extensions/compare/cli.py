@@ -27,12 +27,12 @@ def compare(
     that differ then turn `hybrid status` red, and the exit status is 1.
     """
     with answer(as_json) as show:
+        from hybrid_extensions.cdc.databases.altered_table import withdraw_alteration
+        from hybrid_extensions.cdc.databases.table_watch import observe_anew
         from hybrid_extensions.compare.compare_source import compare_with_source
         from hybrid_extensions.compare.compare_whole import compared_in_words, keep_compared
         from hybrid_extensions.compare.live_run_state import look_at_run
         from sources.common.positions import now_ms
-        from sources.databases.altered_table import withdraw_alteration
-        from sources.databases.table_watch import observe_anew
         from sources.planning.context import PipelineContext
         from sources.serving import declared_generation, generation_with_role
 

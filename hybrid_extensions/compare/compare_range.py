@@ -11,12 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from hybrid_extensions.cdc.compared.compared_table import ComparedTable
+from hybrid_extensions.cdc.compared.key_range import KEYS, KeyRange
 from hybrid_extensions.compare.compared_sides import compared_sides
+from orchestration.audit.kept_compare import ComparedRange
 from orchestration.audit.report import EXAMPLES
 from orchestration.audit.sql import as_json, count_rows
-from orchestration.audit.kept_compare import ComparedRange
-from orchestration.databases.compared_table import ComparedTable
-from orchestration.databases.key_range import KEYS, KeyRange
 from sources.common.positions import now_ms
 from sources.common.sql.sql_names import literal, quoted
 

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from hybrid_extensions.cdc.compared.compared_table import ComparedTable, compared_table
+from hybrid_extensions.cdc.compared.key_range import KEYS, RANGE_ROWS, KeyRange
 from hybrid_extensions.compare.compare_range import LiveRun, RangeComparison, compare_range
 from hybrid_extensions.compare.compared_sides import rows_of
 from hybrid_extensions.compare.declare import CompareSection
@@ -18,8 +20,6 @@ from orchestration.audit.kept_compare import (
     keep_compare,
     read_compare,
 )
-from orchestration.databases.compared_table import ComparedTable, compared_table
-from orchestration.databases.key_range import KEYS, RANGE_ROWS, KeyRange
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError

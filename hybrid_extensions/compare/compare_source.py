@@ -10,10 +10,14 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from hybrid_extensions.cdc.compared.compared_table import (
+    ComparedTable,
+    compared_table,
+    compared_tables,
+)
 from hybrid_extensions.compare.compared_sides import compared_sides
 from orchestration.audit.report import EXAMPLES
 from orchestration.audit.sql import as_json, count_rows
-from orchestration.databases.compared_table import ComparedTable, compared_table, compared_tables
 from sources.config.loader import LoadedPipeline
 
 

@@ -14,13 +14,13 @@ from typing import Protocol
 import duckdb
 from deltalake import DeltaTable
 
+from hybrid_extensions.cdc.compared.compared_table import ComparedTable
+from hybrid_extensions.cdc.compared.database_rows import DatabaseRows
+from hybrid_extensions.cdc.databases.kinds import part_for
 from orchestration.audit.maps import sort_maps
 from orchestration.audit.sql import MEMORY_LIMIT, duckdb_type, open_database
-from orchestration.databases.compared_table import ComparedTable
-from orchestration.databases.database_rows import DatabaseRows
 from sources.common.schema import parse_type
 from sources.common.sql.sql_names import column_list, quoted
-from sources.databases.kinds import part_for
 from sources.decoding.changes.mysql_json import canonical_json
 from sources.errors import InputError
 from sources.storage.tables.copied_rows import copy_rows

@@ -23,15 +23,20 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
+from hybrid_extensions.cdc.databases.kinds import access_to
+from hybrid_extensions.cdc.databases.log_mark import Mark
+from hybrid_extensions.cdc.databases.replication_slot import (
+    NEW_SNAPSHOT,
+    SlotGone,
+    ask_slot,
+    gone_state,
+)
 from hybrid_extensions.cuts.barrier import Barrier, read_barrier, read_crossing, write_barrier
 from hybrid_extensions.cuts.members import CutTable
 from hybrid_extensions.cuts.table import TableVersion
 from sources.common.counting import counted
 from sources.common.positions import Offsets, now_ms
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.kinds import access_to
-from sources.databases.log_mark import Mark
-from sources.databases.replication_slot import NEW_SNAPSHOT, SlotGone, ask_slot, gone_state
 from sources.errors import RunError
 from spark_jobs.table.delta_table import version_of
 

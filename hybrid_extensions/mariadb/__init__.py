@@ -2,7 +2,7 @@
 
 Belongs here: whatever speaks these databases' SQL, or their connectors' words. Does not belong
 here: what all kinds of databases share, such as files and the manifest of a snapshot
-(`sources.databases`).
+(`hybrid_extensions.cdc`).
 """
 
 from sources.extensions import Extension

@@ -1,5 +1,6 @@
 """Access to MariaDB and MySQL: their implementation of the database operations."""
 
+from hybrid_extensions.cdc.databases.access import Access
 from hybrid_extensions.mariadb.added_columns import find_added_columns, find_types
 from hybrid_extensions.mariadb.gone_columns import find_gone_columns
 from hybrid_extensions.mariadb.log.binlog import ask_log
@@ -8,7 +9,6 @@ from hybrid_extensions.mariadb.server import server_of
 from hybrid_extensions.mariadb.snapshot.table import export, open_table
 from hybrid_extensions.mariadb.table_look import look_at_table
 from hybrid_extensions.mariadb.tables import find_tables
-from sources.databases.access import Access
 
 BINLOG_ACCESS = Access(
     open_table=open_table,

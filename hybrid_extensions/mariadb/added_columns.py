@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
+from hybrid_extensions.cdc.databases.captured_table import NewColumns, UnknownDefault, added_column
 from hybrid_extensions.mariadb.log.schema_changes import SchemaChange, read_schema_changes
 from hybrid_extensions.mariadb.log.statements import Alteration
 from hybrid_extensions.mariadb.server import (
@@ -22,7 +23,6 @@ from hybrid_extensions.mariadb.tables import describe_columns, describe_table
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.optional import needs_extra
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.captured_table import NewColumns, UnknownDefault, added_column
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError, UnavailableError
 

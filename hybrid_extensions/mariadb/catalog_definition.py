@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hybrid_extensions.cdc.databases.altered_table import Names, NarrowedColumn
 from hybrid_extensions.mariadb.column_types import FOUR_BYTES, keeps_values, plain_type
 from hybrid_extensions.mariadb.server import ask
 from hybrid_extensions.mariadb.snapshot.keys import key_of
 from sources.common.optional import needs_extra
 from sources.common.table_definition import BinlogColumn, BinlogDefinition
-from sources.databases.altered_table import Names, NarrowedColumn
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql import Connection

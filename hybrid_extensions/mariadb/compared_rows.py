@@ -37,7 +37,7 @@ def quote(name: str) -> str:
 def bound_after(dsn: str, table: str, column: str, where: str, rows: int) -> str | None:
     """Return a column's value a number of rows further on, as text; None at the table's end.
 
-    Implements :meth:`orchestration.databases.database_rows.DatabaseRows.bound_after`.
+    Implements :meth:`hybrid_extensions.cdc.compared.database_rows.DatabaseRows.bound_after`.
 
     Args:
         dsn: Connection string of the database; the password is in MYSQL_PWD.
@@ -65,7 +65,7 @@ def write_rows(
 ) -> str:
     """Write rows of a table to a file with tabs; texts and bytes are hexadecimal.
 
-    Implements :meth:`orchestration.databases.database_rows.DatabaseRows.write_rows`.
+    Implements :meth:`hybrid_extensions.cdc.compared.database_rows.DatabaseRows.write_rows`.
 
     Args:
         dsn: Connection string of the database; the password is in MYSQL_PWD.

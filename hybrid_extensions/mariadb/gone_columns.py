@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
+from hybrid_extensions.cdc.databases.captured_table import GoneColumns, UnknownDefault
 from hybrid_extensions.mariadb.log.gtid import parse_gtids
 from hybrid_extensions.mariadb.log.schema_changes import SchemaChange, read_schema_changes
 from hybrid_extensions.mariadb.log.statements import Alteration
 from sources.common.database_snapshot import BinlogSnapshot, file_position, gtid_position
-from sources.databases.captured_table import GoneColumns, UnknownDefault
 
 # The statement is written to another topic than the change, which may be read first.
 _ARRIVES_S = 10.0

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from hybrid_extensions.cdc.databases.altered_table import Names, NarrowedColumn, RequiredColumn
+from hybrid_extensions.cdc.databases.captured_table import UnknownDefault
+from hybrid_extensions.cdc.databases.kafka_connect import without_passwords
 from hybrid_extensions.mariadb.catalog_definition import judge_definitions
 from hybrid_extensions.mariadb.log.schema_changes import SchemaChange
 from hybrid_extensions.mariadb.log.statement_effects import effect_on, formulas, reused_names
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.table_definition import BinlogDefinition
-from sources.databases.altered_table import Names, NarrowedColumn, RequiredColumn
-from sources.databases.captured_table import UnknownDefault
-from sources.databases.kafka_connect import without_passwords
 
 
 class JudgedStatements(NamedTuple):

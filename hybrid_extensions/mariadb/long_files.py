@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from hybrid_extensions.mariadb.snapshot.begin import file_number
 from hybrid_extensions.mariadb.snapshot.checks import is_mariadb
 from hybrid_extensions.mariadb.snapshot.rights import ask_with_right
 from sources.common.optional import needs_extra
-from sources.databases.captured_table import CapturedTable
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql import Connection

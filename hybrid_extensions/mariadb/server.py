@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from hybrid_extensions.cdc.databases.captured_table import QueryError
 from hybrid_extensions.mariadb.kind import BINLOG
 from sources.common.environment import variable
 from sources.common.optional import needs_extra
-from sources.databases.captured_table import QueryError
 from sources.errors import InputError, UnavailableError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):

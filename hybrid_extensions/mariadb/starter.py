@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from hybrid_extensions.cdc.capture_starter import CapturedKind, CaptureOptions, Topic
+from hybrid_extensions.cdc.databases.captured_table import DatabaseTable
 from hybrid_extensions.mariadb.server import needs_public_key, parse_address
 from hybrid_extensions.mariadb.tables import find_tables
-from orchestration.databases.capture_starter import CapturedKind, CaptureOptions, Topic
-from sources.databases.captured_table import DatabaseTable
 from sources.common.servers.server_id import server_id_of
 from sources.errors import InputError
 

@@ -6,6 +6,17 @@ catalog. Statements that run with ``sql_log_bin=0`` are in no log.
 
 from __future__ import annotations
 
+from hybrid_extensions.cdc.databases.altered_table import (
+    AlteredTable,
+    Names,
+    RequiredColumn,
+    TableWatch,
+    alteration_by_refusal,
+    alteration_of,
+)
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable, QueryError, UnknownDefault
+from hybrid_extensions.cdc.databases.connector_lists import find_capture
+from hybrid_extensions.cdc.databases.kafka_connect import without_passwords
 from hybrid_extensions.mariadb.catalog_definition import (
     judge_definitions,
     read_definition,
@@ -23,17 +34,6 @@ from hybrid_extensions.mariadb.snapshot.rights import MissingRight
 from sources.common.database_snapshot import BinlogSnapshot, DatabaseSnapshot
 from sources.common.table_definition import BinlogDefinition
 from sources.config.source.kafka_source import KafkaSource
-from sources.databases.altered_table import (
-    AlteredTable,
-    Names,
-    RequiredColumn,
-    TableWatch,
-    alteration_by_refusal,
-    alteration_of,
-)
-from sources.databases.captured_table import CapturedTable, QueryError, UnknownDefault
-from sources.databases.connector_lists import find_capture
-from sources.databases.kafka_connect import without_passwords
 from sources.errors import HybridError, InputError
 
 _GAP = "Statements that altered rows may be missing: run `hybrid compare P`"

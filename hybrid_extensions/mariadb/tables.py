@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hybrid_extensions.cdc.databases.captured_table import DatabaseTable
 from hybrid_extensions.mariadb.server import ask, connect, parse_address, text_of
 from hybrid_extensions.mariadb.snapshot.checks import column_of
 from hybrid_extensions.mariadb.snapshot.columns import Column, declared_type
 from hybrid_extensions.mariadb.snapshot.keys import key_of
 from sources.common.optional import needs_extra
-from sources.databases.captured_table import DatabaseTable
 from sources.errors import InputError
 
 with needs_extra("mariadb", "A pipeline that captures tables of MariaDB or MySQL"):

@@ -1,5 +1,6 @@
 """Access to PostgreSQL: its implementation of the database operations."""
 
+from hybrid_extensions.cdc.databases.access import Access
 from hybrid_extensions.postgres.added_columns import find_added_columns, find_types
 from hybrid_extensions.postgres.gone_columns import find_gone_columns
 from hybrid_extensions.postgres.in_flight import settle_log
@@ -8,8 +9,7 @@ from hybrid_extensions.postgres.slot import ask_slot
 from hybrid_extensions.postgres.table import export, open_table
 from hybrid_extensions.postgres.tables import find_tables
 from hybrid_extensions.postgres.watch.table_look import look_at_table
-from sources.databases.access import Access
-from sources.databases.libpq import server_of
+from sources.common.servers.libpq import server_of
 
 POSTGRES_ACCESS = Access(
     open_table=open_table,

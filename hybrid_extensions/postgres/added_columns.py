@@ -13,13 +13,13 @@ from contextlib import contextmanager
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from hybrid_extensions.cdc.databases.captured_table import NewColumns, UnknownDefault, added_column
 from hybrid_extensions.postgres.tables import describe_table
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.common.optional import needs_extra
+from sources.common.servers.libpq import answers, connect, server_of
 from sources.common.table_definition import PostgresDefinition
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.captured_table import NewColumns, UnknownDefault, added_column
-from sources.databases.libpq import answers, connect, server_of
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError, UnavailableError
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from hybrid_extensions.postgres.slot import find_slot
 from sources.common.optional import needs_extra
-from sources.databases.captured_table import CapturedTable
 from sources.errors import InputError
 
 with needs_extra("postgres", "A `snapshot` of PostgreSQL"):

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable, Division
 from sources.common.optional import needs_extra
-from sources.databases.captured_table import CapturedTable, Division
 
 with needs_extra("postgres", "A `snapshot` of PostgreSQL"):
     import psycopg

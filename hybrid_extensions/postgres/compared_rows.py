@@ -12,8 +12,8 @@ import pyarrow as pa
 from orchestration.audit.sql import duckdb_type
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_type
+from sources.common.servers.libpq import connect
 from sources.common.sql.sql_names import literal, quoted
-from sources.databases.libpq import connect
 from sources.errors import InputError
 
 with needs_extra("postgres", "Comparing with PostgreSQL"):
@@ -32,7 +32,7 @@ def quote(name: str) -> str:
 def bound_after(dsn: str, table: str, column: str, where: str, rows: int) -> str | None:
     """Return a column's value a number of rows further on, as text; None at the table's end.
 
-    Implements :meth:`orchestration.databases.database_rows.DatabaseRows.bound_after`.
+    Implements :meth:`hybrid_extensions.cdc.compared.database_rows.DatabaseRows.bound_after`.
 
     Args:
         dsn: Connection string of the database.
@@ -58,7 +58,7 @@ def write_rows(
 ) -> str:
     """Write rows of a PostgreSQL table to a CSV file; nulls are empty, times are in UTC.
 
-    Implements :meth:`orchestration.databases.database_rows.DatabaseRows.write_rows`.
+    Implements :meth:`hybrid_extensions.cdc.compared.database_rows.DatabaseRows.write_rows`.
 
     Args:
         dsn: Connection string of the database.

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from hybrid_extensions.cdc.databases.captured_table import GoneColumns, UnknownDefault
 from hybrid_extensions.postgres.added_columns import asking
 from sources.common.table_definition import PostgresDefinition
-from sources.databases.captured_table import GoneColumns, UnknownDefault
 
 _ATTRIBUTES = (
     "SELECT a.attnum::int, a.attname::text, a.attisdropped, age(a.xmin)::int FROM pg_attribute a "

@@ -11,9 +11,9 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from hybrid_extensions.cdc.databases.log_mark import lsn_text
 from hybrid_extensions.postgres.tables import connect_to
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.log_mark import lsn_text
 from sources.errors import InputError, StateError
 
 if TYPE_CHECKING:

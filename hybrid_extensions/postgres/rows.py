@@ -17,9 +17,9 @@ from typing import Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hybrid_extensions.cdc.databases.captured_table import Misfit, QueryError
 from sources.common.optional import needs_extra
 from sources.common.schema import TIMESTAMP, type_name
-from sources.databases.captured_table import Misfit, QueryError
 from sources.decoding.batch_cursor import DAYS, MICROS
 
 with needs_extra("postgres", "A `snapshot` of PostgreSQL"):

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from hybrid_extensions.cdc.databases.kafka_connect import find_state
+from hybrid_extensions.cdc.databases.slot import Slot, State
 from sources.common.optional import needs_extra
+from sources.common.servers.libpq import connect
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.kafka_connect import find_state
-from sources.databases.libpq import connect
-from sources.databases.slot import Slot, State
 
 with needs_extra("postgres", "A replication slot of PostgreSQL"):
     import psycopg

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from psycopg.conninfo import conninfo_to_dict
 
+from hybrid_extensions.cdc.capture_starter import CapturedKind, CaptureOptions
+from hybrid_extensions.cdc.databases.captured_table import DatabaseTable
 from hybrid_extensions.postgres.capture_checks import require_capturable
 from hybrid_extensions.postgres.tables import connect_to, describe_table
-from orchestration.databases.capture_starter import CapturedKind, CaptureOptions
 from sources.config.table.sink import Sink
-from sources.databases.captured_table import DatabaseTable
 
 
 class Postgres(CapturedKind):

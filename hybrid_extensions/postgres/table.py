@@ -8,6 +8,13 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
+from hybrid_extensions.cdc.databases.captured_table import (
+    CapturedTable,
+    Division,
+    Exported,
+    QueryError,
+)
+from hybrid_extensions.cdc.databases.connector_lists import publication_of
 from hybrid_extensions.postgres.capture_checks import require_capturable
 from hybrid_extensions.postgres.checks import check_columns, check_publication, check_slot
 from hybrid_extensions.postgres.chunks import divide, where
@@ -17,15 +24,8 @@ from hybrid_extensions.postgres.watch.publication import read_publication
 from sources.common.database_snapshot import DatabaseSnapshot, PostgresSnapshot
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_schema
+from sources.common.servers.libpq import answers, connect, limited, server_of
 from sources.common.table_definition import PostgresDefinition
-from sources.databases.captured_table import (
-    CapturedTable,
-    Division,
-    Exported,
-    QueryError,
-)
-from sources.databases.connector_lists import publication_of
-from sources.databases.libpq import answers, connect, limited, server_of
 from sources.errors import InputError, RunError, UnavailableError
 
 with needs_extra("postgres", "A `snapshot` of PostgreSQL"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hybrid_extensions.cdc.databases.captured_table import DatabaseTable
 from sources.common.optional import needs_extra
-from sources.databases.captured_table import DatabaseTable
-from sources.databases.libpq import answers, connect, server_of
+from sources.common.servers.libpq import answers, connect, server_of
 from sources.errors import InputError, UnavailableError
 
 with needs_extra("postgres", "A pipeline that captures tables of PostgreSQL"):

@@ -16,21 +16,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from hybrid_extensions.repair.table import RepairedTable
-from orchestration.audit.maps import sort_maps
-from orchestration.audit.sql import create_empty_table, duckdb_type, insert_arrow
-from orchestration.databases.key_range import KEYS, RANGE_ROWS, KeyRange
-from sources.common.database_snapshot import DatabaseSnapshot
-from sources.common.schema import parse_schema, parse_type
-from sources.common.sql.sql_names import column_list, quoted
-from sources.databases.captured_table import (
+from hybrid_extensions.cdc.compared.key_range import KEYS, RANGE_ROWS, KeyRange
+from hybrid_extensions.cdc.databases.captured_table import (
     CapturedTable,
     Division,
     Misfit,
     OpenTable,
     QueryError,
 )
-from sources.databases.kinds import access_to
+from hybrid_extensions.cdc.databases.kinds import access_to
+from hybrid_extensions.repair.table import RepairedTable
+from orchestration.audit.maps import sort_maps
+from orchestration.audit.sql import create_empty_table, duckdb_type, insert_arrow
+from sources.common.database_snapshot import DatabaseSnapshot
+from sources.common.schema import parse_schema, parse_type
+from sources.common.sql.sql_names import column_list, quoted
 from sources.errors import HybridError, InputError, UnavailableError
 from sources.storage.tables.copied_rows import copy_rows
 from sources.storage.tables.delta import delta_table, is_delta_table

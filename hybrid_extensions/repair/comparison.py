@@ -12,6 +12,8 @@ from typing import NamedTuple
 import duckdb
 from deltalake import DeltaTable
 
+from hybrid_extensions.cdc.compared.key_range import KeyRange
+from hybrid_extensions.cdc.databases.kinds import access_to
 from hybrid_extensions.repair.asked_keys import ASKED, read_asked
 from hybrid_extensions.repair.compared_rows import (
     load_source,
@@ -27,8 +29,6 @@ from hybrid_extensions.repair.positions import log_end_of, repair_version
 from hybrid_extensions.repair.table import RepairedTable
 from hybrid_extensions.repair.wait_for_live_run import wait_for_run
 from orchestration.audit.sql import MEMORY_LIMIT, open_database
-from orchestration.databases.key_range import KeyRange
-from sources.databases.kinds import access_to
 from sources.errors import StateError
 from sources.storage.tables.delta import delta_table
 from spark_jobs.run_state.truncate_position import read_truncated

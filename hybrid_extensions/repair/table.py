@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from orchestration.databases.compared_table import compared_table
+from hybrid_extensions.cdc.compared.compared_table import compared_table
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
-from sources.databases.captured_table import CapturedTable
 from sources.decoding.record_columns import Included
 from sources.errors import StateError
 from sources.kept_definitions import kept_declaration

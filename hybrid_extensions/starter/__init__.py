@@ -2,7 +2,7 @@
 
 Belongs here: what is detected in files, and the files that are written for people to edit. Does not
 belong here: what a kind of database has to add, which its extension says
-(`orchestration.databases.capture_starter`).
+(`hybrid_extensions.cdc.capture_starter`).
 """
 
 from sources.extensions import Extension

@@ -103,8 +103,8 @@ def _init_capture(  # noqa: PLR0913 - each is an option
 ) -> None:
     """Answer `hybrid init` for a database."""
     with answer(as_json) as show:
+        from hybrid_extensions.cdc.capture_starter import CaptureOptions
         from hybrid_extensions.starter.capture_database import next_steps, start_capture
-        from orchestration.databases.capture_starter import CaptureOptions
 
         options = CaptureOptions(name, dsn, tables, servers, connect)
         loaded, written, warnings = start_capture(folder, options)

@@ -9,7 +9,8 @@ class FoundTables(NamedTuple):
     """Result of looking for tables in the database. Tables are named ``schema.table``.
 
     Attributes:
-        added: Tables without a file so far; after :meth:`~orchestration.capture.interface.Capture.find_tables` each has one.
+        added: Tables without a file so far; after :meth:`.interface.Capture.find_tables` each has
+            one.
         known: Tables that had one before, and are still in the database.
         gone: Tables that have a file, and are not in the database, or not included, any more.
         refused: Tables that can't be captured as they are, with the reason and what helps.

@@ -8,6 +8,7 @@ from typing import Any
 
 import dagster as dg
 
+from orchestration.capture.slot_seen import has_slot
 from orchestration.defs.jobs.approval_waits import after_approval
 from orchestration.defs.jobs.generation_job import finish_form
 from orchestration.defs.keys import (
@@ -17,7 +18,6 @@ from orchestration.defs.keys import (
     generation_name,
     live_key,
 )
-from orchestration.capture.slot_seen import has_slot
 from orchestration.defs.show import metadata, reports
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.dagster_remedies import verdict_in_dagster

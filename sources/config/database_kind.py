@@ -27,11 +27,11 @@ class DatabaseKind:
             each TRUNCATE.
         schema: What the first part of a table's name is called, also in a connector's settings.
         password: Environment variable with the password.
-        access: What asks it, a :class:`~sources.databases.access.Access`.
+        access: What asks it, a :class:`~hybrid_extensions.cdc.databases.access.Access`.
         starter: What ``hybrid init`` has to know of it, a
-            :class:`orchestration.databases.capture_starter.CapturedKind`.
+            :class:`hybrid_extensions.cdc.capture_starter.CapturedKind`.
         compared_rows: What reads its rows for ``hybrid compare``, a
-            :class:`orchestration.databases.database_rows.DatabaseRows`.
+            :class:`hybrid_extensions.cdc.compared.database_rows.DatabaseRows`.
     """
 
     name: str

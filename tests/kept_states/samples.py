@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
+from hybrid_extensions.cdc.connector_restart import ConnectorRestarts
+from hybrid_extensions.cdc.databases.altered_table import AlteredTable, RequiredColumn, TableWatch
+from hybrid_extensions.cdc.databases.replication_slot import SlotGone
+from hybrid_extensions.cdc.slot_watch import SlotWatch
 from hybrid_extensions.cuts.barrier import Barrier, Crossing
 from orchestration.audit.kept_audit import Acceptance, KeptAudit
-from orchestration.audit.report import BadLine, LedgerLine
 from orchestration.audit.kept_compare import ComparedRange, KeptCompare
+from orchestration.audit.report import BadLine, LedgerLine
 from orchestration.generations.range_history import RemovedFiles
-from orchestration.supervision.connector_restart import ConnectorRestarts
 from orchestration.supervision.refused_restart import RefusedRestart
-from orchestration.supervision.slot_watch import SlotWatch
 from orchestration.supervision.watch_memory import Restart, Watch
 from sources.common.database_snapshot import BinlogSnapshot, PostgresSnapshot
 from sources.common.positions import EndPosition, Record, TopicPartition
@@ -28,8 +30,6 @@ from sources.config.source.exported_source import ExportEnd
 from sources.config.source.file_options import FileBatch
 from sources.config.source.rate_limit import CurrentRate, RateLimit
 from sources.config.source.snapshot import Chunk, SnapshotManifest
-from sources.databases.altered_table import AlteredTable, RequiredColumn, TableWatch
-from sources.databases.replication_slot import SlotGone
 from sources.errors import ErrorReport
 from sources.planning.approval import Approval
 from sources.planning.exports import ExportRecord

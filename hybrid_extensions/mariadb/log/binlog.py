@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from hybrid_extensions.cdc.databases.kafka_connect import ask_connect, failure_in_words
+from hybrid_extensions.cdc.databases.slot import Slot, State
 from hybrid_extensions.mariadb.log import mysql_log
 from hybrid_extensions.mariadb.log.connector import ReadUpTo, ask_connector, has_heartbeats
 from hybrid_extensions.mariadb.log.gtid import Gtid, parse_gtids
@@ -24,8 +26,6 @@ from hybrid_extensions.mariadb.snapshot.checks import is_mariadb, server_variabl
 from hybrid_extensions.mariadb.snapshot.same_server import log_address
 from sources.common.optional import needs_extra
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.kafka_connect import ask_connect, failure_in_words
-from sources.databases.slot import Slot, State
 from sources.errors import HybridError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):

@@ -9,11 +9,16 @@ import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable
+from hybrid_extensions.cdc.databases.kafka_connect import (
+    ask_connect,
+    failure_in_words,
+    read_config,
+    read_state,
+)
 from hybrid_extensions.mariadb.log.gtid import Gtid, parse_gtids
 from hybrid_extensions.mariadb.server import ask
 from sources.common.optional import needs_extra
-from sources.databases.captured_table import CapturedTable
-from sources.databases.kafka_connect import ask_connect, failure_in_words, read_config, read_state
 from sources.errors import InputError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from sources.databases.captured_table import Misfit
+from hybrid_extensions.cdc.databases.captured_table import Misfit
 
 ONE_DOMAIN = (
     "Let the server write one domain, and remove the others with `FLUSH BINARY LOGS "

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from hybrid_extensions.cdc.databases.captured_table import Misfit, QueryError
+from hybrid_extensions.cdc.databases.log_mark import Mark
 from hybrid_extensions.mariadb.log.connector import require_heartbeats
 from hybrid_extensions.mariadb.log.gtid import ONE_DOMAIN, Gtid, only_gtid
 from hybrid_extensions.mariadb.log.mysql_log import mysql_place
@@ -20,8 +22,6 @@ from hybrid_extensions.mariadb.snapshot.checks import is_mariadb, log_status, se
 from sources.common.database_snapshot import file_position, gtid_position
 from sources.common.optional import needs_extra
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.captured_table import Misfit, QueryError
-from sources.databases.log_mark import Mark
 from sources.errors import InputError, UnavailableError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):

@@ -5,12 +5,12 @@ Positions are those of one server: another one that took its place has other fil
 
 from __future__ import annotations
 
+from hybrid_extensions.cdc.databases.slot import Slot, State
 from hybrid_extensions.mariadb.log.connector import ReadUpTo
 from hybrid_extensions.mariadb.server import ask
 from hybrid_extensions.mariadb.snapshot.begin import file_number
 from hybrid_extensions.mariadb.snapshot.checks import log_status
 from sources.common.optional import needs_extra
-from sources.databases.slot import Slot, State
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql import Connection

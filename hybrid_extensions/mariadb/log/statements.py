@@ -13,8 +13,8 @@ from decimal import Decimal, InvalidOperation
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
+from hybrid_extensions.cdc.databases.captured_table import UnknownDefault
 from hybrid_extensions.mariadb.snapshot.columns import Column
-from sources.databases.captured_table import UnknownDefault
 
 Value = bool | int | float | str
 _EXECUTED = re.compile(r"/\*M?!")

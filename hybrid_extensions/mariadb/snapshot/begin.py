@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable, Misfit, QueryError
 from hybrid_extensions.mariadb.log.gtid import ONE_DOMAIN, only_gtid
 from hybrid_extensions.mariadb.server import Address, ask, connect_raw
 from hybrid_extensions.mariadb.snapshot.checks import is_mariadb, log_status
 from hybrid_extensions.mariadb.snapshot.read_lock import read_lock
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.optional import needs_extra
-from sources.databases.captured_table import CapturedTable, Misfit, QueryError
 from sources.errors import InputError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):

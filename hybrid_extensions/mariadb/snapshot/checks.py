@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable, Misfit
 from hybrid_extensions.mariadb.server import ask
 from hybrid_extensions.mariadb.snapshot.columns import Column, require_type
 from hybrid_extensions.mariadb.snapshot.keys import require_key
@@ -14,7 +15,6 @@ from hybrid_extensions.mariadb.snapshot.rights import ask_with_right
 from hybrid_extensions.mariadb.snapshot.texts import quoted
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_type
-from sources.databases.captured_table import CapturedTable, Misfit
 from sources.errors import InputError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable, Division
 from hybrid_extensions.mariadb.server import ask
 from hybrid_extensions.mariadb.snapshot.columns import Column
 from hybrid_extensions.mariadb.snapshot.texts import quoted
 from sources.common.optional import needs_extra
-from sources.databases.captured_table import CapturedTable, Division
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql import Connection

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hybrid_extensions.cdc.databases.captured_table import Misfit
 from hybrid_extensions.mariadb.snapshot.texts import (
     canonical_texts,
     json_expression,
@@ -19,7 +20,6 @@ from hybrid_extensions.mariadb.snapshot.texts import (
     require_short_characters,
 )
 from sources.common.schema import TIMESTAMP, type_name
-from sources.databases.captured_table import Misfit
 from sources.decoding.batch_cursor import DAYS, MICROS
 
 _INTEGERS = {"tinyint", "smallint", "mediumint", "int", "bigint"}

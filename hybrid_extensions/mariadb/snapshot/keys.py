@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from hybrid_extensions.mariadb.server import ask
 from hybrid_extensions.mariadb.snapshot.texts import quoted
 from sources.common.optional import needs_extra
-from sources.databases.captured_table import CapturedTable
 from sources.errors import InputError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):

@@ -12,10 +12,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from hybrid_extensions.mariadb.server import Address, ask, connect
 from hybrid_extensions.mariadb.snapshot.rights import ask_with_right
 from sources.common.optional import needs_extra
-from sources.databases.captured_table import CapturedTable
 from sources.errors import InputError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):

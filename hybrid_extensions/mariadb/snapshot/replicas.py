@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from hybrid_extensions.mariadb.snapshot.rights import ask_with_right
 from sources.common.optional import needs_extra
-from sources.databases.captured_table import CapturedTable
 from sources.errors import InputError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):

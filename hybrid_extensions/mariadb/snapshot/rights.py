@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from hybrid_extensions.mariadb.server import ask, text_of
 from sources.common.optional import needs_extra
-from sources.databases.captured_table import CapturedTable
 from sources.errors import InputError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):

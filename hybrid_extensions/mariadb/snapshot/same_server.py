@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable
+from hybrid_extensions.cdc.databases.kafka_connect import read_config
 from hybrid_extensions.mariadb.server import Address, ask, connect, parse_address
 from hybrid_extensions.mariadb.snapshot.checks import is_mariadb
 from sources.common.optional import needs_extra
-from sources.databases.captured_table import CapturedTable
-from sources.databases.kafka_connect import read_config
 from sources.errors import HybridError, InputError
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable, Division, Exported
 from hybrid_extensions.mariadb.catalog_definition import read_definition
 from hybrid_extensions.mariadb.log.connector import require_reader
 from hybrid_extensions.mariadb.server import (
@@ -32,7 +33,6 @@ from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_schema
 from sources.common.table_definition import BinlogDefinition
-from sources.databases.captured_table import CapturedTable, Division, Exported
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql import Connection

@@ -7,7 +7,7 @@ import re
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.databases.captured_table import Misfit
+from hybrid_extensions.cdc.databases.captured_table import Misfit
 from sources.decoding.changes.mysql_json import canonical_json
 
 # No JSON document begins with it.

@@ -10,6 +10,7 @@ from typing import Any
 
 import psycopg
 
+from hybrid_extensions.cdc.databases.snapshot_copy import SnapshotCopy
 from hybrid_extensions.compare.compare_source import SourceComparison, compare_with_source
 from hybrid_extensions.servers.broker import create_topic
 from hybrid_extensions.servers.connect import debezium_config
@@ -18,7 +19,6 @@ from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.snapshot import SnapshotManifest
-from sources.databases.snapshot_copy import SnapshotCopy
 from tests.e2e.case import TRANSFORMS
 from tests.e2e.changes.captured import captured
 from tests.services.processes import wait_for

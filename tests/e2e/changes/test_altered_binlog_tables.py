@@ -9,10 +9,14 @@ from typing import NamedTuple
 
 import pytest
 
+from hybrid_extensions.cdc.databases.altered_table import (
+    TableWatch,
+    keep_table_watch,
+    withdraw_alteration,
+)
+from hybrid_extensions.cdc.databases.table_watch import observe_anew, observe_table
 from sources.common.positions import EndPosition
 from sources.config.loader import LoadedPipeline
-from sources.databases.altered_table import TableWatch, keep_table_watch, withdraw_alteration
-from sources.databases.table_watch import observe_anew, observe_table
 from tests.e2e.changes.binlog_case import BinlogCase
 from tests.e2e.changes.cdc_case import take_snapshot
 from tests.services.processes import wait_for

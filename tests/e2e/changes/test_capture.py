@@ -12,15 +12,15 @@ import yaml
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
+from hybrid_extensions.cdc.capture_starter import CaptureOptions
+from hybrid_extensions.cdc.database_log import DatabaseLog
+from hybrid_extensions.cdc.databases.replication_slot import watched_slot
 from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.servers.broker import create_topic
 from hybrid_extensions.servers.connectors import Connectors
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from hybrid_extensions.starter.capture_database import start_capture
-from orchestration.databases.capture_starter import CaptureOptions
-from orchestration.databases.database_log import DatabaseLog
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.databases.replication_slot import watched_slot
 from spark_jobs.run_state.wrong_rows import read_wrong_rows
 from tests.e2e.case import SMALL, wrong
 from tests.e2e.changes.cdc_case import CdcCase, is_equal, take_snapshot

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from hybrid_extensions.cdc import database_log
+from hybrid_extensions.cdc.database_log import DatabaseLog
+from hybrid_extensions.cdc.databases.replication_slot import ask_slot
+from hybrid_extensions.cdc.databases.slot import Slot
 from hybrid_extensions.servers.connectors import Connectors
-from orchestration.databases import database_log
-from orchestration.databases.database_log import DatabaseLog
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.replication_slot import ask_slot
-from sources.databases.slot import Slot
 from sources.errors import RunError
 from sources.kafka.client.look_ups import KafkaLog
 from tests.e2e.case import live_of

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
+from hybrid_extensions.cdc.compared.compared_table import ComparedTable
 from hybrid_extensions.compare.compare_source import compare_table
-from orchestration.databases.compared_table import ComparedTable
 from sources.common.conversion import converter, to_arrow_array
 from sources.common.schema import parse_schema
 from sources.kafka.client.look_ups import KafkaLog

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
+from hybrid_extensions.cdc import snapshots
 from hybrid_extensions.compare.compare_source import compare_with_source
-from orchestration.databases import snapshots
 from orchestration.generations.promotion import _require_ready
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline

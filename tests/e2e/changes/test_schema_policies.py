@@ -12,11 +12,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
+from hybrid_extensions.cdc.databases.altered_table import keep_table_watch
+from hybrid_extensions.cdc.databases.table_watch import observe_table
 from orchestration import operations
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
-from sources.databases.altered_table import keep_table_watch
-from sources.databases.table_watch import observe_table
 from sources.errors import InputError
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.driver import schema_change

@@ -11,12 +11,12 @@ from pyspark.sql import SparkSession
 
 from examples.shop import make_shop
 from hybrid_extensions.audit.run import audit
+from hybrid_extensions.cdc import snapshots
+from hybrid_extensions.cdc.databases.snapshot_copy import SnapshotCopy
 from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.servers.connectors import Connectors
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration.databases import snapshots
 from sources.config.loader import LoadedPipeline
-from sources.databases.snapshot_copy import SnapshotCopy
 from sources.errors import InputError
 from tests.command_line import invoke
 from tests.e2e.case import wrong

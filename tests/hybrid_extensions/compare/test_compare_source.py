@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from hybrid_extensions.cdc.compared.compared_table import ComparedTable
 from hybrid_extensions.compare.compare_source import SourceComparison, compare_table
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration.databases.compared_table import ComparedTable
 from sources.common.schema import parse_schema
 from sources.storage.folder import Folder
 from tests.extensions import skip_without

@@ -24,7 +24,7 @@ from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.status import status
 from sources.config.loader import load_pipeline
 from sources.errors import InputError
-from tests.sources.databases.captured_table import captured_table
+from tests.captured_table import captured_table
 
 
 def test_a_schedule_asks_for_the_comparison_that_the_check_shows(tmp_path: Path) -> None:

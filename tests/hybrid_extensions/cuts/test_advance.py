@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from hybrid_extensions.cdc.databases.log_mark import Mark
 from hybrid_extensions.cuts import attempt as attempt_module
 from hybrid_extensions.cuts.attempt import Database, GivenUp, UnderWay
 from hybrid_extensions.cuts.barrier import Barrier, read_barrier, write_barrier
 from hybrid_extensions.cuts.publisher import advance
 from hybrid_extensions.cuts.table import Cut, list_cuts
 from sources.common.positions import TopicPartition, now_ms
-from sources.databases.log_mark import Mark
 from sources.errors import InputError, UnavailableError
 from sources.storage.folder import Folder
 

@@ -10,13 +10,13 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from hybrid_extensions.cdc.databases.log_mark import Mark
 from hybrid_extensions.cuts import dagster as cuts_module
 from hybrid_extensions.cuts.attempt import GivenUp, UnderWay
 from hybrid_extensions.cuts.barrier import Barrier
 from hybrid_extensions.cuts.table import Cut, TableVersion
 from orchestration.template_definitions import template_definitions
 from sources.config.table_template import FoundTable
-from sources.databases.log_mark import Mark
 from sources.errors import InputError, UnavailableError
 from tests.sources.config.test_table_template import template
 

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
+from hybrid_extensions.cdc.databases.log_mark import Mark
 from hybrid_extensions.cuts import attempt as attempt_module
 from hybrid_extensions.cuts.attempt import Attempt, Database, GivenUp
 from hybrid_extensions.cuts.barrier import (
@@ -24,7 +25,6 @@ from hybrid_extensions.cuts.barrier import (
     write_barrier,
     write_crossing,
 )
-from sources.databases.log_mark import Mark
 from sources.storage.folder import Folder
 from tests.properties import examples
 

@@ -7,10 +7,10 @@ import uuid
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable, OpenTable
 from hybrid_extensions.servers.databases.mysql_server import USER, MySqlServer
 from sources.config.source.snapshot import SnapshotOptions
 from sources.config.table.sink import Sink
-from sources.databases.captured_table import CapturedTable, OpenTable
 
 COLUMNS = {"id": "bigint", "v": "string"}
 

@@ -8,13 +8,13 @@ import pytest
 from pymysql import Connection
 from pymysql.cursors import Cursor
 
+from hybrid_extensions.cdc.databases.slot import Slot
 from hybrid_extensions.mariadb.log.binlog import ask_log, find_state
 from hybrid_extensions.mariadb.log.connector import ReadUpTo
 from hybrid_extensions.mariadb.log.gtid import Gtid, parse_gtids
 from hybrid_extensions.mariadb.server import ask, connect, parse_address
 from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.slot import Slot
 from tests.services.connect_worker import RUNNING, worker
 from tests.services.mariadb_pair import last_gtid, mariadb_pair, promote
 from tests.services.processes import wait_for

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from hybrid_extensions.cdc.databases.captured_table import UnknownDefault
 from hybrid_extensions.mariadb.gone_columns import names_at
 from hybrid_extensions.mariadb.log.schema_changes import SchemaChange
 from sources.common.database_snapshot import BinlogSnapshot, file_position, gtid_position
-from sources.databases.captured_table import UnknownDefault
 
 OF_MARIADB = BinlogSnapshot(file=1, offset=1000, domain=0, sequence=10, taken_ms=0)
 OF_MYSQL = BinlogSnapshot(file=1, offset=1000, domain=None, sequence=0, taken_ms=0)

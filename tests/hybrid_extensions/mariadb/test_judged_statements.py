@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from hybrid_extensions.cdc.databases.altered_table import Names, RequiredColumn
 from hybrid_extensions.mariadb.judged_statements import judge
 from hybrid_extensions.mariadb.log.schema_changes import SchemaChange
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.table_definition import BinlogColumn, BinlogDefinition
-from sources.databases.altered_table import Names, RequiredColumn
 from sources.decoding.changes.declared_table import DeclaredTable
 
 SNAPSHOT = BinlogSnapshot(file=1, offset=1000, domain=0, sequence=10, taken_ms=0)

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from hybrid_extensions.cdc.databases.captured_table import Misfit
+from hybrid_extensions.cdc.databases.replication_slot import ask_slot
+from hybrid_extensions.cdc.databases.slot import Slot
 from hybrid_extensions.mariadb.log.gtid import Gtid, only_gtid
 from hybrid_extensions.mariadb.log.log_end import mark_log
 from hybrid_extensions.mariadb.snapshot.begin import file_number
@@ -17,9 +20,6 @@ from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
 from hybrid_extensions.servers.databases.mysql import LocalMySql
 from sources.common.database_snapshot import file_position, gtid_position
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.captured_table import Misfit
-from sources.databases.replication_slot import ask_slot
-from sources.databases.slot import Slot
 from sources.errors import InputError, UnavailableError
 from tests.services.binlog_reader import log_status
 from tests.services.connect_worker import RUNNING, worker

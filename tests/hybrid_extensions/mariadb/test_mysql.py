@@ -13,13 +13,13 @@ import pymysql
 import pytest
 import trustme
 
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from hybrid_extensions.mariadb.server import ask, connect, needs_public_key, parse_address
 from hybrid_extensions.mariadb.snapshot import read_lock
 from hybrid_extensions.mariadb.snapshot.table import open_table
 from hybrid_extensions.mariadb.tables import find_tables
 from hybrid_extensions.servers.databases.mysql import LocalMySql
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
-from sources.databases.captured_table import CapturedTable
 from sources.errors import HybridError, InputError
 from tests.hybrid_extensions.mariadb.table_case import COLUMNS, Case, read
 from tests.services.binlog_reader import binlog_reader

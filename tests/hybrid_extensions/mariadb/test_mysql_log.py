@@ -9,17 +9,17 @@ import pytest
 from pymysql import Connection
 from pymysql.cursors import Cursor
 
+from hybrid_extensions.cdc import database_log
+from hybrid_extensions.cdc.database_log import DatabaseLog
+from hybrid_extensions.cdc.databases.replication_slot import gone_state
+from hybrid_extensions.cdc.databases.slot import Slot
 from hybrid_extensions.mariadb.log.binlog import ask_log
 from hybrid_extensions.mariadb.log.connector import ReadUpTo
 from hybrid_extensions.mariadb.log.mysql_log import find_state, mysql_place
 from hybrid_extensions.mariadb.server import ask, connect, parse_address
 from hybrid_extensions.mariadb.snapshot.begin import file_number
 from hybrid_extensions.servers.databases.mysql import LocalMySql
-from orchestration.databases import database_log
-from orchestration.databases.database_log import DatabaseLog
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.replication_slot import gone_state
-from sources.databases.slot import Slot
 from sources.errors import RunError
 from tests.services.binlog_reader import log_status
 from tests.services.connect_worker import FAILED, RUNNING, worker

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from hybrid_extensions.cdc.databases.captured_table import Misfit
 from hybrid_extensions.mariadb.server import connect, parse_address
 from hybrid_extensions.mariadb.snapshot.checks import check_log, server_variables
 from hybrid_extensions.mariadb.snapshot.table import open_table
 from hybrid_extensions.servers.databases.mysql import LocalMySql
-from sources.databases.captured_table import Misfit
 from sources.errors import InputError
 from tests.hybrid_extensions.mariadb.table_case import COLUMNS, Case, read
 from tests.hybrid_extensions.mariadb.test_connector import MYSQL

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from hybrid_extensions.cdc.databases.altered_table import Names, TableWatch
+from hybrid_extensions.cdc.databases.captured_table import Division, QueryError
+from hybrid_extensions.cdc.databases.slot import Slot
 from hybrid_extensions.mariadb import compared_rows, table_look
 from hybrid_extensions.mariadb import server as connections
 from hybrid_extensions.mariadb.log import binlog
@@ -19,9 +22,6 @@ from hybrid_extensions.mariadb.snapshot.checks import read_columns, server_varia
 from hybrid_extensions.mariadb.snapshot.table import MariaDbReader
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.altered_table import Names, TableWatch
-from sources.databases.captured_table import Division, QueryError
-from sources.databases.slot import Slot
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.errors import InputError, UnavailableError
 from tests.hybrid_extensions.mariadb.table_case import COLUMNS, Case

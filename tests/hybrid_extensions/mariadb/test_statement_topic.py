@@ -12,6 +12,8 @@ from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as KafkaPartition
 from confluent_kafka.admin import AdminClient
 
+from hybrid_extensions.cdc.databases.altered_table import Names, TableWatch
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from hybrid_extensions.mariadb.log.schema_changes import read_statements
 from hybrid_extensions.mariadb.table_look import look_at_table
 from hybrid_extensions.servers.broker import create_topic
@@ -21,8 +23,6 @@ from sources.common.positions import TopicPartition
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.snapshot import SnapshotOptions
 from sources.config.table.sink import Sink
-from sources.databases.altered_table import Names, TableWatch
-from sources.databases.captured_table import CapturedTable
 from sources.errors import InputError
 
 pytestmark = [pytest.mark.slow, pytest.mark.kafka]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hybrid_extensions.cdc.databases.captured_table import NewColumns, UnknownDefault
 from hybrid_extensions.mariadb.added_columns import statements_of
 from hybrid_extensions.mariadb.log.schema_changes import SchemaChange
 from hybrid_extensions.mariadb.log.statements import Alteration
@@ -18,7 +19,6 @@ from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.captured_table import NewColumns, UnknownDefault
 from sources.decoding.changes.added_columns import AddedColumn
 
 SNAPSHOT = BinlogSnapshot(file=1, offset=1000, domain=0, sequence=10, taken_ms=0)

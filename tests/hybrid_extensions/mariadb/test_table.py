@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from hybrid_extensions.cdc.databases.captured_table import Misfit, QueryError
 from hybrid_extensions.mariadb.server import connect, parse_address
 from hybrid_extensions.mariadb.snapshot.checks import check_log, log_status, server_variables
 from hybrid_extensions.mariadb.snapshot.table import export, open_table
@@ -15,7 +16,6 @@ from hybrid_extensions.mariadb.tables import find_tables
 from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.captured_table import Misfit, QueryError
 from sources.errors import HybridError, InputError, UnavailableError
 from tests.hybrid_extensions.mariadb.table_case import COLUMNS, Case, read
 from tests.services.binlog_reader import binlog_reader

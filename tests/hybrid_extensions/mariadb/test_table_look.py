@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from hybrid_extensions.cdc.databases.altered_table import Names, TableWatch
 from hybrid_extensions.mariadb import long_files
 from hybrid_extensions.mariadb.table_look import look_at_table
 from sources.common.database_snapshot import BinlogSnapshot
-from sources.databases.altered_table import Names, TableWatch
 from sources.decoding.changes.declared_table import DeclaredTable
 from tests.hybrid_extensions.mariadb.table_case import COLUMNS, Case
 

@@ -8,12 +8,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from hybrid_extensions.cdc.databases.captured_table import NewColumns, UnknownDefault
 from hybrid_extensions.postgres.added_columns import find_added_columns
 from hybrid_extensions.postgres.watch.catalog_definition import read_definition
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.captured_table import NewColumns, UnknownDefault
 from sources.errors import InputError, UnavailableError
 from tests.services.captured_database import own_database
 from tests.sources.decoding.value_case import changes_source

@@ -9,12 +9,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from hybrid_extensions.postgres.capture_checks import require_capturable
 from hybrid_extensions.postgres.checks import check_columns
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.config.source.snapshot import SnapshotOptions
 from sources.config.table.sink import Sink
-from sources.databases.captured_table import CapturedTable
 from sources.errors import InputError
 
 pytestmark = pytest.mark.slow

@@ -5,12 +5,12 @@ from __future__ import annotations
 import psycopg
 import pytest
 
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable, Division
 from hybrid_extensions.postgres.chunks import divide
 from hybrid_extensions.postgres.compared_rows import bound_after
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.config.source.snapshot import SnapshotOptions
 from sources.config.table.sink import Sink
-from sources.databases.captured_table import CapturedTable, Division
 from tests.services.captured_database import own_database
 
 pytestmark = pytest.mark.slow

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
+from hybrid_extensions.cdc.databases.captured_table import GoneColumns, NewColumns, UnknownDefault
 from hybrid_extensions.postgres.gone_columns import find_gone_columns
 from hybrid_extensions.postgres.watch.catalog_definition import read_definition
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.captured_table import GoneColumns, NewColumns, UnknownDefault
 from tests.services.captured_database import own_database
 from tests.sources.decoding.value_case import changes_source
 

@@ -10,12 +10,12 @@ from typing import Any
 import psycopg
 import pytest
 
+from hybrid_extensions.cdc import snapshots
+from hybrid_extensions.cdc.databases.snapshot_copy import SnapshotCopy
 from hybrid_extensions.servers.broker import create_topic
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration.databases import snapshots
 from sources.config.loader import LoadedPipeline
 from sources.config.source.snapshot import MANIFEST, SnapshotManifest
-from sources.databases.snapshot_copy import SnapshotCopy
 from sources.errors import StateError
 from spark_jobs.run_state.lock import take_lock
 from tests.e2e.changes.captured import captured

@@ -14,10 +14,10 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
+from hybrid_extensions.cdc.databases.captured_table import Misfit, QueryError
 from hybrid_extensions.postgres.rows import Database, selected
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.common.schema import parse_schema
-from sources.databases.captured_table import Misfit, QueryError
 from tests.services.captured_database import own_database
 
 pytestmark = pytest.mark.slow

@@ -12,14 +12,14 @@ from typing import Any
 import psycopg
 import pytest
 
+from hybrid_extensions.cdc.databases.altered_table import Names, TableWatch
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from hybrid_extensions.postgres.watch.publication import read_publication
 from hybrid_extensions.postgres.watch.table_look import look_at_table
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from hybrid_extensions.servers.server_programs import POSTGRESQL, obtain
 from sources.config.source.snapshot import SnapshotOptions
 from sources.config.table.sink import Sink
-from sources.databases.altered_table import Names, TableWatch
-from sources.databases.captured_table import CapturedTable
 from sources.decoding.changes.declared_table import DeclaredTable
 from tests.services.connect_worker import worker
 from tests.services.processes import wait_for

@@ -10,6 +10,7 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
+from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from hybrid_extensions.repair.asked_keys import read_asked
 from hybrid_extensions.repair.compared_rows import ENVELOPE, SOURCE, read_deletes, read_target
 from hybrid_extensions.repair.differences import Asked, Differences, find_differences
@@ -17,7 +18,6 @@ from hybrid_extensions.repair.rewrite import Rewritten, rewrite
 from hybrid_extensions.repair.table import RepairedTable
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.config.source.file_source import FileSource
-from sources.databases.captured_table import CapturedTable
 from sources.planning.context import PipelineContext
 from sources.storage.tables.delta import delta_table
 from spark_jobs.table.kept_deletes import append_deletes

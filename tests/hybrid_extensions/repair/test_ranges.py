@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hybrid_extensions.cdc.compared.key_range import KeyRange
 from hybrid_extensions.repair.asked_keys import ASKED, read_asked
 from hybrid_extensions.repair.compared_rows import (
     ENVELOPE,
@@ -21,7 +22,6 @@ from hybrid_extensions.repair.compared_rows import (
 )
 from hybrid_extensions.repair.differences import Differences, find_differences, summed
 from hybrid_extensions.repair.positions import repair_version
-from orchestration.databases.key_range import KeyRange
 from sources.errors import InputError
 from sources.storage.tables.delta import delta_table
 from tests.hybrid_extensions.repair.repair_case import LOG_END, VERSION, RepairCase, at

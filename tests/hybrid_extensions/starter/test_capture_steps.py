@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hybrid_extensions.cdc.capture_starter import CaptureOptions
 from hybrid_extensions.starter.capture_database import next_steps
-from orchestration.databases.capture_starter import CaptureOptions
 from tests.orchestration.supervision.live_case import LiveCase
 
 pytest.importorskip("hybrid_extensions.postgres", reason="it names the variable of the password")

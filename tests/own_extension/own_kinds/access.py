@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sources.databases.access import Access
+from hybrid_extensions.cdc.databases.access import Access
 from sources.errors import UnavailableError
 
 

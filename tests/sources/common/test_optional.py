@@ -20,8 +20,6 @@ import yaml
 from sources.common.optional import MODULES, needs_extra, require_extra
 from sources.config.loader import load_pipeline
 from sources.config.requirements import require_extras
-from sources.config.source.snapshot import SnapshotOptions
-from sources.databases.replication_slot import ask_slot
 from sources.errors import InputError
 from tests.extensions import needs
 from tests.minimal import minimal_declaration
@@ -118,19 +116,6 @@ def test_an_import_that_works_is_left_alone() -> None:
         import json  # noqa: PLC0415
     assert json is sys.modules["json"]
     require_extra("plots", "A picture")
-
-
-@needs("postgres")
-def test_a_slot_that_can_not_be_asked_for_says_which_package_it_needs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    take_away(monkeypatch, "postgres")
-    # Other tests may have imported what needs it.
-    for name in [name for name in sys.modules if name.startswith("hybrid_extensions.postgres")]:
-        monkeypatch.delitem(sys.modules, name)
-    answer = ask_slot(SnapshotOptions.model_validate(SNAPSHOT))
-    assert isinstance(answer, str)
-    assert "hybrid-backfill[postgres]" in answer
 
 
 WITHOUT = """

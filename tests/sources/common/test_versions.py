@@ -8,23 +8,23 @@ import pytest
 
 pytest.importorskip("hybrid_extensions.cuts", reason="it has each kind of document")
 
+from hybrid_extensions.cdc.connector_restart import ConnectorRestarts
+from hybrid_extensions.cdc.databases.altered_table import TableWatch
+from hybrid_extensions.cdc.databases.replication_slot import SlotGone
+from hybrid_extensions.cdc.slot_watch import SlotWatch
 from hybrid_extensions.cuts.barrier import Barrier, Crossing
 from orchestration.audit.kept_audit import KeptAudit
 from orchestration.audit.kept_compare import KeptCompare
 from orchestration.generations.range_history import RemovedFiles
 from orchestration.generations.switch_lock import SwitchHolder
 from orchestration.requested_state import RequestedState
-from orchestration.supervision.connector_restart import ConnectorRestarts
 from orchestration.supervision.refused_restart import RefusedRestart
-from orchestration.supervision.slot_watch import SlotWatch
 from orchestration.supervision.watch_memory import Watch
 from sources.common.positions import EndPosition, Record, StartPosition
 from sources.config.loader import KeptDefinition
 from sources.config.source.bad_record_policy import BadRecordCount
 from sources.config.source.rate_limit import CurrentRate
 from sources.config.source.snapshot import SnapshotManifest
-from sources.databases.altered_table import TableWatch
-from sources.databases.replication_slot import SlotGone
 from sources.errors import StateError
 from sources.ledger import Ledger, SeamCount
 from sources.planning.approval import Approval

@@ -25,7 +25,7 @@ from sources.planning.files.open_snapshot import (
 )
 from sources.planning.files.rounds import history_of
 from sources.planning.plan import Plan
-from tests.sources.databases.captured_table import NO_SERVER, captured_table
+from tests.captured_table import NO_SERVER, captured_table
 
 SEEN = BinlogSnapshot(file=3, offset=484, domain=0, sequence=42, taken_ms=1_700_000_000_000)
 

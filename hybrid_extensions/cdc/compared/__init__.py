@@ -1,0 +1,1 @@
+"""What comparisons and repairs of a captured table share: both tables, ranges of keys, rows."""

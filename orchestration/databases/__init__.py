@@ -1,1 +1,0 @@
-"""Captured databases: their snapshots, logs, tables, and comparisons."""

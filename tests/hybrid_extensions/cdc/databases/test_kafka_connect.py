@@ -1,0 +1,77 @@
+"""What Kafka Connect says of a connector: recorded answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hybrid_extensions.cdc.databases.kafka_connect import (
+    ConnectorState,
+    find_state,
+    read_config,
+    restart_command,
+    restart_failed,
+)
+from sources.errors import InputError
+from tests.services.connect_worker import RUNNING, worker
+
+# As Kafka Connect 4.3 answers after MySQL was started again, shortened.
+TRACE = (
+    "org.apache.kafka.connect.errors.ConnectException: An exception occurred in the change event "
+    "producer. This connector will be stopped.\n"
+    "\tat io.debezium.pipeline.ErrorHandler.setProducerThrowable(ErrorHandler.java:67)\n"
+    "Caused by: io.debezium.DebeziumException: Failed to read next byte from position 1042\n"
+    "\tat io.debezium.connector.binlog.BinlogStreamingChangeEventSource.wrap(X.java:1)\n"
+    "Caused by: java.io.EOFException: Failed to read next byte from position 1042\n"
+    "\t... 3 more\n"
+)
+
+
+def failed(trace: str | None) -> dict[str, Any]:
+    task = {"id": 0, "state": "FAILED", "worker_id": "127.0.0.1:8083"}
+    tasks = [task if trace is None else {**task, "trace": trace}]
+    return {"connector": {"state": "RUNNING"}, "tasks": tasks}
+
+
+@pytest.mark.parametrize(
+    ("status", "found"),
+    [
+        (RUNNING, ConnectorState(True)),
+        ({"connector": {"state": "PAUSED"}, "tasks": []}, ConnectorState(False)),
+        ({"connector": {"state": "RUNNING"}, "tasks": []}, ConnectorState(False)),
+        (
+            failed(TRACE),
+            ConnectorState(False, "EOFException: Failed to read next byte from position 1042"),
+        ),
+        (failed(None), ConnectorState(False, "no reason is reported")),
+        (
+            failed("java.sql.SQLException: jdbc:mysql://deb:geheim@db/?password=geheim&x=1"),
+            ConnectorState(False, "SQLException: jdbc:mysql://***db/?password***&x=1"),
+        ),
+        (None, "Kafka Connect answers 404 (Not Found)"),
+        ({"tasks": []}, None),
+    ],
+)
+def test_a_connector_runs_or_failed_for_its_last_cause(status: Any, found: Any) -> None:
+    with worker({"/connectors/shop/status": status}) as url:
+        expected = found or f"{url} is not answered as Kafka Connect does"
+        assert find_state(url) == expected
+
+
+def test_only_what_failed_is_started_again() -> None:
+    asked: list[str] = []
+    with worker({}, asked) as url:
+        restart_failed(url)
+        path = "/connectors/shop/restart?includeTasks=true&onlyFailed=true"
+        assert asked == [path]
+        assert (
+            restart_command(url) == f"curl -X POST '{url.removesuffix('/connectors/shop')}{path}'"
+        )
+
+
+def test_a_connector_that_was_never_started_is_to_be_started_first_of_all() -> None:
+    with worker({}) as url, pytest.raises(InputError) as raised:
+        read_config(url)
+    connectors = url.removesuffix("/shop")
+    assert raised.value.hint.startswith(f"Start the connector: `POST {connectors}` with the")

@@ -1,14 +1,16 @@
 """Captured databases: what all kinds of them share, from the snapshot to the connector's lag.
 
-Belongs here: whatever connects to a database, or decides by what one answers. Kinds of databases
-are extensions of their own, which import this one. Does not belong here: Debezium's envelopes in
-Kafka (`sources.decoding`), and how a pipeline declares a snapshot (`sources.config`).
+Belongs here: whatever connects to a database, or decides by what one answers, and the decoder of
+Debezium's changes. Kinds of databases are extensions of their own, which import this one. Does not
+belong here: how a pipeline declares a snapshot and a captured table (`sources.config`,
+`sources.decoding.changes`).
 """
 
 from sources.extensions import Extension
 
 EXTENSION = Extension(
     "cdc",
+    value_formats="sources.decoding.value_formats.debezium_values:FORMATS",
     captured_tables="hybrid_extensions.cdc.captured_tables:TABLES",
     capture="hybrid_extensions.cdc.capture:CAPTURE",
 )

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from sources.common.conversion import BadValue, converter
 from sources.decoding.base import FieldReader
-from sources.decoding.changes.positions import with_offsets
+from sources.decoding.open_positions import with_offsets
 from sources.decoding.tombstones import Tombstones
 
 NO_VALUE = "the record has no value"

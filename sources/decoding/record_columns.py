@@ -17,7 +17,7 @@ RecordPart = Literal["key", "headers", "timestamp", "topic", "partition", "offse
 EnvelopePart = Literal[
     "op", "deleted", "position", "lsn", "transaction", "committed_at", "unchanged"
 ]
-"""Parts of a Debezium envelope other than the row (:mod:`sources.decoding.changes.reader`)."""
+"""Parts of a Debezium envelope other than the row (:mod:`sources.decoding.changes`)."""
 Included = Literal[RecordPart, EnvelopePart]
 # Types that a column of each part may have; the first is the default.
 _PART_TYPES: dict[Included, list[str]] = {

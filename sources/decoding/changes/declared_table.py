@@ -12,10 +12,12 @@ from sources.decoding.changes.added_columns import AddedColumnOrType, types_of
 from sources.decoding.changes.placeholders import PLACEHOLDER, Placeholder
 from sources.decoding.changes.renamed_columns import NewNames, all_names, check_renamed
 from sources.decoding.changes.schema_policies import ALL_STOP, FOLLOWED, SchemaPolicies
-from sources.decoding.changes.values import BinaryMode
 from sources.decoding.changes.widened_columns import is_widened, with_widened_types
 from sources.decoding.record_columns import RecordColumns
 from sources.decoding.schema_registry import Registry
+
+BinaryMode = Literal["bytes", "base64", "base64-url-safe", "hex"]
+"""The connector's ``binary.handling.mode``."""
 
 
 class DeclaredTable(Declared):

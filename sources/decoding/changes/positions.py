@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from sources.common.conversion import BadValue, short_repr
 from sources.common.database_snapshot import file_position, gtid_position, snapshot_position
 from sources.decoding.batch_cursor import Mask, as_mask
+from sources.decoding.open_positions import OPEN, padded
 
 # `source.snapshot` of an initial snapshot's records; those of later ones have `incremental`.
 _INITIAL = {"true", "first", "first_in_data_collection", "last_in_data_collection", "last"}
@@ -25,8 +26,6 @@ FAILOVER = "failover"
 # More than any position in a binary log's file.
 _FAILOVER_STEP = 10**15
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
-# Sorts behind digits: earlier versions wrote the number of the row there.
-_OPEN = ":"
 # As many zeros as in tables of earlier versions.
 _INITIAL_OF_MYSQL = "0" * 42
 
@@ -41,7 +40,7 @@ def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
     LSN; the LSN alone would sort changes as they were written, not as they were committed. MariaDB:
     domain and sequence number of the transaction (GTID), which a replica keeps, then the event and
     the row in it. MySQL: binlog file and position, comparable within one server, and `:`, behind
-    which the record's offset belongs (:func:`with_offsets`).
+    which the record's offset belongs (:func:`.open_positions.with_offsets`).
 
     Args:
         envelope: The change event.
@@ -104,24 +103,7 @@ def _mysql_position(origin: Mapping[str, Any], _: Mapping[str, Any], is_initial:
     """
     if is_initial:
         return _INITIAL_OF_MYSQL
-    return file_position(_binlog_file(origin), int(origin["pos"])) + _OPEN
-
-
-def with_offsets(positions: pa.StringArray, offsets: pa.Int64Array) -> pa.StringArray:
-    """Append the records' offsets to positions of MySQL, which transactions share.
-
-    Positions of other databases are returned unchanged.
-
-    Args:
-        positions: What :func:`position` or :func:`positions_of` returned; may be null.
-        offsets: Offset of each record in its partition. All records of a key are in one partition.
-    """
-    is_open = pc.ends_with(positions, _OPEN)
-    if not pc.any(is_open).as_py():
-        return positions
-    return pc.if_else(
-        is_open, pc.binary_join_element_wise(positions, _padded(offsets, 20), ""), positions
-    )
+    return file_position(_binlog_file(origin), int(origin["pos"])) + OPEN
 
 
 def _mariadb_position(
@@ -183,27 +165,23 @@ def positions_of(
         return pa.nulls(len(op), pa.string()), np.zeros(len(op), np.bool_)
     if connector == "mysql":
         files = pc.extract_regex(origin["file"], _FILE)
-        parts = [_padded(pc.struct_field(files, "number"), 12), _padded(origin["pos"], 20)]
-        found = pc.binary_join_element_wise(*parts, _OPEN, "")
+        parts = [padded(pc.struct_field(files, "number"), 12), padded(origin["pos"], 20)]
+        found = pc.binary_join_element_wise(*parts, OPEN, "")
     else:
-        row = _padded(pc.coalesce(origin["row"], 0), 10)
+        row = padded(pc.coalesce(origin["row"], 0), 10)
         gtids = pc.extract_regex(origin["gtid"], _GTID)
         domain, sequence = (pc.struct_field(gtids, name) for name in ("domain", "sequence"))
         # A number of up to three digits: others are read one by one.
         is_few = pc.match_substring_regex(pc.fill_null(failovers, "0"), "^[0-9]{1,3}$")
         few = pc.if_else(is_few, pc.fill_null(failovers, "0"), pa.scalar(None, pa.string()))
         before = pc.multiply(few.cast(pa.int64()), _FAILOVER_STEP)
-        event = _padded(pc.add(before, origin["pos"]), 20)
-        parts = [_padded(domain, 10), _padded(sequence, 20), event, row]
+        event = padded(pc.add(before, origin["pos"]), 20)
+        parts = [padded(domain, 10), padded(sequence, 20), event, row]
         found = pc.binary_join_element_wise("g", *parts, "")
     # Numbers that are not negative; those of a connector's own snapshot are rare.
     sure = pc.and_(found.is_valid(), pc.invert(is_initial))
-    is_number = pc.match_substring_regex(pc.fill_null(found, fill_value=""), f"^g?[0-9]+{_OPEN}?$")
+    is_number = pc.match_substring_regex(pc.fill_null(found, fill_value=""), f"^g?[0-9]+{OPEN}?$")
     return found, as_mask(pc.and_(sure, is_number))
-
-
-def _padded(numbers: pa.Array, digits: int) -> pa.StringArray:
-    return pc.utf8_lpad(numbers.cast(pa.string()), digits, "0")
 
 
 def _hexadecimal(texts: pa.StringArray) -> pa.StringArray:

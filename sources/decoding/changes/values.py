@@ -14,12 +14,13 @@ import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from sources.common.conversion import BadValue, short_repr
 from sources.common.schema import type_name
+from sources.decoding.changes.declared_table import BinaryMode
 from sources.decoding.changes.envelopes import MYSQL_JSON, Encoding
 from sources.decoding.changes.mysql_json import canonical_json
 
@@ -43,8 +44,6 @@ YEAR_ZERO = 1900
 """What Debezium reports for the year 0000; the first year that a column can hold is 1901."""
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 """Logical type of a decimal whose bytes have a scale in the schema."""
-BinaryMode = Literal["bytes", "base64", "base64-url-safe", "hex"]
-"""The connector's ``binary.handling.mode``."""
 # Base64 of bytes is hardly ever so.
 _LIKE_HEX = re.compile("(?:[0-9a-f]{4})+")
 _FINER_THAN_MICROS = re.compile(r"\.\d{6}\d*[1-9]")

@@ -69,3 +69,6 @@ class DebeziumValues(DeclaredTable, ValueFormat):
         if self.registry is None:
             return self
         return self.model_copy(update={"registry": self.registry.located(locate)})
+
+
+FORMATS = {"debezium": DebeziumValues}

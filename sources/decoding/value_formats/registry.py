@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Union
 from pydantic import Discriminator, Tag
 
 from sources.decoding.value_formats.base import ValueFormat
-from sources.decoding.value_formats.debezium_values import DebeziumValues
 from sources.decoding.value_formats.json_values import JsonValues
 from sources.decoding.value_formats.raw_values import RawValues
 from sources.errors import InputError
@@ -16,7 +15,6 @@ from sources.extensions import contributions
 
 _OWN: Mapping[str, type[ValueFormat]] = {
     "json": JsonValues,
-    "debezium": DebeziumValues,
     "raw": RawValues,
 }
 

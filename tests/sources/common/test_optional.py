@@ -123,7 +123,7 @@ import sys
 for name in {names!r}:
     sys.modules[name] = None
 import orchestration.definitions
-import sources.decoding.changes.reader, sources.decoding.changes.envelopes
+import sources.decoding.changes.envelopes
 import sources.files.format_registry
 import spark_jobs.inside.readers.staged_bad_records, spark_jobs.inside.readers.files.planned_files
 import spark_jobs.inside.readers.topics.parse_records, spark_jobs.inside.query.streaming_query

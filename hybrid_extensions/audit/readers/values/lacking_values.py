@@ -16,7 +16,6 @@ from sources.common.conversion import BadValue
 from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.registered_values import registered_values
 from sources.decoding.schema_registry import Registry
-from sources.decoding.value_formats.debezium_values import DebeziumValues
 
 
 class LackingValues:
@@ -42,10 +41,9 @@ class LackingValues:
     @classmethod
     def of_source(cls, source: KafkaSource) -> LackingValues | None:
         """Return the check for a source of changes; None for other sources."""
-        value = source.value
-        if not isinstance(value, DebeziumValues):
+        if (table := source.changes) is None:
             return None
-        return cls(value.unavailable_value_placeholder, value.registry)
+        return cls(table.unavailable_value_placeholder, table.registry)
 
     def refuse_placeholders(self, value: bytes, row: Mapping[str, Any]) -> None:
         """Refuse a row with a value where the change has a placeholder, before or after.

@@ -6,7 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from sources.decoding.changes.positions import position, with_offsets
+from sources.decoding.changes.positions import position
+from sources.decoding.open_positions import with_offsets
 
 
 def position_of(pos: int, row: int, offset: int, file: str = "binlog.000003") -> str:

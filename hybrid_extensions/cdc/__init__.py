@@ -10,7 +10,7 @@ from sources.extensions import Extension
 
 EXTENSION = Extension(
     "cdc",
-    value_formats="sources.decoding.value_formats.debezium_values:FORMATS",
+    value_formats="hybrid_extensions.cdc.debezium.declare:FORMATS",
     captured_tables="hybrid_extensions.cdc.captured_tables:TABLES",
     capture="hybrid_extensions.cdc.capture:CAPTURE",
 )

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hybrid_extensions.cdc.databases.captured_table import Misfit
-from sources.decoding.changes.mysql_json import canonical_json
+from hybrid_extensions.cdc.debezium.mysql_json import canonical_json
 
 # No JSON document begins with it.
 _MARK = "!"

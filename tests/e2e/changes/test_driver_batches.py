@@ -43,8 +43,8 @@ from spark_jobs.table.kept_deletes import DELETES
 from tests.e2e.case import SMALL
 from tests.e2e.in_session import run_history, run_live
 from tests.hybrid_extensions.avro import test_envelopes
+from tests.hybrid_extensions.cdc.debezium import test_batches
 from tests.minimal import minimal_pipeline
-from tests.sources.decoding.changes import test_batches
 from tests.sources.decoding.value_case import ORIGIN, RegistryServer, registry
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]

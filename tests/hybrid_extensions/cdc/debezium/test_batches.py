@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hybrid_extensions.cdc.debezium import batches
 from sources.common.conversion import BadValue, to_arrow_array
-from sources.decoding.changes import batches
 from sources.decoding.changes.placeholders import PLACEHOLDER
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.json.shapes import JsonShapes

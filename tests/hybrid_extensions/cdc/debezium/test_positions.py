@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from sources.decoding.changes.positions import position
+from hybrid_extensions.cdc.debezium.positions import position
 from sources.decoding.open_positions import with_offsets
 
 

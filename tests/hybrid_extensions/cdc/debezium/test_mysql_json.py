@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.decoding.changes.mysql_json import canonical_json
+from hybrid_extensions.cdc.debezium.mysql_json import canonical_json
 from tests.properties import examples
 
 VALUES = st.recursive(

@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from hybrid_extensions.cdc.debezium.mysql_json import canonical_json
 from sources.common.conversion import BadValue, short_repr
 from sources.common.schema import type_name
 from sources.decoding.changes.declared_table import BinaryMode
 from sources.decoding.changes.envelopes import MYSQL_JSON, Encoding
-from sources.decoding.changes.mysql_json import canonical_json
 
 T = TypeVar("T")
 NO_ENCODING = Encoding()

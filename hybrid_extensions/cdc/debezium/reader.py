@@ -16,10 +16,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hybrid_extensions.cdc.debezium.batches import Model, ModelColumn, read_envelopes
+from hybrid_extensions.cdc.debezium.positions import position
+from hybrid_extensions.cdc.debezium.values import (
+    NO_ENCODING,
+    require_integer,
+    value_converter,
+)
 from sources.common.conversion import BadValue, converter, short_repr
 from sources.common.schema import may_be_long, parse_schema, parse_type, type_name
 from sources.decoding.base import BaseReader
-from sources.decoding.changes.batches import Model, ModelColumn, read_envelopes
 from sources.decoding.changes.changed_columns import (
     NEW_START,
     ChangedTable,
@@ -30,13 +36,7 @@ from sources.decoding.changes.changed_columns import (
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.changes.envelopes import Encoding, JsonEnvelopes
 from sources.decoding.changes.placeholders import Placeholder
-from sources.decoding.changes.positions import position
 from sources.decoding.changes.renamed_columns import Renaming
-from sources.decoding.changes.values import (
-    NO_ENCODING,
-    require_integer,
-    value_converter,
-)
 from sources.decoding.record_columns import EnvelopePart, RecordColumns
 from sources.decoding.registered_values import envelopes_by
 from sources.errors import HybridError, InputError

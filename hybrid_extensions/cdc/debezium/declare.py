@@ -46,7 +46,7 @@ class DebeziumValues(DeclaredTable, ValueFormat):
             columns: Columns of a record, with the parts of the envelope that fill them.
         """
         # Few need it.
-        from sources.decoding.changes.reader import DebeziumReader  # noqa: PLC0415
+        from hybrid_extensions.cdc.debezium.reader import DebeziumReader  # noqa: PLC0415
 
         return DebeziumReader(self, columns)
 

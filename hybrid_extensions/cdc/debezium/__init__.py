@@ -1,0 +1,1 @@
+"""Format `debezium`: its declaration, and the decoder of its envelopes, also in batches."""

@@ -31,20 +31,25 @@ def needs(name: str) -> pytest.MarkDecorator:
 _ASIDE = ("benchmarks", "examples", "tests")
 """Folders that may know extensions by their names."""
 
+_OWN_KINDS = ("slotted://", "logged://")
+"""Addresses of databases of ``tests/own_extension``, which need no extension of a kind."""
+
 
 def skip_without(name: str) -> None:
-    """Skip the test that calls it if it needs an extension that this checkout lacks."""
+    """Skip the test, or the module, that calls it if it needs an extension that is lacking."""
     if name in LACKING:
-        pytest.skip(_reason(name))
+        pytest.skip(_reason(name), allow_module_level=True)
 
 
 def skip_without_those_of(declared: Mapping[str, Any]) -> None:
     """Skip the test that calls it if sources of a pipeline's file need what is lacking."""
-    for source in declared["sources"]:
+    for source in declared["sources"] if LACKING else ():
         dsn = source.get("snapshot", {}).get("dsn", "")
         skip_without(source.get("format", ""))
+        skip_without("cdc" if source.get("format") == "debezium" or dsn else "")
         skip_without("avro" if "registry" in source else "")
-        skip_without("mariadb" if re.match("mariadb:|mysql:", dsn) else "postgres" if dsn else "")
+        if dsn and not dsn.startswith(_OWN_KINDS):
+            skip_without("mariadb" if re.match("mariadb:|mysql:", dsn) else "postgres")
 
 
 class _Lacking(MetaPathFinder):

@@ -10,15 +10,17 @@ import yaml
 
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.pipeline import Pipeline
+from tests.extensions import skip_without_those_of
 
 
 def minimal_declaration(*sources: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
-    """The declaration of a pipeline.
+    """The declaration of a pipeline; skips the test if its sources need what is lacking.
 
     Args:
         sources: Its sources, in order.
         fields: Further fields, and those that are other than usual.
     """
+    skip_without_those_of({"sources": [each for each in sources if isinstance(each, Mapping)]})
     return {
         "name": "orders",
         "event_time": "at",

@@ -12,6 +12,7 @@ import yaml
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
 from sources.hybrid import Boundedness
+from tests.extensions import skip_without
 
 
 def files(name: str, **fields: Any) -> dict[str, Any]:
@@ -176,6 +177,7 @@ REFUSED: dict[str, tuple[Callable[[dict[str, Any]], None], str]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_inputs_can_not_do_yet_is_refused_by_name(tmp_path: Path, case: str) -> None:
+    skip_without("cdc" if case == "changes" else "")
     edit, told = REFUSED[case]
     document = declared()
     edit(document)

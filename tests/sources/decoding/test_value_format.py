@@ -102,6 +102,7 @@ def test_what_makes_no_sense_is_refused_by_name(
 
 
 @needs("avro")
+@needs("cdc")
 def test_a_field_of_a_format_without_a_value_is_as_if_it_was_left_out(tmp_path: Path) -> None:
     nothing = {"avro_schema": None, "added_columns": None, "on_truncate": None}
     assert live(tmp_path, schema=SCHEMA, **nothing) == live(tmp_path, schema=SCHEMA)

@@ -20,6 +20,7 @@ from google.protobuf.message import Message
 
 from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.decoder import RowDecoder
+from tests.extensions import skip_without
 
 FIELD = descriptor_pb2.FieldDescriptorProto
 MESSAGE = "shop.Order"
@@ -116,6 +117,7 @@ def registry() -> Iterator[RegistryServer]:
 
 def changes_source(schema: dict[str, str], **more: Any) -> KafkaSource:
     """Declare a source of the changes of ``public.orders``."""
+    skip_without("cdc")
     declared = {
         "type": "kafka",
         "name": "changes",

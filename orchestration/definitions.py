@@ -20,9 +20,8 @@ from orchestration.defs.assets.unloadable_pipeline import (
     unreadable_definitions,
 )
 from orchestration.pipeline_definitions import pipeline_definitions
-from orchestration.template_definitions import load_tables, tables_definitions
+from orchestration.pipeline_group import PipelineGroup, group_of
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.config.table_template import Template, is_template
 from sources.errors import InputError
 from sources.extensions import contributions
 
@@ -35,21 +34,20 @@ class Declared(NamedTuple):
 
     Attributes:
         pipelines: The pipelines of files that declare one.
-        templates: The files with `tables`, each a template of several pipelines; those are not in
-            ``pipelines``.
+        groups: The files that declare several pipelines each; those are not in ``pipelines``.
         unreadable: The files that can't be loaded, and why.
     """
 
     pipelines: list[LoadedPipeline]
-    templates: list[Template]
+    groups: list[PipelineGroup]
     unreadable: list[UnreadableFile]
 
 
 def find_pipelines(places: Iterable[Path]) -> Declared:
     """Return the declarations in some files, and in ``*.yaml`` of some folders.
 
-    A file that can't be loaded raises nothing: it is in ``unreadable``. Files that a template wrote
-    count as part of the template.
+    A file that can't be loaded raises nothing: it is in ``unreadable``. Files of a group's
+    pipelines count as part of the group.
 
     Args:
         places: Files and folders; folders below a folder are not searched.
@@ -63,12 +61,11 @@ def find_pipelines(places: Iterable[Path]) -> Declared:
     made, plain = set[Path](), list[Path]()
     for file in files:
         with _apart(file, found.unreadable):
-            if is_template(file):
-                template = Template(file)
-                made.update(template.file_of(table) for table in template.tables())
-                found.templates.append(template)
-            else:
+            if (group := group_of(file)) is None:
                 plain.append(file)
+            else:
+                made.update(group.files())
+                found.groups.append(group)
     for file in plain:
         if file not in made:
             with _apart(file, found.unreadable):
@@ -85,7 +82,7 @@ def find_definitions(places: Iterable[Path]) -> dg.Definitions:
     Args:
         places: Files and folders, as of :func:`find_pipelines`.
     """
-    pipelines, templates, unreadable = find_pipelines(places)
+    pipelines, groups, unreadable = find_pipelines(places)
     made: list[dg.Definitions] = []
     shown: list[LoadedPipeline] = []
     files: dict[str, Path] = {}
@@ -94,14 +91,14 @@ def find_definitions(places: Iterable[Path]) -> dg.Definitions:
             _require_new(loaded.pipeline.name, loaded.path, files)
             made.append(pipeline_definitions(loaded))
             shown.append(loaded)
-    for template in templates:
-        with _apart(template.path, unreadable):
-            _require_new(template.declared.name, template.path, files)
-            tables, failed = load_tables(template)
-            for loaded in tables:
+    for group in groups:
+        with _apart(group.path, unreadable):
+            _require_new(group.name, group.path, files)
+            members, failed = group.load()
+            for loaded in members:
                 _require_new(loaded.pipeline.name, loaded.path, files)
-            made.append(tables_definitions(template, tables))
-            shown += tables
+            made.append(group.definitions(members))
+            shown += members
             unreadable += failed
     names = [file_name(each.path) for each in unreadable]
     return dg.Definitions.merge(

@@ -55,6 +55,12 @@ class Extension:
             :class:`sources.formats.base.Format`. Called in the driver; readers run in tasks.
         registered_values: Decoders of values with schemas of a registry, a
             :class:`sources.decoding.registered_values.RegisteredValues`.
+        groups: Function from a path to the :class:`orchestration.pipeline_group.PipelineGroup` that
+            the file declares, or to None. Called for each file of a Dagster code location.
+        group_commands: Function of the words of a command line after ``hybrid``, and of what runs
+            such words for one pipeline, that acts on all pipelines of a file that it knows, and
+            returns the exit status; None, with nothing done, if no such file is named. Called at
+            each start of ``hybrid``.
         whole_file_commands: Names of its commands that act on a file with ``tables`` as a whole;
             any other command is run for each table of it.
         tables_definitions: Function from a :class:`sources.config.table_template.Template` and the
@@ -98,6 +104,8 @@ class Extension:
     steps: str | None = None
     actions: str | None = None
     value_formats: str | None = None
+    groups: str | None = None
+    group_commands: str | None = None
     whole_file_commands: tuple[str, ...] = ()
     tables_definitions: str | None = None
     location_definitions: str | None = None

@@ -53,10 +53,13 @@ def skip_without_those_of(declared: Mapping[str, Any]) -> None:
 
 
 class _Lacking(MetaPathFinder):
-    """Skips what imports an extension that is not there, if that is a test: the core must not."""
+    """Skips what imports an extension that is not there, or a test of it, if that is a test.
+
+    The core must not.
+    """
 
     def find_spec(self, fullname: str, path: Sequence[str] | None, target: object = None) -> None:
-        package, _, rest = fullname.partition(".")
+        package, _, rest = fullname.removeprefix("tests.").partition(".")
         name = rest.partition(".")[0]
         if package == "hybrid_extensions" and name in LACKING and _importer() in _ASIDE:
             pytest.skip(_reason(name), allow_module_level=True)

@@ -149,15 +149,15 @@ def filled(name: str, words: Words) -> str:
 
 def declared(places: list[Path]) -> Iterator[tuple[Words, dict[str, list[Words]]]]:
     """Of each pipeline and each file with `tables`: words, and how often it has a thing."""
-    pipelines, templates, unreadable = find_pipelines(places)
+    pipelines, groups, unreadable = find_pipelines(places)
     assert not unreadable
-    made = [each.load(table) for each in templates for table in each.tables()]
+    made = [loaded for each in groups for loaded in each.load()[0]]
     for loaded in [*pipelines, *made]:
         name, group = loaded.pipeline.name, loaded.pipeline.about.group
         words = {"group": group or name, "steps": f"{group}_steps" if group else name}
         yield {"pipeline": name, **words}, of_pipeline(loaded)
-    for each in templates:
-        yield {"name": each.declared.name}, of_template(each)
+    for each in groups:
+        yield {"name": each.name}, of_template(Template(each.path))
     yield {}, {"several pipelines": [{}]}
 
 

@@ -10,6 +10,10 @@ from sources.extensions import Extension
 
 EXTENSION = Extension(
     "cdc",
+    commands="hybrid_extensions.cdc.cli:app",
+    whole_file_commands=("tables",),
+    groups="hybrid_extensions.cdc.group:group_of",
+    group_commands="orchestration.cli.many_tables:act",
     value_formats="hybrid_extensions.cdc.debezium.declare:FORMATS",
     captured_tables="hybrid_extensions.cdc.captured_tables:TABLES",
     capture="hybrid_extensions.cdc.capture:CAPTURE",

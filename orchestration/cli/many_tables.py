@@ -25,7 +25,7 @@ from spark_jobs.inside.driver.own_output import OwnOutput, Stream
 if TYPE_CHECKING:
     from sources.config.table_template import Template
 
-_OWN = ("tables", *(name for each in extensions() for name in each.whole_file_commands))
+_OWN = tuple(name for each in extensions() for name in each.whole_file_commands)
 # They bring what is not copied yet into files, all tables at one point in time.
 _COPYING = ("run", "snapshot")
 # They wait for Spark, so they act on several tables at a time.

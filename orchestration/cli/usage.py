@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from orchestration.cli import many_tables
+from sources.extensions import contributions
 
 
 class Group(TyperGroup):
@@ -41,7 +41,8 @@ class Commands(Group):
     ) -> Any:
         """Run the command of a command line; the parameters are those of Typer's own method.
 
-        A command on a file with `tables` is run for each of its tables.
+        A command on a file that declares several pipelines is run for each of them, by the
+        extension that knows such files.
 
         Returns:
             The command's result; with ``standalone_mode`` the process ends instead, with status 2
@@ -56,8 +57,9 @@ class Commands(Group):
             except typer.Exit as end:
                 return end.exit_code
 
-        if (status := many_tables.act(given, run)) is not None:
-            sys.exit(status)
+        for act in contributions("group_commands"):
+            if (status := act(given, run)) is not None:
+                sys.exit(status)
         if not standalone_mode or "--json" not in given:
             return super().main(given, *names, standalone_mode, windows_expand_args, **extra)
         try:

@@ -9,11 +9,8 @@ import pytest
 
 from orchestration.definitions import find_definitions
 from orchestration.defs.assets.unloadable_pipeline import IS_INVALID
-from orchestration.template_definitions import template_definitions
 from tests.extensions import needs
 from tests.orchestration.generations.generation_case import GenerationCase
-from tests.orchestration.test_template_definitions import made
-from tests.sources.config.test_table_template import template
 
 JOBS = ("control", "generation", "backfill")
 NOT_YAML = "name: [shop"
@@ -77,29 +74,6 @@ def test_a_file_that_is_invalid_is_red_and_the_others_are_shown(
     assert not failed.success
     [step] = [each for each in failed.all_events if each.is_step_failure]
     assert reason in str(step.step_failure_data.error)
-
-
-def test_tables_of_a_template_that_became_invalid_are_pipelines_as_before(tmp_path: Path) -> None:
-    before = job_names(made(tmp_path))
-    file = template(tmp_path).path
-    file.write_text(NOT_YAML)
-    found = find_definitions([tmp_path])
-    assert before - job_names(found) == {"shop"}
-    assert "Correct the line" in told(found, f"{file.stem}_file")
-
-
-@needs("ranges")
-def test_a_table_that_can_not_be_loaded_holds_up_no_other_of_its_file(tmp_path: Path) -> None:
-    before = job_names(made(tmp_path))
-    wrong = {"public.orders": {"sink": {"mode": "nonsense"}}}
-    file = template(tmp_path, tables={"include": ["public.*"], "overrides": wrong})
-    for found in (find_definitions([tmp_path]), template_definitions(file)):
-        dg.Definitions.validate_loadable(found)
-        others = {"other", *(f"other_{each}" for each in JOBS), "all_backfill"}
-        lost = before - job_names(found) - others
-        assert lost == {"shop_public_orders", *(f"shop_public_orders_{each}" for each in JOBS)}
-        [sensor] = [each.name for each in found.sensors or [] if each.name.endswith("_file")]
-        assert "sink.mode" in told(found, sensor)
 
 
 def test_of_two_files_with_one_name_the_second_is_red(folder: Path) -> None:

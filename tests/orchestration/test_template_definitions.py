@@ -8,7 +8,10 @@ import dagster as dg
 
 from orchestration.definitions import defs as examples
 from orchestration.definitions import find_definitions
+from orchestration.template_definitions import template_definitions
 from sources.config.table_template import FoundTable
+from tests.extensions import needs
+from tests.orchestration.test_definitions import JOBS, NOT_YAML, job_names, told
 from tests.sources.config.test_table_template import template
 
 TABLES = ("public.orders", "public.lines", "public.stock")
@@ -57,3 +60,26 @@ def test_one_job_builds_all_of_them_after_one_snapshot_and_each_has_its_own(tmp_
 
 def test_a_pipeline_without_a_group_keeps_all_in_one_of_its_own() -> None:
     assert {"flight_events/live", "flight_events/table"} <= groups(examples)["flight_events"]
+
+
+def test_tables_of_a_template_that_became_invalid_are_pipelines_as_before(tmp_path: Path) -> None:
+    before = job_names(made(tmp_path))
+    file = template(tmp_path).path
+    file.write_text(NOT_YAML)
+    found = find_definitions([tmp_path])
+    assert before - job_names(found) == {"shop"}
+    assert "Correct the line" in told(found, f"{file.stem}_file")
+
+
+@needs("ranges")
+def test_a_table_that_can_not_be_loaded_holds_up_no_other_of_its_file(tmp_path: Path) -> None:
+    before = job_names(made(tmp_path))
+    wrong = {"public.orders": {"sink": {"mode": "nonsense"}}}
+    file = template(tmp_path, tables={"include": ["public.*"], "overrides": wrong})
+    for found in (find_definitions([tmp_path]), template_definitions(file)):
+        dg.Definitions.validate_loadable(found)
+        others = {"other", *(f"other_{each}" for each in JOBS), "all_backfill"}
+        lost = before - job_names(found) - others
+        assert lost == {"shop_public_orders", *(f"shop_public_orders_{each}" for each in JOBS)}
+        [sensor] = [each.name for each in found.sensors or [] if each.name.endswith("_file")]
+        assert "sink.mode" in told(found, sensor)

@@ -1,0 +1,47 @@
+"""A file with `tables` as a group of pipelines."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+import dagster as dg
+
+from orchestration.defs.assets.unloadable_pipeline import UnreadableFile
+from orchestration.pipeline_group import PipelineGroup
+from orchestration.template_definitions import load_tables, tables_definitions
+from sources.config.loader import LoadedPipeline
+from sources.config.table_template import Template, is_template
+
+
+class TablesGroup(PipelineGroup):
+    """The pipelines of the tables of one file.
+
+    Args:
+        template: The file.
+    """
+
+    def __init__(self, template: Template) -> None:
+        self._template = template
+        self.path, self.name = template.path, template.declared.name
+
+    def files(self) -> Collection[Path]:
+        """Return the file of each table."""
+        return [self._template.file_of(table) for table in self._template.tables()]
+
+    def load(self) -> tuple[list[LoadedPipeline], list[UnreadableFile]]:
+        """Return the pipelines of the tables, and the files of those that can't be loaded."""
+        return load_tables(self._template)
+
+    def definitions(self, pipelines: Sequence[LoadedPipeline]) -> dg.Definitions:
+        """Return the definitions of the file, those of the tables' pipelines among them."""
+        return tables_definitions(self._template, pipelines)
+
+
+def group_of(path: Path) -> TablesGroup | None:
+    """Return the tables that a file declares; None if it declares none.
+
+    Raises:
+        InputError: It does, and a field of it is not valid.
+    """
+    return TablesGroup(Template(path)) if is_template(path) else None

@@ -42,7 +42,8 @@ from examples.change_feed import ConnectFeed
 from examples.killer import Background, Killed, Killer
 from examples.shop import Customers, Sessions, make_shop, session
 from hybrid_extensions.audit.run import audit
-from hybrid_extensions.cdc import table_pipelines
+from hybrid_extensions.cdc.tables import table_pipelines
+from hybrid_extensions.cdc.tables.template import Template
 from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.repair.run import repair
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
@@ -51,7 +52,6 @@ from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, Step, run_chain
 from orchestration.supervision import supervisor
 from sources.config.loader import LoadedPipeline
-from sources.config.table_template import Template
 from sources.errors import HybridError
 from sources.planning.context import PipelineContext
 from spark_jobs.run_state.lock import table_turn

@@ -33,11 +33,11 @@ from benchmarks.counted_rows import count_differences
 from benchmarks.processes import end_all, group_of
 from benchmarks.record import record
 from hybrid_extensions.cdc.databases.kafka_connect import find_state, restart_failed
+from hybrid_extensions.cdc.tables.template import Template
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from hybrid_extensions.servers.connect import LocalConnect, binlog_config
 from hybrid_extensions.servers.databases.mariadb import add_client_to_path
 from hybrid_extensions.servers.databases.mysql import LocalMySql
-from sources.config.table_template import Template
 from sources.errors import RunError
 from spark_jobs.launch.places.local import kill_group
 

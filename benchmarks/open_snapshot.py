@@ -32,7 +32,7 @@ from benchmarks.freshness import seen_rows
 from benchmarks.processes import end_all
 from benchmarks.record import record
 from benchmarks.tables import open_tables
-from hybrid_extensions.cdc import table_pipelines
+from hybrid_extensions.cdc.tables import table_pipelines
 from hybrid_extensions.compare.compare_source import compare_with_source
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, Step, run_chain

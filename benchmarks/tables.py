@@ -33,7 +33,8 @@ import yaml
 from benchmarks.freshness import latencies
 from benchmarks.processes import cpu_s, end_all, groups_of, memory_mb
 from benchmarks.record import record
-from hybrid_extensions.cdc import table_pipelines
+from hybrid_extensions.cdc.tables import table_pipelines
+from hybrid_extensions.cdc.tables.template import Template
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from hybrid_extensions.servers.connect import LocalConnect, debezium_config
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
@@ -41,7 +42,6 @@ from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
-from sources.config.table_template import Template
 from sources.planning.context import PipelineContext
 
 _NAME = "bench"

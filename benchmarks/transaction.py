@@ -25,7 +25,7 @@ import psycopg
 from benchmarks.processes import cpu_s, end_all, groups_of, memory_mb
 from benchmarks.record import record
 from benchmarks.tables import go_live, open_tables
-from hybrid_extensions.cdc import table_pipelines
+from hybrid_extensions.cdc.tables import table_pipelines
 from hybrid_extensions.compare.compare_source import compare_with_source
 from orchestration.catch_up import wait_until_caught_up
 from sources.config.loader import LoadedPipeline

@@ -34,7 +34,8 @@ from examples.demo import ROOT, Stages, console
 from examples.killer import Background, Killed, Killer
 from examples.shop import NAMES, Customers, execute, make_shop
 from examples.transfers import Transfers, broken
-from hybrid_extensions.cdc import table_pipelines
+from hybrid_extensions.cdc.tables import table_pipelines
+from hybrid_extensions.cdc.tables.template import Template
 from hybrid_extensions.compare.compare_source import SourceComparison, compare_with_source
 from hybrid_extensions.cuts.attempt import GivenUp
 from hybrid_extensions.cuts.members import load_group
@@ -49,7 +50,6 @@ from orchestration.parallel_pipelines import run_in_threads
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
-from sources.config.table_template import Template
 from sources.errors import HybridError, RunError, StateError
 from sources.planning.context import PipelineContext
 from spark_jobs.jvm.jars import resolve_sets

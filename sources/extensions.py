@@ -63,8 +63,9 @@ class Extension:
             each start of ``hybrid``.
         whole_file_commands: Names of its commands that act on a file with ``tables`` as a whole;
             any other command is run for each table of it.
-        tables_definitions: Function from a :class:`sources.config.table_template.Template` and the
-            loaded pipelines of its tables to Dagster definitions for the file as a whole.
+        tables_definitions: Function from a
+            :class:`hybrid_extensions.cdc.tables.template.Template` and the loaded pipelines of its
+            tables to Dagster definitions for the file as a whole.
         location_definitions: Function from all loaded pipelines of a Dagster code location to
             definitions for them together.
         merging: Function from a loaded pipeline and a

@@ -11,16 +11,16 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from hybrid_extensions.cdc.tables.template import FoundTable, Template
 from orchestration.capture.slot_seen import has_slot
 from orchestration.definitions import find_definitions, find_pipelines
 from orchestration.defs import keys as assets
 from sources.config.loader import LoadedPipeline
-from sources.config.table_template import FoundTable, Template
 from sources.hybrid import Boundedness
 from tests.extensions import whole
+from tests.hybrid_extensions.cdc.tables.test_template import SHOP, template
 from tests.names_page import ROOT, Row, require_same, rows
 from tests.orchestration.generations.generation_case import GenerationCase
-from tests.sources.config.test_table_template import SHOP, template
 
 HEADINGS = ["Assets", "Checks", "Jobs", "Sensors", "Schedules", "Forms of jobs"]
 NIGHT = {"cron": "0 3 * * *"}

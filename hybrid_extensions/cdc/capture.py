@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from hybrid_extensions.cdc import snapshots, table_pipelines
+from hybrid_extensions.cdc import snapshots
 from hybrid_extensions.cdc.connector_wait import ConnectorWait
 from hybrid_extensions.cdc.databases.altered_table import read_table_watch
 from hybrid_extensions.cdc.look import look
-from orchestration.capture.found_tables import FoundTables
 from orchestration.capture.interface import Capture
 from orchestration.capture.look import LOOK_EVERY_MS, CaptureLook
 from orchestration.capture.snapshots import TakenSnapshot
 from orchestration.capture.wait import CaptureWait
 from sources.common.positions import Offsets, Part
 from sources.config.loader import LoadedPipeline
-from sources.config.table_template import Template
 from sources.planning.context import PipelineContext
 from sources.planning.files.open_snapshot import WholeTable
 from sources.state.generation import Generation
@@ -52,15 +50,6 @@ class _DatabaseCapture(Capture):
     def narrowed(self, generation: Generation) -> Sequence[Part]:
         watch = read_table_watch(generation)
         return [] if watch is None else watch.narrowed
-
-    def find_tables(self, template: Template) -> FoundTables:
-        return table_pipelines.find(template)
-
-    def look_for_tables(self, template: Template) -> FoundTables:
-        return table_pipelines.look(template)
-
-    def copy_tables(self, template: Template, report: Callable[[str], None]) -> FoundTables | None:
-        return table_pipelines.copy(template, report)
 
 
 CAPTURE = _DatabaseCapture()

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from hybrid_extensions.cdc.databases.captured_table import DatabaseTable
-from sources.config.table_names import topic_part
+from hybrid_extensions.cdc.tables.names import topic_part
 from sources.errors import UnavailableError
 from sources.kafka.client.address import resolve_bootstrap
 

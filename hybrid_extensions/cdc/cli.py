@@ -17,8 +17,8 @@ def tables(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     Exit status 1 if a table can't be captured. Files that were made before stay as they are.
     """
     with answer(as_json) as show:
-        from hybrid_extensions.cdc import table_pipelines
-        from sources.config.table_template import Template
+        from hybrid_extensions.cdc.tables import table_pipelines
+        from hybrid_extensions.cdc.tables.template import Template
 
         found = table_pipelines.find(Template(pipeline))
         known = [f"{table}: has a pipeline." for table in found.known]

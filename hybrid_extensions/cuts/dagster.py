@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import dagster as dg
 from pydantic import BaseModel
 
+from hybrid_extensions.cdc.tables.template import Template
 from hybrid_extensions.cuts.attempt import GivenUp, UnderWay
 from hybrid_extensions.cuts.declare import CutsSection
 from hybrid_extensions.cuts.members import CutGroup, load_group
@@ -18,7 +19,6 @@ from orchestration.defs.show.dagster_failures import failures
 from orchestration.display import second
 from sources.common.positions import now_ms, to_ms
 from sources.config.loader import LoadedPipeline
-from sources.config.table_template import Template
 from sources.errors import HybridError, StateError
 
 LOOK_S = 10

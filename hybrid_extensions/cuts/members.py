@@ -8,12 +8,12 @@ from functools import cached_property
 from pathlib import Path
 
 from hybrid_extensions.cdc.databases.replication_slot import watched_slot
+from hybrid_extensions.cdc.tables.template import Template, is_template
 from hybrid_extensions.cuts.declare import Cuts, CutsSection, overlap
 from sources.common.positions import Offsets
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.snapshot import SnapshotOptions
-from sources.config.table_template import Template, is_template
 from sources.errors import InputError, StateError
 from sources.generations import acting_on
 from sources.kafka.client.look_ups import KafkaLog

@@ -13,11 +13,11 @@ import yaml
 from hybrid_extensions.cdc.capture_starter import CapturedKind, CaptureOptions, topic_of
 from hybrid_extensions.cdc.databases.captured_table import DatabaseTable, require_key
 from hybrid_extensions.cdc.databases.kinds import part_for
+from hybrid_extensions.cdc.tables.names import pipeline_name
 from orchestration.remedies import Remedy
 from sources.common.fields import check_name
 from sources.config.database_kind import kind_of
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.config.table_names import pipeline_name
 from sources.errors import InputError
 
 _HEAD = "# Captures table {table}. All fields: docs/pipeline.md; how it works: docs/cdc.md.\n"

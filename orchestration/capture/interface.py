@@ -5,13 +5,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from orchestration.capture.found_tables import FoundTables
 from orchestration.capture.look import LOOK_EVERY_MS, CaptureLook
 from orchestration.capture.snapshots import TakenSnapshot
 from orchestration.capture.wait import CaptureWait
 from sources.common.positions import Offsets, Part
 from sources.config.loader import LoadedPipeline
-from sources.config.table_template import Template
 from sources.extensions import contributions, none_adds
 from sources.planning.context import PipelineContext
 from sources.planning.files.open_snapshot import WholeTable
@@ -114,56 +112,6 @@ class Capture(ABC):
         Raises:
             StateError: The state is damaged.
             UnavailableError: The state's store does not answer.
-        """
-
-    @abstractmethod
-    def find_tables(self, template: Template) -> FoundTables:
-        """Find tables in the database, and write the pipeline's file of each new one.
-
-        Files of tables that were found before stay as they are.
-
-        Args:
-            template: The file with `tables`.
-
-        Raises:
-            InputError: The database refuses the login, or what the template makes of each new table
-                is not valid; one alone is refused, and holds up no other.
-            UnavailableError: The database does not answer.
-            StateError: A file can't be written.
-        """
-
-    @abstractmethod
-    def look_for_tables(self, template: Template) -> FoundTables:
-        """Find tables without writing files: `added` are those without a pipeline.
-
-        Args:
-            template: The file with `tables`.
-
-        Raises:
-            InputError: The database refuses the login.
-            UnavailableError: The database does not answer.
-        """
-
-    @abstractmethod
-    def copy_tables(self, template: Template, report: Callable[[str], None]) -> FoundTables | None:
-        """Find tables, and begin or go on with each copy that is not complete.
-
-        What is copied in one call is as of one point in time. Of a table that is followed while it
-        is read (``snapshot.follow``), only the first part is copied, if none is. A table that can't
-        be copied holds up no other: ``report`` gets its error, and its chain will raise it.
-
-        Args:
-            template: The file with `tables`.
-            report: Called with a line for each chunk, and for each table.
-
-        Returns:
-            What was found; None if the database does not answer and there are pipelines already,
-            which can run if their tables are copied.
-
-        Raises:
-            InputError: The database refuses, or what the template makes is not valid.
-            UnavailableError: The database does not answer, and there is no table yet.
-            StateError: A file can't be written.
         """
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 from pymysql.err import IntegrityError, OperationalError
 
+from hybrid_extensions.cdc.tables.names import topic_part
 from hybrid_extensions.mariadb.log.connector import ReadUpTo, ask_connector
 from hybrid_extensions.servers.broker import create_topic
 from hybrid_extensions.servers.connect import binlog_config
 from hybrid_extensions.servers.connectors import Connectors
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
 from sources.config.loader import LoadedPipeline
-from sources.config.table_names import topic_part
 from tests.e2e.case import TRANSFORMS
 from tests.e2e.changes.captured import captured
 from tests.services.processes import wait_for

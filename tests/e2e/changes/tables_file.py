@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
+from hybrid_extensions.cdc.tables.template import Template
 from sources.config.loader import LoadedPipeline
-from sources.config.table_template import Template
 from spark_jobs.launch.process import find_running
 from spark_jobs.launch.shared_socket import folder_of, pid_of
 from tests.command_line import invoke

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from sources.config.table_template import Template
+from hybrid_extensions.cdc.tables.template import Template
 from tests.e2e.changes.binlog_case import BinlogCase
 from tests.e2e.changes.tables_file import TablesFile
 

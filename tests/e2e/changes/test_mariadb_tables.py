@@ -15,11 +15,11 @@ import pytest
 pytest.importorskip("hybrid_extensions.cuts", reason="it publishes cuts")
 
 from examples.transfers import MAKE_MARIADB, TABLES, Transfers, broken
+from hybrid_extensions.cdc.tables.definitions import template_definitions
+from hybrid_extensions.cdc.tables.template import Template
 from hybrid_extensions.cuts.members import load_group
 from hybrid_extensions.cuts.publisher import publish
 from hybrid_extensions.cuts.table import Cut, list_cuts, read_cut
-from orchestration.template_definitions import template_definitions
-from sources.config.table_template import Template
 from tests.e2e.changes.binlog_case import BinlogCase
 from tests.e2e.changes.tables_file import TablesFile
 from tests.hybrid_extensions.cuts.cut_contents import content, is_torn, note

@@ -11,14 +11,14 @@ import dagster as dg
 import pytest
 
 from hybrid_extensions.cdc.databases.log_mark import Mark
+from hybrid_extensions.cdc.tables.definitions import template_definitions
+from hybrid_extensions.cdc.tables.template import FoundTable
 from hybrid_extensions.cuts import dagster as cuts_module
 from hybrid_extensions.cuts.attempt import GivenUp, UnderWay
 from hybrid_extensions.cuts.barrier import Barrier
 from hybrid_extensions.cuts.table import Cut, TableVersion
-from orchestration.template_definitions import template_definitions
-from sources.config.table_template import FoundTable
 from sources.errors import InputError, UnavailableError
-from tests.sources.config.test_table_template import template
+from tests.hybrid_extensions.cdc.tables.test_template import template
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 CUT = Cut(4, "0-1-7", NOON, {"public.orders": TableVersion("lake/orders", 12)})

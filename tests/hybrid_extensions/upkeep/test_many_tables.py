@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from hybrid_extensions.upkeep.declare import UpkeepSection
-from tests.sources.config.test_table_template import ORDERS, template
+from tests.hybrid_extensions.cdc.tables.test_template import ORDERS, template
 
 
 def test_a_file_with_tables_declares_upkeep_for_each_of_them(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.config.table_names import (
+from hybrid_extensions.cdc.tables.names import (
     file_part,
     folder_part,
     pipeline_name,

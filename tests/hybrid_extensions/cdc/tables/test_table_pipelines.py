@@ -14,12 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from hybrid_extensions.cdc import snapshots, table_pipelines
+from hybrid_extensions.cdc import snapshots
+from hybrid_extensions.cdc.tables import table_pipelines
+from hybrid_extensions.cdc.tables.definitions import template_definitions
+from hybrid_extensions.cdc.tables.names import topic_part
+from hybrid_extensions.cdc.tables.template import Template
 from hybrid_extensions.servers.broker import create_topic
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration.template_definitions import template_definitions
-from sources.config.table_names import topic_part
-from sources.config.table_template import Template
 from sources.errors import HybridError
 from tests.command_line import invoke
 from tests.extensions import skip_without

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
+from hybrid_extensions.cdc.tables.template import FoundTable, Template, is_template
 from sources.config.loader import load_pipeline
-from sources.config.table_template import FoundTable, Template, is_template
 from sources.errors import InputError
 
 SHOP: dict[str, Any] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hybrid_extensions.cdc import snapshots
-from orchestration.capture.found_tables import FoundTables
-from sources.config.table_names import pipeline_name
-from sources.config.table_template import FoundTable, Template
+from hybrid_extensions.cdc.tables.found_tables import FoundTables
+from hybrid_extensions.cdc.tables.names import pipeline_name
+from hybrid_extensions.cdc.tables.template import FoundTable, Template
 from sources.errors import HybridError, InputError, UnavailableError
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import yaml
 
-from hybrid_extensions.cdc import table_pipelines
 from hybrid_extensions.cdc.databases import kinds
 from hybrid_extensions.cdc.databases.captured_table import DatabaseTable
-from sources.config.table_template import Template
+from hybrid_extensions.cdc.tables import table_pipelines
+from hybrid_extensions.cdc.tables.template import Template
 from sources.errors import InputError
 
 TABLES = [

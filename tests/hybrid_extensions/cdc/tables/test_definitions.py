@@ -6,13 +6,13 @@ from pathlib import Path
 
 import dagster as dg
 
+from hybrid_extensions.cdc.tables.definitions import template_definitions
+from hybrid_extensions.cdc.tables.template import FoundTable
 from orchestration.definitions import defs as examples
 from orchestration.definitions import find_definitions
-from orchestration.template_definitions import template_definitions
-from sources.config.table_template import FoundTable
 from tests.extensions import needs
+from tests.hybrid_extensions.cdc.tables.test_template import template
 from tests.orchestration.test_definitions import JOBS, NOT_YAML, job_names, told
-from tests.sources.config.test_table_template import template
 
 TABLES = ("public.orders", "public.lines", "public.stock")
 

@@ -9,7 +9,7 @@ class FoundTables(NamedTuple):
     """Result of looking for tables in the database. Tables are named ``schema.table``.
 
     Attributes:
-        added: Tables without a file so far; after :meth:`.interface.Capture.find_tables` each has
+        added: Tables without a file so far; after :func:`.table_pipelines.find` each has
             one.
         known: Tables that had one before, and are still in the database.
         gone: Tables that have a file, and are not in the database, or not included, any more.

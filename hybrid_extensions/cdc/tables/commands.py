@@ -23,7 +23,7 @@ from sources.extensions import extensions
 from spark_jobs.inside.driver.own_output import OwnOutput, Stream
 
 if TYPE_CHECKING:
-    from sources.config.table_template import Template
+    from hybrid_extensions.cdc.tables.template import Template
 
 _OWN = tuple(name for each in extensions() for name in each.whole_file_commands)
 # They bring what is not copied yet into files, all tables at one point in time.
@@ -50,7 +50,7 @@ def act(words: list[str], run: Run) -> int | None:
         if words[0] in _OWN or not (path.is_file() or path.parent.is_file()):
             continue
         # With the model of declarations it takes seconds on a busy machine.
-        from sources.config.table_template import Template, is_template  # noqa: PLC0415
+        from hybrid_extensions.cdc.tables.template import Template, is_template
 
         is_one = path.parent.is_file() and is_template(path.parent)
         if not (is_one or is_template(path)):
@@ -71,12 +71,12 @@ def act(words: list[str], run: Run) -> int | None:
 def _act_on_all(
     template: Template, before: list[str], after: list[str], run: Run, show: Any
 ) -> int:
-    from sources.errors import InputError  # noqa: PLC0415
+    from sources.errors import InputError
 
     if before[0] in _COPYING:
-        from orchestration.capture.interface import require_capture  # noqa: PLC0415
+        from hybrid_extensions.cdc.tables import table_pipelines
 
-        found = require_capture().copy_tables(template, tell)
+        found = table_pipelines.copy(template, tell)
         for line in [] if found is None else found.lines():
             tell(line)
     tables = template.tables()
@@ -172,11 +172,11 @@ class _Labelled(TextIOBase):
 
 def _changed(template: Template) -> dict[str, list[str]]:
     """Return tables without a pipeline, and those that are gone; nothing if nobody answers."""
-    from orchestration.capture.interface import require_capture  # noqa: PLC0415
-    from sources.errors import HybridError  # noqa: PLC0415
+    from hybrid_extensions.cdc.tables import table_pipelines
+    from sources.errors import HybridError
 
     try:
-        found = require_capture().look_for_tables(template)
+        found = table_pipelines.look(template)
     except HybridError:
         # Pipelines that run do not need the database; their own answers say how far it is read.
         return {}

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import dagster as dg
 
+from hybrid_extensions.cdc.tables.definitions import load_tables, tables_definitions
+from hybrid_extensions.cdc.tables.template import Template, is_template
 from orchestration.defs.assets.unloadable_pipeline import UnreadableFile
 from orchestration.pipeline_group import PipelineGroup
-from orchestration.template_definitions import load_tables, tables_definitions
 from sources.config.loader import LoadedPipeline
-from sources.config.table_template import Template, is_template
 
 
 class TablesGroup(PipelineGroup):

@@ -8,18 +8,16 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import typer
 
-from orchestration.capture import interface
-from orchestration.cli import many_tables
+from hybrid_extensions.cdc.tables import commands, table_pipelines
+from hybrid_extensions.cdc.tables.template import FoundTable, Template
 from orchestration.cli.output import answer
-from sources.config.table_template import FoundTable, Template
 from sources.errors import RunError
+from tests.hybrid_extensions.cdc.tables.test_template import template
 from tests.services.processes import wait_for
-from tests.sources.config.test_table_template import template
 
 TABLES = [f"public.t{number}" for number in range(6)]
 
@@ -29,8 +27,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Template:
     found = template(tmp_path)
     for table in TABLES:
         found.write(FoundTable(table, {"id": "bigint"}, ["id"], []))
-    copied = SimpleNamespace(copy_tables=lambda _template, _tell: None)
-    monkeypatch.setattr(interface, "require_capture", lambda: copied)
+    monkeypatch.setattr(table_pipelines, "copy", lambda _template, _tell: None)
     return found
 
 
@@ -38,7 +35,7 @@ def table_of(words: list[str]) -> str:
     return next(Path(word).stem.removeprefix("shop.") for word in words if ".yaml" in word)
 
 
-def in_command(run: Callable[[list[str]], None]) -> many_tables.Run:
+def in_command(run: Callable[[list[str]], None]) -> commands.Run:
     """Return the status of a command's end, as the program does."""
 
     def end(words: list[str]) -> int:
@@ -65,7 +62,7 @@ def test_commands_that_wait_act_on_four_tables_at_a_time_and_keep_their_answers_
         sys.stdout.write(f"ends {table_of(words)}\n")
         return 1 if table_of(words) == "public.t4" else 0
 
-    assert many_tables.act([command, str(file.path)], run) == 1
+    assert commands.act([command, str(file.path)], run) == 1
     lines = capsys.readouterr().out.splitlines()
     blocks = {lines[at]: lines[at + 1 : at + 3] for at in range(0, len(lines), 3)}
     assert blocks == {table: [f"begins {table}", f"ends {table}"] for table in TABLES}
@@ -81,7 +78,7 @@ def test_other_commands_act_on_one_table_after_the_other_in_the_main_thread(
         acted.append(table_of(words))
         return 0
 
-    assert many_tables.act(["pause", str(file.path)], run) == 0
+    assert commands.act(["pause", str(file.path)], run) == 0
     assert acted == TABLES
 
 
@@ -97,7 +94,7 @@ def test_lines_of_tables_that_are_started_together_name_their_table(
     with pytest.raises(typer.Exit):
         run([])
     alone = capsys.readouterr().err.splitlines()
-    assert many_tables.act(["run", str(file.path)], in_command(run)) == 1
+    assert commands.act(["run", str(file.path)], in_command(run)) == 1
     lines = capsys.readouterr().err.splitlines()
     for table in TABLES:
         assert [line for line in lines if line.startswith(f"{table}: ")] == [
@@ -124,7 +121,7 @@ def test_an_interrupt_ends_what_is_under_way_before_the_command_ends(
                 ended.add(table_of(words))
                 raise
 
-    assert many_tables.act(["run", str(file.path)], in_command(run)) == 130
+    assert commands.act(["run", str(file.path)], in_command(run)) == 130
     assert ended == begun
     assert len(begun) == 4
     assert "Interrupted: what is under way is ended first." in capsys.readouterr().err
@@ -140,5 +137,5 @@ def test_an_interrupt_of_a_command_on_one_table_after_the_other_ends_the_command
         with answer(as_json=False):
             raise KeyboardInterrupt
 
-    assert many_tables.act(["stop", str(file.path)], in_command(run)) == 130
+    assert commands.act(["stop", str(file.path)], in_command(run)) == 130
     assert acted == TABLES[:1]

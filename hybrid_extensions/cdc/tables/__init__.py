@@ -1,0 +1,1 @@
+"""Files with `tables`: the pipelines that one makes for the tables of a database."""

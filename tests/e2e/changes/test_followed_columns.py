@@ -132,7 +132,7 @@ def test_columns_are_added_with_what_older_rows_hold(case: CdcCase, spark: Spark
         run_live(spark, loaded, lambda _: False)
 
 
-@pytest.mark.parametrize("place", ["find_added_columns", "keep_followed", "_field", "_fill", "end"])
+@pytest.mark.parametrize("place", ["changes_to_follow", "keep_followed", "_field", "_fill", "end"])
 def test_a_driver_that_dies_at_any_step_is_completed_by_the_next(
     case: CdcCase, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:

@@ -177,6 +177,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Mark the tests by the sets that they belong to."""
     config.stash[sets.COLLECTED] = list(items)
     sets.mark(items)
+    if (until := sets.rest_until()) is not None:
+        items[:] = sets.rotated(items, int(until // 86_400))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin no test for which the run has no time, nor its fixtures."""
+    sets.skip_if_over(item)
 
 
 def pytest_configure(config: pytest.Config) -> None:

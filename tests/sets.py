@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 import tomllib
 from itertools import chain
 from pathlib import Path
@@ -11,6 +13,8 @@ from typing import NamedTuple
 import pytest
 
 _FILE = Path(__file__).with_suffix(".toml")
+_STEP = 61
+"""Files by which the first one of two days differ; without a common factor with their number."""
 
 
 class Sets(NamedTuple):
@@ -93,3 +97,32 @@ def mark(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.slow)
         if marker is not None:
             item.add_marker(marker)
+
+
+def rest_until() -> float | None:
+    """When no more tests of the rest begin (Unix seconds); None if all of them run.
+
+    Continuous integration sets it, as its machines are not equally fast.
+    """
+    given = os.environ.get("HYBRID_REST_UNTIL")
+    return float(given) if given else None
+
+
+def rotated(items: list[pytest.Item], day: int) -> list[pytest.Item]:
+    """Return tests that begin with another file each day, so that time ends at other ones.
+
+    Args:
+        items: The tests, those of a file one after the other.
+        day: Number of the day.
+    """
+    files = list(dict.fromkeys(item.path for item in items))
+    first = day * _STEP % len(files) if files else 0
+    order = {path: (number - first) % len(files) for number, path in enumerate(files)}
+    return sorted(items, key=lambda item: order[item.path])
+
+
+def skip_if_over(item: pytest.Item) -> None:
+    """Skip a test of the rest for which this run has no time left."""
+    until = rest_until()
+    if until is not None and time.time() >= until and item.get_closest_marker("rest") is not None:
+        pytest.skip("the time of this run for the rest of the tests is over (HYBRID_REST_UNTIL)")

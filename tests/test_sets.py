@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from tests.sets import COLLECTED, Sets, names_of, read_sets
+from tests.sets import COLLECTED, Sets, names_of, read_sets, rotated, skip_if_over
 
 SETS = Sets(
     {"it works": ["tests/a/test_a.py::test_one[x]", "tests/b/test_b.py"]},
@@ -69,3 +72,38 @@ def test_each_room_whose_slow_tests_are_left_out_has_a_reason(
 
 def _file(name: str) -> str:
     return name.partition("::")[0]
+
+
+def test_the_rest_begins_with_another_file_each_day_and_keeps_files_together() -> None:
+    items: list[Any] = [SimpleNamespace(path=n // 2, number=n) for n in range(14)]
+    begun = [rotated(items, day) for day in range(7)]
+    assert {each[0].path for each in begun} == {*range(7)}
+    for each in begun:
+        first = each[0].number
+        assert [item.number for item in each] == [(first + n) % 14 for n in range(14)]
+
+
+@pytest.mark.parametrize(
+    ("until", "marker", "is_skipped"),
+    [
+        ("1", "rest", True),
+        ("1", "nightly", False),
+        ("99999999999", "rest", False),
+        ("", "rest", False),
+    ],
+)
+def test_tests_of_the_rest_are_skipped_once_the_time_of_the_run_is_over(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    until: str,
+    marker: str,
+    is_skipped: bool,
+) -> None:
+    monkeypatch.setenv("HYBRID_REST_UNTIL", until)
+    item = pytest.Function.from_parent(request.node.parent, name="some", callobj=lambda: None)
+    item.add_marker(marker)
+    if is_skipped:
+        with pytest.raises(pytest.skip.Exception, match="HYBRID_REST_UNTIL"):
+            skip_if_over(item)
+    else:
+        skip_if_over(item)

@@ -29,8 +29,8 @@ from spark_jobs.inside.checkpoint.watermark import (
     watermark_of,
 )
 from spark_jobs.inside.query.copied_file_stream import copied_history
-from spark_jobs.inside.query.direct_queries import direct_query, rows_in_driver
-from spark_jobs.inside.query.places.place import InDriver, PlaceStream
+from spark_jobs.inside.query.direct_queries import direct_query, driver_batches
+from spark_jobs.inside.query.places.place import PlaceStream
 from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.inside.query.transform.described_transform import apply_to_no_rows
 from spark_jobs.inside.query.transform.given_rows import (
@@ -59,6 +59,7 @@ from spark_jobs.inside.sink.add_columns_to_target import with_added
 from spark_jobs.inside.sink.appending.copied_file_sink import CopyingSink
 from spark_jobs.inside.sink.appending.direct_sink import DirectSink
 from spark_jobs.inside.sink.catalog_entry import CatalogEntry
+from spark_jobs.inside.sink.driver_batches import DriverBatches
 from spark_jobs.inside.sink.emptied_columns import with_emptied
 from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.history_files import has_history_files, keep_history_files
@@ -162,7 +163,7 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     positions = _positions(query, stream)
     passed = columns_passed_on(rows, given)
     direct = direct_query(query, streams, passed, path, guard, positions)
-    in_driver = None if passed is None else rows_in_driver(query, stream, passed)
+    in_driver = driver_batches(query, streams, passed)
     writer = _writer(query, rows, path, guard, direct, positions, in_driver=in_driver).option(
         "checkpointLocation", generation.checkpoint.hadoop_path
     )
@@ -193,7 +194,7 @@ def _writer(  # noqa: PLR0913 - the last one is rare
     direct: tuple[DirectSink, DataFrame] | None,
     positions: CommitPositions,
     *,
-    in_driver: InDriver | None,
+    in_driver: DriverBatches | None,
 ) -> DataStreamWriter:
     """Return the writer of the query to its target, without checkpoint and trigger."""
     pipeline, generation = query.context.pipeline, query.generation
@@ -205,7 +206,8 @@ def _writer(  # noqa: PLR0913 - the last one is rare
         return CopyingSink(target, generation, copyable, guard, positions).stream(rows, reporting)
     if direct is not None:
         direct_sink, written = direct
-        return replace(direct_sink, in_driver=in_driver).stream(written, reporting)
+        read = None if in_driver is None else in_driver.rows
+        return replace(direct_sink, in_driver=read).stream(written, reporting)
     return sink.write_stream(
         rows, query.context.loaded, target, positions, guard, reporting, in_driver=in_driver
     )

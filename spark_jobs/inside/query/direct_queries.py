@@ -13,17 +13,20 @@ from functools import partial, reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.schema import ddl, parse_schema
 from sources.common.sql.sql_names import in_backticks
 from sources.storage.folder import Folder
 from spark_jobs.inside.arrow_map import map_in_arrow
-from spark_jobs.inside.query.places.place import InDriver, PlaceStream
+from spark_jobs.inside.query.places.place import PlaceStream
 from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
+from spark_jobs.inside.readers.topics.decode_records import VALUE
 from spark_jobs.inside.sink.appending.append_once import columns_with_statistics
 from spark_jobs.inside.sink.appending.direct_sink import DirectSink
 from spark_jobs.inside.sink.appending.task_files import CODECS, FILES, LEFT, TaskFiles
+from spark_jobs.inside.sink.driver_batches import DriverBatches
 from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.delta_table import open_table
 from spark_jobs.table.ownership.target_guard import TargetGuard
@@ -84,27 +87,42 @@ def direct_query(
     return sink, written
 
 
-def rows_in_driver(
-    query: QueryDeclaration, stream: PlaceStream, columns: Sequence[str]
-) -> InDriver | None:
-    """Return what reads the rows of small micro-batches in the driver, for the table.
+def driver_batches(
+    query: QueryDeclaration, streams: Sequence[PlaceStream], columns: Sequence[str] | None
+) -> DriverBatches | None:
+    """Return the query's micro-batches for the table, of which the driver reads small ones.
 
     Args:
         query: Declaration of the query.
-        stream: Stream of the source that the run reads.
-        columns: The columns that the transform passes on, which does nothing else.
+        streams: Streams of all places.
+        columns: The columns that the transform passes on, if it does nothing else; None otherwise.
 
     Returns:
-        None if Spark has to read them: the source can't be decoded without it, or the table has
-        other columns than the query began with.
+        None if Spark has to read all: the source can't be decoded without it, something else is
+        read beside it, the transform computes something, or the table has other columns than the
+        query began with.
     """
-    pipeline, read = query.context.pipeline, stream.in_driver
+    pipeline, topic = query.context.pipeline, streams[query.index].in_driver
     has_others = pipeline.added_columns or pipeline.widened_columns or pipeline.emptied_columns
-    if read is None or has_others:
+    if topic is None or columns is None or has_others or query.growing or query.beside:
         return None
 
     def rows(batch_id: int) -> pa.RecordBatch | None:
-        found = read(batch_id)
+        found = topic.rows(batch_id)
         return None if found is None else found.select(columns)
 
-    return rows
+    def parsed(records: DataFrame, batch_id: int) -> DataFrame:
+        return topic.parsed(records, batch_id).select(*map(in_backticks, columns))
+
+    # The places of the other sources have no row to read; one would be a record that can't be read.
+    parts = [
+        topic.records
+        if number == query.index
+        else each.rows.select(
+            F.to_json(F.struct(*map(in_backticks, each.rows.columns))).cast("binary").alias(VALUE)
+        )
+        for number, each in enumerate(streams)
+    ]
+    records = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
+    names = map(in_backticks, topic.records.columns)
+    return DriverBatches(rows, records.select(*names), parsed)

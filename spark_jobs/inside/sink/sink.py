@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -24,6 +23,7 @@ from sources.storage.folder import Folder
 from spark_jobs.inside.checkpoint.transform_shape import Shape
 from spark_jobs.inside.sink.add_columns_to_target import follow_columns, table_schema
 from spark_jobs.inside.sink.appending.append_once import append_rows
+from spark_jobs.inside.sink.driver_batches import DriverBatches
 from spark_jobs.inside.sink.emptied_columns import empty_columns
 from spark_jobs.inside.sink.merging import unchanged_values
 from spark_jobs.inside.sink.merging.declared import declared_merging
@@ -214,7 +214,7 @@ def write_stream(  # noqa: PLR0913 - the last one is rare
     guard: TargetGuard,
     reporting: Callable[[BatchFunction], BatchFunction],
     *,
-    in_driver: Callable[[int], pa.RecordBatch | None] | None = None,
+    in_driver: DriverBatches | None = None,
 ) -> DataStreamWriter:
     """Return the writer of the pipeline's query to its target; the caller sets checkpoint, trigger.
 
@@ -231,14 +231,13 @@ def write_stream(  # noqa: PLR0913 - the last one is rare
         guard: Refuses a micro-batch that does not follow what the target holds.
         reporting: Wraps the function for ``foreachBatch`` so that its errors, which Spark turns
             into text, reach the driver with their fields.
-        in_driver: Given the number of a micro-batch, reads the rows without Spark, or returns None
-            if Spark has to. None if it always has to.
+        in_driver: The micro-batches of the same rows, of which the driver may read small ones; None
+            if Spark has to read all.
     """
     pipeline, generation = loaded.pipeline, positions.generation
-    writer = rows.writeStream.queryName(generation.info.transaction_id)
-    is_stateful = bool(Shape(rows).stateful)
+    name, is_stateful = generation.info.transaction_id, bool(Shape(rows).stateful)
     if pipeline.sink.mode == "append":
-        writer = writer.outputMode("append")
+        writer = rows.writeStream.queryName(name).outputMode("append")
         if is_stateful:
             return writer.format("delta").option("path", target.hadoop_path)
 
@@ -250,6 +249,7 @@ def write_stream(  # noqa: PLR0913 - the last one is rare
 
     merging = declared_merging(loaded, target, generation)
     changes = None if in_driver is None else merging.in_driver(rows)
+    given = rows if in_driver is None or changes is None else in_driver.records
     small, last = None, pipeline.sources[-1]
     # A range of offsets is read by its plan, in batches of its own.
     is_followed = isinstance(last, KafkaSource) and last.until is None
@@ -257,7 +257,7 @@ def write_stream(  # noqa: PLR0913 - the last one is rare
         small = SmallBatches(generation.checkpoint, len(pipeline.sources) - 1)
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        read = None if in_driver is None or changes is None else in_driver(batch_id)
+        read = None if in_driver is None or changes is None else in_driver.rows(batch_id)
         position = positions.of(batch_id)
         # A compaction that removed a file which a merge reads would make it fail.
         with table_turn(generation):
@@ -265,9 +265,12 @@ def write_stream(  # noqa: PLR0913 - the last one is rare
                 guard.before(batch_id)
                 if changes.merge(read, batch_id, position):
                     return
+            if in_driver is not None and changes is not None:
+                batch = in_driver.parsed(batch, batch_id)
             if small is not None:
                 batch = small.in_one_task(batch, batch_id)
             with with_user_metadata(batch.sparkSession, position):
                 merging.batch(batch, batch_id, guard)
 
-    return writer.outputMode("update").foreachBatch(reporting(write))
+    writer = given.writeStream.queryName(name).outputMode("update")
+    return writer.foreachBatch(reporting(write))

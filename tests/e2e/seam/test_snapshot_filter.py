@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.decoding.record_columns import EnvelopePart
+from spark_jobs.inside.query.seam.driver_filter import DriverFilter
 from spark_jobs.inside.query.seam.filters import IS_NEW, SnapshotFilter
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
@@ -34,8 +35,16 @@ def test_the_snapshot_filter_drops_exactly_the_changes_in_the_snapshot(spark: Sp
         (300, None, FIRST),  # of the connector's own snapshot, which is older
         (600, None, f"{FIRST[:-1]}1"),  # of an incremental one
     )
-    kept = SnapshotFilter(COLUMNS, SNAPSHOT).mark(rows).where(IS_NEW).orderBy("__offset").collect()
+    seam = SnapshotFilter(COLUMNS, SNAPSHOT)
+    kept = seam.mark(rows).where(IS_NEW).orderBy("__offset").collect()
     assert [row["__offset"] for row in kept] == [1, 3, 4, 6]
+    # The driver removes the same ones of those that it has in memory.
+    (batch,) = rows.orderBy("__offset").toArrow().combine_chunks().to_batches()
+    in_driver = DriverFilter.of(seam, batch.schema)
+    assert in_driver is not None
+    found = in_driver.new(batch)
+    assert found is not None
+    assert found.column("__offset").to_pylist() == [1, 3, 4, 6]
 
 
 def test_a_connector_that_begins_anew_stops_the_run(spark: SparkSession) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.positions import EndPosition, Offsets, span_ms
@@ -25,7 +26,7 @@ from spark_jobs.checkpoint import offset_log
 from spark_jobs.checkpoint.batch_ranges import BatchRanges
 from spark_jobs.inside.query.places.alignments import alignment_of
 from spark_jobs.inside.query.places.history import EarlierSources
-from spark_jobs.inside.query.places.place import DirectStream, InDriver
+from spark_jobs.inside.query.places.place import DirectStream
 from spark_jobs.inside.query.seam.topic_seam import Seam
 from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
 from spark_jobs.inside.readers.staged_bad_records import staging_folder
@@ -41,6 +42,7 @@ from spark_jobs.inside.readers.topics.parse_records import (
     rows_of,
 )
 from spark_jobs.inside.readers.topics.range_records import can_read
+from spark_jobs.inside.sink.driver_batches import DriverBatches
 
 FIRST_OFFSETS = 200_000
 """Highest number of offsets in the first micro-batch."""
@@ -165,10 +167,10 @@ class FollowedTopic:
             None if certain is None else count,
         )
 
-    def in_driver(self, spark: SparkSession, place: int) -> InDriver | None:
-        """Return a function that reads the rows of a small micro-batch without a Spark job.
+    def in_driver(self, spark: SparkSession, place: int) -> DriverBatches | None:
+        """Return the topic's micro-batches, of which the driver reads small ones by itself.
 
-        None as long as the seam is filtered, and if Spark has to read all records.
+        None as long as only Spark can filter the seam, and if it has to read all records.
 
         Args:
             spark: The Spark session.
@@ -176,15 +178,27 @@ class FollowedTopic:
 
         Raises:
             InputError: The schema of the values can't be obtained.
+            StateError: The seam is filtered by log position, and ``sequence`` is not declared.
         """
-        if self._filter is not None or not are_whole(self.source, self.rules):
+        seam = self._filter
+        if not are_whole(self.source, self.rules):
+            return None
+        new = None if seam is None else seam.in_driver(spark, parse_schema(self.columns))
+        if seam is not None and new is None:
             return None
         made_of = (self.generation, self.source, self.columns, self.event_time.declared)
-        reader = driver_records(spark, *made_of, place)
-        return None if reader is None else reader.rows
+        if (reader := driver_records(spark, *made_of, place)) is None:
+            return None
+
+        def rows(batch_id: int) -> pa.RecordBatch | None:
+            found = reader.rows(batch_id)
+            return found if found is None or new is None else new.new(found)
+
+        records = records_of(self._raw(spark), self.source, self.columns)
+        return DriverBatches(rows, records, self._left)
 
     def _left(self, records: DataFrame, batch_id: int) -> DataFrame:
-        """Return the rows of the records of a micro-batch that its tasks did not write."""
+        """Return the rows of those records of a micro-batch that only Spark reads."""
         clock_ms = offset_log.clock_ms(self.generation.checkpoint, batch_id)
         staging = staging_folder(self.generation, self.source.name)
         checks = (replace(self.event_time, clock_ms=clock_ms), self.rules, staging)

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.positions import EndPosition, Offsets
@@ -29,9 +28,7 @@ from spark_jobs.inside.query.seam.topic_seam import Seam
 from spark_jobs.inside.readers.empty_stream import empty_stream
 from spark_jobs.inside.readers.evaluate_select import select_columns
 from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
-
-InDriver = Callable[[int], pa.RecordBatch | None]
-"""Returns the rows of a micro-batch, given its number, without Spark; None if Spark has to."""
+from spark_jobs.inside.sink.driver_batches import DriverBatches
 
 
 @dataclass(frozen=True)
@@ -80,7 +77,7 @@ class PlaceStream:
     is_first: bool = False
     direct: DirectStream | None = None
     alignment: PartitionAlignment | None = None
-    in_driver: InDriver | None = None
+    in_driver: DriverBatches | None = None
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,11 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
@@ -79,6 +80,20 @@ _NEW_SNAPSHOT_HINT = (
 )
 
 
+class HeldConditions(NamedTuple):
+    """Conditions of a filter in SQL, which Spark and DuckDB evaluate alike.
+
+    Attributes:
+        columns: Names of the columns that they read.
+        held: Whether history contains a row; never null.
+        refused: Why the row must end the run, a sentence, with its condition; null is false.
+    """
+
+    columns: Sequence[str]
+    held: str
+    refused: Mapping[str, str] = MappingProxyType({})
+
+
 class SeamFilter(ABC):
     """Filter of the seam: it marks the rows of the topic that history contains, to be removed."""
 
@@ -90,6 +105,14 @@ class SeamFilter(ABC):
             live: Parsed rows with their topic, partition and offset (:data:`LOG_COLUMNS`). A filter
                 that ends with the seam needs the columns of :meth:`SeamOffsets.mark`, too.
         """
+
+    def conditions(self, quote: Callable[[str], str]) -> HeldConditions | None:
+        """Return what the filter asks of a row, in SQL; None if a row alone does not tell.
+
+        Args:
+            quote: Quotes the name of a column, for Spark or for DuckDB.
+        """
+        return None
 
 
 class SequenceFilter(SeamFilter):
@@ -109,8 +132,12 @@ class SequenceFilter(SeamFilter):
 
     def mark(self, live: DataFrame) -> DataFrame:
         """Add ``IS_NEW``: true for rows whose log position is after the snapshot's, or null."""
-        is_held = F.col(in_backticks(self._column)) <= F.lit(self._sequence)
-        return live.withColumn(IS_NEW, ~F.coalesce(is_held, F.lit(False)))
+        return live.withColumn(IS_NEW, ~F.expr(self.conditions(in_backticks).held))
+
+    def conditions(self, quote: Callable[[str], str]) -> HeldConditions:
+        """Return whether the log position is that of the snapshot, or before it."""
+        held = f"coalesce({quote(self._column)} <= {self._sequence}, false)"
+        return HeldConditions([self._column], held)
 
 
 class SnapshotFilter(SeamFilter):
@@ -136,13 +163,23 @@ class SnapshotFilter(SeamFilter):
         reports what was deleted in between. So its first record fails the query with a
         :class:`SeamError`, as does a change whose order is not known.
         """
-        columns = {part: in_backticks(name) for part, name in self._columns.items()}
+        _, held, refused_for = self.conditions(in_backticks)
         checked = F.lit(True)
-        for reason, condition in self._snapshot.refusals(columns).items():
+        for reason, condition in refused_for.items():
             refused = raise_at_record(SeamError, F.lit(reason), _NEW_SNAPSHOT_HINT)
             checked = F.when(F.expr(condition), refused.cast("boolean")).otherwise(checked)
-        is_held = F.expr(self._snapshot.holds(columns))
-        return live.withColumn(IS_NEW, ~is_held & checked)
+        return live.withColumn(IS_NEW, ~F.expr(held) & checked)
+
+    def conditions(self, quote: Callable[[str], str]) -> HeldConditions:
+        """Return which changes the snapshot contains, and which show that it can't be continued."""
+        columns = {part: quote(name) for part, name in self._columns.items()}
+        held, refused = self._snapshot.holds(columns), self._snapshot.refusals(columns)
+        read = [
+            self._columns[part]
+            for part, name in columns.items()
+            if any(name in condition for condition in (held, *refused.values()))
+        ]
+        return HeldConditions(read, held, refused)
 
 
 class EventTimeFilter(SeamFilter):

@@ -19,6 +19,7 @@ from sources.planning.topics.topic_range import find_range
 from sources.storage.folder import Folder
 from spark_jobs.inside.query.places.history import EarlierSources
 from spark_jobs.inside.query.seam.certain_rows import CertainRows, are_compared_exactly
+from spark_jobs.inside.query.seam.driver_filter import DriverFilter
 from spark_jobs.inside.query.seam.filters import (
     IS_NEW,
     KEYS,
@@ -180,14 +181,27 @@ class Seam:
         event_time = self._pipeline.event_time.column
         return CertainRows(ends, values, event_time, self._keys_from_ms)
 
+    def in_driver(self, spark: SparkSession, columns: pa.Schema) -> DriverFilter | None:
+        """Return the filter for rows in the driver's memory; None if only Spark can decide.
+
+        Args:
+            spark: The Spark session.
+            columns: Columns of the topic's rows.
+
+        Raises:
+            StateError: The rule is ``sequence``, and the pipeline or the end position has none.
+        """
+        return None if self._ends_with_seam else DriverFilter.of(self._filter(spark), columns)
+
     def apply_to_left(self, rows: DataFrame, batch_id: int) -> DataFrame:
         """Return the rows without those that history contains, of records that tasks have left.
 
         Args:
             rows: As for :meth:`apply`, of a micro-batch.
-            batch_id: Its number; the rows are counted in ``counts``.
+            batch_id: Its number; those of a seam that ends are counted in ``counts``.
         """
-        return _new(self.counts.observe(self._mark(rows), batch_id))
+        marked = self._mark(rows)
+        return _new(self.counts.observe(marked, batch_id) if self._ends_with_seam else marked)
 
     def rehearse(self, rows: DataFrame) -> DataFrame:
         """Return rows as :meth:`apply` does, for a trial run while history is still read.

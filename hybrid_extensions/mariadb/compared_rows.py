@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from hybrid_extensions.mariadb.server import (
+    LOST,
     PASSWORD_VARIABLE,
     SILENCE_S,
     VERIFY_CA,
@@ -23,9 +25,11 @@ from orchestration.audit.sql import duckdb_type
 from sources.common.environment import variable
 from sources.common.schema import parse_type
 from sources.common.sql.sql_names import in_backticks, literal, quoted
-from sources.errors import InputError
+from sources.errors import InputError, UnavailableError
 
 _CLIENTS = ("mariadb", "mysql")
+_NUMBER = re.compile(r"^ERROR (\d+) ", re.MULTILINE)
+_SILENT = "has sent nothing for"
 _SETTINGS = "SET time_zone = '+00:00', sql_mode = ''"
 
 
@@ -48,6 +52,7 @@ def bound_after(dsn: str, table: str, column: str, where: str, rows: int) -> str
 
     Raises:
         InputError: The table can't be read, or there is no client program of the database.
+        UnavailableError: The database does not answer, or ends the connection.
     """
     schema, _, name = table.partition(".")
     query = (
@@ -79,6 +84,7 @@ def write_rows(
 
     Raises:
         InputError: The table can't be read, or there is no client program of the database.
+        UnavailableError: The database does not answer, or ends the connection.
     """
     address = parse_address(dsn)
     schema, _, name = table.partition(".")
@@ -183,10 +189,15 @@ def _run(address: Address, table: str, query: str, file: Path) -> None:
     if client.returncode:
         said = " ".join(text.split()).rstrip(".")
         message = f"Table `{table}` of the database {address.server} can't be read: {said}."
+        if _is_away(text):
+            hint = (
+                "Start the server if it is down, or correct host and port in `snapshot.dsn`; then "
+                "try again."
+            )
+            raise UnavailableError(message, hint, table=table, server=address.server)
         hint = (
-            "Start the database if it is down; otherwise correct `snapshot.dsn` or the topic's "
-            "`table`, set MYSQL_PWD to the user's password, or grant SELECT on the table to the "
-            "user."
+            "Correct `snapshot.dsn` or the topic's `table`, set MYSQL_PWD to the user's password, "
+            "or grant SELECT on the table to the user."
         )
         raise InputError(message, hint, table=table, field="snapshot.dsn")
 
@@ -205,7 +216,17 @@ def _said(client: subprocess.Popen[bytes], address: Address, file: Path) -> str:
             before, written = written, file.stat().st_size
         if written == before and not answers(address):
             client.kill()
-            return f"it has sent nothing for {SILENCE_S:g} s, nor does it answer another connection"
+            return f"it {_SILENT} {SILENCE_S:g} s, nor does it answer another connection"
+
+
+def _is_away(text: str) -> bool:
+    """Return whether what a client has printed means that the server is gone, or was never there.
+
+    A client prints the numbers that the driver has, too:
+    https://mariadb.com/kb/en/mariadb-error-codes/.
+    """
+    found = _NUMBER.search(text)
+    return _SILENT in text or (found is not None and int(found[1]) in LOST)
 
 
 def _tls(address: Address, program: str) -> list[str]:

@@ -34,7 +34,7 @@ _SETTINGS = (
     f"net_write_timeout = {_DAY_S}, wait_timeout = {_DAY_S}"
 )
 _OLD_NAME = _SETTINGS.replace("transaction_isolation", "tx_isolation")
-_LOST = {
+LOST = {
     CR.CR_CONNECTION_ERROR,
     CR.CR_CONN_HOST_ERROR,
     CR.CR_SERVER_GONE_ERROR,
@@ -43,6 +43,7 @@ _LOST = {
     ER.CON_COUNT_ERROR,
     1927,  # ER_CONNECTION_KILLED
 }
+"""Numbers of the errors of a connection that was lost, or never made."""
 _TLS_FILES = ("ssl_ca", "ssl_cert", "ssl_key")
 VERIFY_CA = "VERIFY_CA"
 """Value of ``ssl_mode`` by which the name in the server's certificate does not count."""
@@ -261,7 +262,7 @@ def is_lost(error: Exception) -> bool:
     if isinstance(error, pymysql.MySQLError):
         code = error.args[0] if error.args else None
         # The driver has no number for what it finds out by itself, as a connection that is closed.
-        return isinstance(error, pymysql.InterfaceError) or code in _LOST
+        return isinstance(error, pymysql.InterfaceError) or code in LOST
     return isinstance(error, OSError)
 
 

@@ -17,7 +17,7 @@ from hybrid_extensions.cdc.databases.captured_table import NewColumns, UnknownDe
 from hybrid_extensions.postgres.tables import describe_table
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.common.optional import needs_extra
-from sources.common.servers.libpq import answers, connect, server_of
+from sources.common.servers.libpq import connect, is_away, server_of
 from sources.common.table_definition import PostgresDefinition
 from sources.config.source.snapshot import SnapshotOptions
 from sources.decoding.changes.added_columns import AddedColumn
@@ -141,7 +141,7 @@ def asking(options: SnapshotOptions, table: str) -> Iterator[psycopg.Connection[
             f"`{table}`, as `on_schema_change: follow` needs: "
             f"{' '.join(str(error).split()).removesuffix('.')}."
         )
-        if not answers(options.dsn):
+        if is_away(error, options.dsn):
             hint = "Start the database; the run is then started again."
             raise UnavailableError(message, hint, server=server_of(options.dsn)) from None
         hint = (

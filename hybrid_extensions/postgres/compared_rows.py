@@ -12,9 +12,9 @@ import pyarrow as pa
 from orchestration.audit.sql import duckdb_type
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_type
-from sources.common.servers.libpq import connect
+from sources.common.servers.libpq import connect, is_away, server_of
 from sources.common.sql.sql_names import literal, quoted
-from sources.errors import InputError
+from sources.errors import InputError, UnavailableError
 
 with needs_extra("postgres", "Comparing with PostgreSQL"):
     import psycopg
@@ -42,7 +42,8 @@ def bound_after(dsn: str, table: str, column: str, where: str, rows: int) -> str
         rows: Number of rows to skip; 0 for the lowest value.
 
     Raises:
-        InputError: The table can't be read, or the database does not answer.
+        InputError: The table can't be read.
+        UnavailableError: The database does not answer, or ends the connection.
     """
     query = sql.SQL(
         # Of the table: a column of the result may have the same name.
@@ -72,7 +73,8 @@ def write_rows(
         DuckDB's query of these rows, as values of their types.
 
     Raises:
-        InputError: The table can't be read, or the database does not answer.
+        InputError: The table can't be read.
+        UnavailableError: The database does not answer, or ends the connection.
     """
     parts = [
         sql.SQL(_written(parse_type(kind))).format(sql.Identifier(name))
@@ -108,11 +110,17 @@ def _reading(dsn: str, table: str) -> Iterator[psycopg.Connection[Any]]:
         with connect(dsn, options=_SETTINGS) as connection:
             yield connection
     except psycopg.Error as error:
-        message = f"PostgreSQL table `{table}` can't be read: {' '.join(str(error).split())}."
+        text = " ".join(str(error).split()).rstrip(".")
+        message = f"PostgreSQL table `{table}` can't be read: {text}."
+        if is_away(error, dsn):
+            hint = (
+                "Start the server if it is down, or correct host and port in `snapshot.dsn`; then "
+                "try again."
+            )
+            raise UnavailableError(message, hint, table=table, server=server_of(dsn)) from None
         hint = (
-            "Start the database if it is down; otherwise correct `snapshot.dsn` or the topic's "
-            "`table`, set PGPASSWORD to the user's password, or grant SELECT on the table to the "
-            "user."
+            "Correct `snapshot.dsn` or the topic's `table`, set PGPASSWORD to the user's "
+            "password, or grant SELECT on the table to the user."
         )
         raise InputError(message, hint, table=table, field="snapshot.dsn") from None
 

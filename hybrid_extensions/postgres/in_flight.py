@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hybrid_extensions.cdc.databases.log_mark import lsn_text
-from hybrid_extensions.postgres.tables import connect_to
+from hybrid_extensions.postgres.tables import connect_to, raise_if_away
 from sources.config.source.snapshot import SnapshotOptions
 from sources.errors import InputError, StateError
 
@@ -49,18 +49,18 @@ def settle_log(options: SnapshotOptions, within_s: float) -> int:
     Raises:
         StateError: Some have not ended in time; names their processes. Transient.
         InputError: The database refuses, as it is a standby server.
-        UnavailableError: The database does not answer.
+        UnavailableError: The database does not answer, or ends the connection.
     """
     import psycopg  # noqa: PLC0415 - the extra is required by `connect_to`
 
-    with connect_to(options.dsn) as connection:
-        connection.autocommit = True
+    with connect_to(options.dsn, doing="repair") as connection:
         try:
             end = connection.execute(_LOG_END).fetchone()
             assert end is not None
             _wait(connection, int(end[0]), within_s)
             return int(end[0])
         except psycopg.Error as error:
+            raise_if_away(error, options.dsn, "while transactions in flight were waited for")
             text = " ".join(str(error).split()).rstrip(".")
             message = f"The database refuses to tell the end of its log: {text}."
             hint = "Let `snapshot.dsn` lead to the primary server."

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hybrid_extensions.cdc.databases.log_mark import Mark, lsn_text
-from hybrid_extensions.postgres.tables import connect_to
+from hybrid_extensions.postgres.tables import connect_to, raise_if_away
 from sources.config.source.snapshot import SnapshotOptions
 from sources.errors import InputError
 
@@ -33,18 +33,17 @@ def mark_log(options: SnapshotOptions) -> Mark:
 
     Raises:
         InputError: The database refuses the message.
-        UnavailableError: The database does not answer.
+        UnavailableError: The database does not answer, or ends the connection.
     """
     import psycopg  # noqa: PLC0415 - the extra is required by `connect_to`
 
-    with connect_to(options.dsn) as connection:
+    with connect_to(options.dsn, doing="cut") as connection:
         try:
             return _mark(connection)
         except psycopg.Error as error:
-            message = (
-                "The database refuses the message that marks a position in its log: "
-                f"{' '.join(str(error).split()).rstrip('.')}."
-            )
+            raise_if_away(error, options.dsn, "while a position in its log was marked")
+            text = " ".join(str(error).split()).rstrip(".")
+            message = f"The database refuses the message that marks a position in its log: {text}."
             hint = (
                 "Let `snapshot.dsn` lead to the primary server, PostgreSQL 14 or newer, by a role "
                 "that may execute `pg_logical_emit_message`, as every role may by default."

@@ -39,7 +39,7 @@ class Postgres(CapturedKind):
             UnavailableError: The database does not answer.
         """
         warnings: list[str] = []
-        with connect_to(options.dsn) as connection:
+        with connect_to(options.dsn, "--postgres", "init") as connection:
             tables = [describe_table(connection, each) for each in options.tables]
             for table in tables:
                 if not table.is_partitioned:

@@ -24,7 +24,7 @@ from hybrid_extensions.postgres.watch.publication import read_publication
 from sources.common.database_snapshot import DatabaseSnapshot, PostgresSnapshot
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_schema
-from sources.common.servers.libpq import answers, connect, limited, server_of
+from sources.common.servers.libpq import connect, is_away, limited, server_of
 from sources.common.table_definition import PostgresDefinition
 from sources.errors import InputError, RunError, UnavailableError
 
@@ -220,7 +220,7 @@ def _connect(table: CapturedTable, conninfo: str) -> psycopg.Connection[Any]:
         server = server_of(dsn)
         text = " ".join(str(error).split()).rstrip(".")
         message = f"Connecting to the database {server} failed: {text}."
-        if not answers(dsn):
+        if is_away(error, dsn):
             hint = (
                 "Start the server, or correct host and port in `snapshot.dsn`; then take the "
                 "snapshot again: `hybrid snapshot P`."

@@ -7,7 +7,7 @@ from typing import Any
 
 from hybrid_extensions.cdc.databases.captured_table import DatabaseTable
 from sources.common.optional import needs_extra
-from sources.common.servers.libpq import answers, connect, server_of
+from sources.common.servers.libpq import connect, is_away, server_of
 from sources.errors import InputError, UnavailableError
 
 with needs_extra("postgres", "A pipeline that captures tables of PostgreSQL"):
@@ -54,10 +54,17 @@ _TYPES = {
 _NOT_IN_ARRAYS = ("timestamp without time zone",)
 
 
-def connect_to(dsn: str) -> psycopg.Connection[Any]:
-    """Return an open connection with autocommit to a database whose tables are to be captured.
+def connect_to(
+    dsn: str, named: str = "snapshot.dsn", doing: str = "tables"
+) -> psycopg.Connection[Any]:
+    """Return an open connection with autocommit to a database whose tables are captured.
 
     It is waited for up to 10 s.
+
+    Args:
+        dsn: Connection string of the database.
+        named: The field or option that has the connection string, for messages.
+        doing: What the connection is for, in a word that PostgreSQL shows for it.
 
     Raises:
         UnavailableError: The server does not answer.
@@ -65,19 +72,37 @@ def connect_to(dsn: str) -> psycopg.Connection[Any]:
     """
     try:
         return connect(
-            dsn, autocommit=True, connect_timeout=_TIMEOUT_S, application_name="hybrid init"
+            dsn, autocommit=True, connect_timeout=_TIMEOUT_S, application_name=f"hybrid {doing}"
         )
     except psycopg.Error as error:
         reason = " ".join(str(error).split()).removesuffix(".")
         message = f"Connecting to the database {server_of(dsn)} failed: {reason}."
-        if not answers(dsn):
-            hint = "Start the server, or correct host and port in `--postgres`."
+        if is_away(error, dsn):
+            hint = f"Start the server, or correct host and port in `{named}`."
             raise UnavailableError(message, hint, server=server_of(dsn)) from None
         hint = (
-            "Correct database and user in `--postgres`, or set the environment variable PGPASSWORD "
+            f"Correct database and user in `{named}`, or set the environment variable PGPASSWORD "
             "to the password."
         )
         raise InputError(message, hint, server=server_of(dsn)) from None
+
+
+def raise_if_away(error: psycopg.Error, dsn: str, meanwhile: str) -> None:
+    """Raise an error of an open connection as one of a server that went away, if it is that.
+
+    Args:
+        error: The error.
+        dsn: Connection string of the database.
+        meanwhile: What was done, such as ``while rows were read``.
+
+    Raises:
+        UnavailableError: The server ended the connection, or does not answer.
+    """
+    if is_away(error, dsn):
+        reason = " ".join(str(error).split()).removesuffix(".")
+        message = f"The database {server_of(dsn)} went away {meanwhile}: {reason}."
+        hint = "Start the server if it is down, then try again."
+        raise UnavailableError(message, hint, server=server_of(dsn)) from None
 
 
 def find_tables(dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTable]:
@@ -92,7 +117,7 @@ def find_tables(dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTabl
         UnavailableError: The database does not answer.
         psycopg.Error: The database refuses a query.
     """
-    with connect_to(dsn) as connection:
+    with connect_to(dsn, "database.dsn") as connection:
         names = filter(is_wanted, list_tables(connection))
         return [describe_table(connection, name) for name in names]
 

@@ -33,7 +33,8 @@ class DatabaseRows(Protocol):
             where: Condition in the database's SQL; ``true`` for all rows.
 
         Raises:
-            InputError: The table can't be read, as without permission or without an answer.
+            InputError: The table can't be read, as without permission.
+            UnavailableError: The database does not answer, or ends the connection.
         """
 
     def bound_after(self, dsn: str, table: str, column: str, where: str, rows: int) -> str | None:
@@ -48,5 +49,6 @@ class DatabaseRows(Protocol):
             rows: Number of rows to skip; 0 for the lowest value.
 
         Raises:
-            InputError: The table can't be read, as without permission or without an answer.
+            InputError: The table can't be read, as without permission.
+            UnavailableError: The database does not answer, or ends the connection.
         """

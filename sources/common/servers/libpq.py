@@ -14,6 +14,9 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from sources.common.counting import counted
 
 _TIMEOUT_S = 5
+# The server ends a connection, or does not accept one now
+# (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+_AWAY = ("08", "57P01", "57P02", "57P03")
 # The server is up: it accepts or refuses logins, or the parameters make no sense to libpq.
 _ANSWERS = {pq.Ping.OK, pq.Ping.NO_ATTEMPT}
 SILENCE_S = 60.0
@@ -125,6 +128,24 @@ def answers(dsn: str) -> bool:
         dsn: Connection string of libpq.
     """
     return _ping(dsn) in _ANSWERS
+
+
+def is_away(error: psycopg.Error, dsn: str) -> bool:
+    """Return whether an error means that the server does not answer, or ended the connection.
+
+    Then the same may succeed later; otherwise the server refuses something. After a connection
+    could not be made, the server is asked, for up to 5 s, whether it is there.
+
+    Args:
+        error: Error of a connection of :func:`connect`, or of the attempt to make one.
+        dsn: Connection string of libpq.
+    """
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    if error.sqlstate is not None:
+        return error.sqlstate.startswith(_AWAY)
+    # https://www.psycopg.org/psycopg3/docs/api/errors.html: only an attempt to connect has it.
+    return error.pgconn is None or not answers(dsn)
 
 
 def _ping(dsn: str) -> pq.Ping:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -20,6 +21,7 @@ from hybrid_extensions.mariadb.server import connect, parse_address
 from hybrid_extensions.mariadb.snapshot.begin import begin
 from hybrid_extensions.mariadb.snapshot.checks import read_columns, server_variables
 from hybrid_extensions.mariadb.snapshot.table import MariaDbReader
+from hybrid_extensions.servers.process import free_ports
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.config.source.snapshot import SnapshotOptions
 from sources.decoding.changes.declared_table import DeclaredTable
@@ -129,5 +131,27 @@ def test_a_comparison_waits_for_a_server_that_answers_others_and_for_no_other(
     case.execute("INSERT INTO t VALUES (5, 'x')")
     assert compared_rows.bound_after(dsn, name, "id", "id = 0 OR SLEEP(2)", 0) is None
     network.silence_at(b"id = 1")
-    with pytest.raises(InputError, match=r"it has sent nothing for 0\.5 s, nor does it answer"):
+    with pytest.raises(
+        UnavailableError, match=r"it has sent nothing for 0\.5 s, nor does it answer"
+    ):
         compared_rows.bound_after(dsn, name, "id", "id = 1", 0)
+
+
+def test_a_comparison_whose_connection_ends_may_succeed_later_and_one_that_is_refused_not(
+    case: Case, network: Network
+) -> None:
+    dsn, name = through(network, case), case.table().name
+    with pytest.raises(InputError, match="ERROR 1146"):
+        compared_rows.bound_after(dsn, f"{name}_other", "id", "true", 0)
+    network.silence_at(b"id = 1")
+    threading.Timer(LIMIT_S / 5, network.cut).start()
+    with pytest.raises(UnavailableError, match="ERROR 2013"):
+        compared_rows.bound_after(dsn, name, "id", "id = 1", 0)
+
+
+@pytest.mark.parametrize("case", ["mariadb", "mysql"], indirect=True)
+def test_a_comparison_with_a_server_that_is_not_there_may_succeed_later(case: Case) -> None:
+    (port,) = free_ports(1)
+    dsn = case.server.dsn(case.name).replace(f":{case.server.port}", f":{port}")
+    with pytest.raises(UnavailableError, match=r"ERROR 200[23]"):
+        compared_rows.bound_after(dsn, case.table().name, "id", "true", 0)

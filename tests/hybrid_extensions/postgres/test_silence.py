@@ -14,14 +14,16 @@ from hybrid_extensions.cdc.databases.captured_table import CapturedTable, QueryE
 from hybrid_extensions.postgres import slot
 from hybrid_extensions.postgres.compared_rows import bound_after
 from hybrid_extensions.postgres.in_flight import settle_log
+from hybrid_extensions.postgres.log_end import mark_log
 from hybrid_extensions.postgres.table import open_table
+from hybrid_extensions.postgres.tables import find_tables
 from hybrid_extensions.postgres.watch import table_look
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.common.servers import libpq
 from sources.config.source.snapshot import SnapshotOptions
 from sources.config.table.sink import Sink
 from sources.decoding.changes.declared_table import DeclaredTable
-from sources.errors import InputError
+from sources.errors import InputError, UnavailableError
 from tests.services.captured_database import captured_database
 from tests.services.network import Network
 
@@ -110,9 +112,33 @@ def test_a_comparison_and_a_wait_for_transactions_end(
 ) -> None:
     said = "has sent nothing for 1 second, nor does it answer another connection"
     network.silence_at(b"OFFSET")
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(UnavailableError, match=said):
         bound_after(options.dsn, "public.t", "id", "true", 1)
     network.heal()
     network.silence_at(b"pg_locks")
-    with pytest.raises(InputError, match=said):
+    with pytest.raises(UnavailableError, match=said):
         settle_log(options, 60)
+
+
+def test_a_server_that_ends_connections_is_no_refusal(
+    network: Network, options: SnapshotOptions
+) -> None:
+    for at in (b"pg_locks", b"pg_logical_emit_message"):
+        network.silence_at(at)
+        threading.Timer(LIMIT_S / 5, network.cut).start()
+        with pytest.raises(UnavailableError, match="went away while"):
+            settle_log(options, 60) if at == b"pg_locks" else mark_log(options)
+        network.heal()
+    network.cut()
+    with pytest.raises(UnavailableError, match="can't be read"):
+        bound_after(options.dsn, "public.t", "id", "true", 1)
+    with pytest.raises(UnavailableError, match=r"host and port in `snapshot\.dsn`"):
+        settle_log(options, 60)
+
+
+def test_a_login_that_is_refused_names_what_has_the_address(postgres: LocalPostgres) -> None:
+    dsn = f"{postgres.dsn} user=nobody_at_all"
+    with pytest.raises(InputError, match=r"database and user in `snapshot\.dsn`"):
+        settle_log(SnapshotOptions(dsn=dsn, slot="any"), 60)
+    with pytest.raises(InputError, match=r"database and user in `database\.dsn`"):
+        find_tables(dsn, lambda _: True)

@@ -94,3 +94,22 @@ def test_a_server_that_accepts_a_connection_and_says_nothing_is_not_there(
     assert not libpq.answers(through(network, postgres))
     url = f"postgresql://me@127.0.0.1:{network.port}/postgres"
     assert not libpq.answers(url)
+
+
+@pytest.mark.parametrize(
+    ("statement", "away"),
+    [
+        ("SELECT pg_terminate_backend(pg_backend_pid())", True),
+        ("SELECT 1 / 0", False),
+        ("DO $$ BEGIN RAISE SQLSTATE '55000'; END $$", False),
+        ("SET statement_timeout = 1; SELECT pg_sleep(9)", False),
+    ],
+)
+def test_only_an_ended_connection_means_that_the_server_went_away(
+    postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch, statement: str, away: bool
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", postgres.password)
+    with connect(postgres.dsn, autocommit=True) as connection:
+        with pytest.raises(psycopg.Error) as raised:
+            connection.execute(statement)
+        assert libpq.is_away(raised.value, postgres.dsn) is away

@@ -31,8 +31,9 @@ from sources.config.source.snapshot import SnapshotOptions
 from sources.errors import InputError
 from sources.extensions import contributions
 
-_INCLUDE = {"_position": "position", "_committed_at": "committed_at", "_deleted": "deleted"}
-_MERGED = {"mode": "merge", "sequence": "_position", "deleted": "_deleted"}
+_POSITION = "_position"
+_INCLUDE = {_POSITION: "position", "_committed_at": "committed_at", "_deleted": "deleted"}
+_MERGED = {"mode": "merge", "sequence": _POSITION, "deleted": "_deleted"}
 _ENDING = ".yaml"
 
 
@@ -214,7 +215,8 @@ class Template:
             return None
         return (
             "it has no primary key that can be read. Declare `sink: {key: […]}` in "
-            f"`tables.overrides: {{{table.name}: …}}`, or exclude it"
+            f"`tables.overrides: {{{table.name}: …}}`, with `mode: append` if rows are only "
+            "inserted, or exclude it"
         )
 
     def _pipeline(self, table: FoundTable) -> dict[str, Any]:
@@ -226,12 +228,15 @@ class Template:
             return text.replace("{schema}", part(schema)).replace("{table}", part(name))
 
         changes = dict(made.get("changes", {}))
-        sink = {**_MERGED, "key": table.key, **made["sink"]}
+        # Of a table that keeps each change, a row is known by its position, too.
+        is_merged = made["sink"].get("mode", _MERGED["mode"]) == _MERGED["mode"]
+        default = {**_MERGED, "key": table.key} if is_merged else {"key": [*table.key, _POSITION]}
+        sink = {**default, **made["sink"]}
         kind = self.declared.database.kind
         include = _INCLUDE | {f"_{part}": part for part in kind.parts}
         if kind.leaves_out:
             is_whole = "transform" not in made and "select" not in changes
-            if sink["mode"] == "merge" and is_whole:
+            if is_merged and is_whole:
                 # What its log lacks, or has besides rows; a transform might not pass it on.
                 include["_unchanged"] = "unchanged"
                 sink = {"unchanged": "_unchanged", **sink}

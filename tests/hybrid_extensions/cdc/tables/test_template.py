@@ -100,6 +100,20 @@ def test_what_a_table_lacks_is_said_with_the_override_that_mends_it(tmp_path: Pa
     assert pipeline.sink.key == ["a"]
 
 
+def test_a_table_that_keeps_each_change_is_neither_ordered_nor_merged(tmp_path: Path) -> None:
+    kept = {"path": "lake/{schema}/{table}", "mode": "append"}
+    pipeline = template(tmp_path, sink=kept).write(ORDERS).pipeline
+    assert (pipeline.sink.mode, pipeline.sink.key) == ("append", ["id", "_position"])
+    assert (pipeline.sink.order, pipeline.sink.deleted, pipeline.sink.unchanged) == ([], None, None)
+    assert not pipeline.follows_truncates
+    keyless = FoundTable("public.log", {"at": "timestamp"}, [], [])
+    assert "with `mode: append` if rows are only inserted" in str(template(tmp_path).lacks(keyless))
+    own = {"public.log": {"sink": {"mode": "append", "key": ["at", "_position"]}}}
+    appended = template(tmp_path, tables={**SHOP["tables"], "overrides": own})
+    assert appended.lacks(keyless) is None
+    assert appended.write(keyless).pipeline.sink.key == ["at", "_position"]
+
+
 def test_tables_are_chosen_by_pattern(tmp_path: Path) -> None:
     tables = template(tmp_path).declared.tables
     assert tables.has("public.orders")

@@ -64,6 +64,7 @@ T = TypeVar("T")
 _PARTITIONS = 3
 _CHUNKS = 12
 _POLL_S = 3.0
+_REST_S = 5.0
 _FAILURES = 60
 _LIMIT = timedelta(minutes=10)
 _COLUMN = "note"
@@ -111,6 +112,27 @@ class _LongTransactions(Sessions):
         cursor.execute("COMMIT")
         with self._lock:
             self.changes += changed
+
+
+class _PacedCustomers(Customers):
+    """Customers who go on slowly once they have changed as many rows as were asked for.
+
+    They last as long as the kills, and drivers that are killed would find more to read each time.
+
+    Args:
+        asked: How many rows they change at full speed.
+        of_customers: As for :class:`~examples.shop.Customers`.
+        by_name: As there.
+    """
+
+    def __init__(self, asked: int, *of_customers: Any, **by_name: Any) -> None:
+        super().__init__(*of_customers, **by_name)
+        self._asked = asked
+
+    def _transaction(self, cursor: Any, chance: random.Random) -> None:
+        super()._transaction(cursor, chance)
+        if self.changes >= self._asked:
+            self._stop.wait(_REST_S)
 
 
 class _SlowReader(Observer):
@@ -226,7 +248,9 @@ def main() -> int:
 
 def _run(folder: Path, options: argparse.Namespace, cleanup: ExitStack) -> dict[str, Any]:
     database, loaded = _open(folder, options, cleanup)
-    customers = Customers(
+    killer: _SpreadKiller
+    customers = _PacedCustomers(
+        options.rows_changed,
         database.dsn,
         options.seed,
         rows=100,
@@ -311,6 +335,8 @@ def _open(
         "topic": "shop.{schema}.{table}",
         "changes": {
             "bootstrap_servers": database.feed.servers,
+            # A kill costs no more than so much, which is read again.
+            "max_offsets_per_batch": 100_000,
             "on_schema_change": {"added": "follow"},
         },
         "sink": {"path": "tables/{table}"},

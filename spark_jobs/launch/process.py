@@ -21,10 +21,11 @@ from spark_jobs.launch.shared_socket import folder_of_process
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.launch.watched_run import OnOutput
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
-from spark_jobs.run_state.lock import is_driver, is_held
+from spark_jobs.run_state.lock import is_driven_here, is_driver, is_held, query_lock_path
 
 OnBeat = Callable[[Heartbeat], None]
 """Called with each new heartbeat."""
+_RELEASE_S = 2.0
 
 
 class Means(NamedTuple):
@@ -179,20 +180,41 @@ def stop(generation: Generation, source: str) -> bool:
         )
         return True
     if not is_driver(generation, beat.pid):
-        if not is_held(generation) or not os.path.exists(f"/proc/{beat.pid}"):
-            # The run has ended by itself in the meantime.
+        # A run that has just ended by itself releases its lock a moment later.
+        wait_until(lambda: not is_held(generation), _RELEASE_S)
+        if not is_held(generation):
             return False
-        message = (
-            f"A driver of `{source}` runs, but it is not process {beat.pid}, which its last "
-            "heartbeat names: it has just been started, or runs in another container. No process "
-            "was ended."
-        )
-        hint = (
-            "Try again in a minute: `hybrid stop P`. If the message stays, end the driver where it "
-            "was started."
-        )
-        raise RunError(message, hint, source=source, server=beat.host)
+        raise _held_by_another(generation, beat)
     with contextlib.suppress(ProcessLookupError):
         os.kill(beat.pid, signal.SIGTERM)
     wait_until(lambda: not is_held(generation), GRACE_S)
     return True
+
+
+def _held_by_another(generation: Generation, beat: Heartbeat) -> RunError:
+    """Return the error, for the caller to raise, that the heartbeat's process is not the driver.
+
+    Whoever holds the query lock is the driver: a process that is seen from here, or one that is
+    not, as in another container with the same host name.
+    """
+    source, lock = beat.source, query_lock_path(generation)
+    message = (
+        f"A driver of `{source}` runs, but it is not process {beat.pid}, which its last heartbeat "
+        "names: "
+    )
+    if is_driven_here(generation):
+        message += "it has just been started. No process was ended."
+        hint = (
+            "Try again in a minute: `hybrid stop P`. If the message stays, end the driver where it "
+            "was started."
+        )
+    else:
+        message += (
+            f"no process that is seen from here holds its lock {lock}, so it runs in another "
+            "container or as another user. No process was ended."
+        )
+        hint = (
+            f"Run `hybrid stop P` where it was started: in the container on {beat.host} that has "
+            "it, or as its user."
+        )
+    return RunError(message, hint, source=source, server=beat.host)

@@ -227,9 +227,14 @@ class SeenLease(LeaseRecord):
         """Whether it has a holder that has renewed it in time."""
         return self.holder is not None and self.age_s < self.ttl_s and not _has_ended(self)
 
+    @property
+    def is_from_here(self) -> bool:
+        """Whether a process renews it whose number means the same here: no other container's."""
+        return self.machine == _machine()
+
     def is_kept_by(self, pid: int) -> bool:
         """Return whether it is this process of this machine that renews it."""
-        return self.pid == pid and self.machine == _machine()
+        return self.pid == pid and self.is_from_here
 
 
 def look(folder: Folder, name: str) -> SeenLease | None:

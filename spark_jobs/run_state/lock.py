@@ -128,7 +128,7 @@ class QueryLock:
         else:
             self._lease = lease.take(self._generation, LEASE, self._holder, is_driven=True)
         if self._file is None and self._lease is None:
-            path = self._generation.location(_QUERY if self._generation.is_local else LEASE)
+            path = query_lock_path(self._generation)
             message = (
                 "Another run of this pipeline is active and may be writing to the table: its "
                 f"driver holds the lock {path}. Two drivers must not share a checkpoint."
@@ -192,6 +192,11 @@ def launch_lock_path(generation: Generation) -> str:
     return generation.location(_LAUNCH if generation.is_local else LEASE)
 
 
+def query_lock_path(generation: Generation) -> str:
+    """Return path or URL of the file of a generation's query lock; it need not exist."""
+    return generation.location(_QUERY if generation.is_local else LEASE)
+
+
 def is_launched(generation: Generation) -> bool:
     """Return whether a process holds the launch lock: one that launches, or the driver itself.
 
@@ -238,6 +243,23 @@ def is_driver(generation: Generation, pid: int) -> bool:
         # There is no such process, or it is another user's.
         return False
     return any(_is_open_as(each, lock) for each in descriptors)
+
+
+def is_driven_here(generation: Generation) -> bool:
+    """Return whether a process that is seen from here holds the query lock.
+
+    Not seen are processes of other machines, of other containers, and, on a file system, of users
+    whose open files this one may not list.
+
+    Raises:
+        StateError: The lease is damaged.
+        UnavailableError: The state's store does not answer.
+    """
+    if not generation.is_local:
+        seen = seen_lease(generation)
+        return seen is not None and seen.is_valid and seen.is_driven and seen.is_from_here
+    numbers = (int(each.name) for each in Path("/proc").glob("[0-9]*"))
+    return any(is_driver(generation, pid) for pid in numbers)
 
 
 def _is_open_as(descriptor: Path, file: os.stat_result) -> bool:

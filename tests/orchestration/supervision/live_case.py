@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pytest
 import yaml
 
 from orchestration.pipeline_definitions import pipeline_definitions
@@ -18,9 +19,10 @@ from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import ErrorReport
 from sources.state.generation import Generation
+from spark_jobs.launch import process
 from spark_jobs.launch.launch_record import Launch
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
-from spark_jobs.run_state.lock import QueryLock
+from spark_jobs.run_state.lock import QueryLock, is_held
 from tests.e2e.case import TRANSFORMS
 from tests.minimal import minimal_declaration
 
@@ -92,6 +94,21 @@ class LiveCase:
     @contextmanager
     def alive(self) -> Iterator[None]:
         with QueryLock(self.generation):
+            yield
+
+    @contextmanager
+    def alive_until_stopped(self) -> Iterator[None]:
+        """A driver that ends when it is stopped."""
+        with ExitStack() as held, pytest.MonkeyPatch.context() as patch:
+            held.enter_context(QueryLock(self.generation))
+
+            def stop(generation: Generation, source: str) -> bool:
+                if source != "inbox" or not is_held(generation):
+                    return False
+                held.close()
+                return True
+
+            patch.setattr(process, "stop", stop)
             yield
 
     def watch(self) -> Watch:

@@ -195,7 +195,7 @@ def test_a_candidate_says_what_keeps_it_from_being_computed(
 def test_a_run_that_was_drained_says_so_and_a_stopped_one_does_not(case: LiveCase) -> None:
     case.ask_for_it()
     case.launch("a")
-    with case.alive():
+    with case.alive_until_stopped():
         operations.stop(case.loaded, "Ada", why=controls.DRAINED)
     assert (
         "by Ada (drained: all input that was there by then is committed)"

@@ -65,7 +65,7 @@ def driver(case: LiveCase) -> Iterator[None]:
             case.launch("a", splits_done=folder.splits, splits_total=folder.splits)
 
     thread = Thread(target=follow)
-    with case.alive():
+    with case.alive_until_stopped():
         thread.start()
         try:
             yield
@@ -114,7 +114,7 @@ def test_a_paused_run_is_not_red_and_says_since_when_and_why_and_counts_no_input
 ) -> None:
     case.ask_for_it()
     case.launch("a", splits_done=3, splits_total=5)
-    with case.alive():
+    with case.alive_until_stopped():
         assert status(case.loaded).live is not None
         controls.pause(case.loaded, " new brokers ", " ann ")
     wanted = read_requested(case.generation)

@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from sources.errors import RunError, StateError
+from sources.state.generation import Generation
 from spark_jobs.launch import process
 from spark_jobs.launch.launch_record import LAUNCH, Launch
 from spark_jobs.launch.places import local
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
+from spark_jobs.run_state.lease import LeaseRecord
+from spark_jobs.run_state.lock import LEASE, QueryLock
 from tests.orchestration.supervision.live_case import LiveCase
 from tests.services.processes import NEVER_ENDS, runs, wait_for
 
@@ -26,6 +29,19 @@ with QueryLock(load_pipeline(Path(sys.argv[1])).require_generation()):
     print("held", flush=True)
     {NEVER_ENDS}
 """
+
+
+GONE = 4_000_000
+"""A number that no process has."""
+STOP = """
+import sys
+from pathlib import Path
+from sources.config.loader import load_pipeline
+from spark_jobs.launch import process
+process.stop(load_pipeline(Path(sys.argv[1])).require_generation(), "inbox")
+"""
+# With process numbers of its own, and the name of this machine.
+CONTAINER = ["unshare", "--pid", "--fork", "--mount-proc"]
 
 
 @pytest.fixture
@@ -51,6 +67,60 @@ def test_a_driver_that_has_not_reported_yet_is_not_ended_by_the_number_of_the_on
     assert runs(stranger.pid)
     assert not process.stop(case.generation, "inbox"), "no driver is there any more"
     assert runs(stranger.pid)
+
+
+def test_a_driver_that_has_just_been_started_is_not_said_to_be_gone_with_the_one_before(
+    case: LiveCase, stranger: subprocess.Popen[bytes]
+) -> None:
+    stranger.kill()
+    stranger.wait()
+    case.launch("before", pid=stranger.pid)
+    case.generation.delete(LAUNCH)
+    told = f"it is not process {stranger.pid}, .* it has just been started"
+    with case.alive(), pytest.raises(RunError, match=told):
+        process.stop(case.generation, "inbox")
+
+
+def test_a_driver_in_another_container_is_not_said_to_be_gone(case: LiveCase) -> None:
+    if subprocess.run([*CONTAINER, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("no process may have process numbers of its own here")
+    command = [sys.executable, "-c", HOLD, str(case.path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as driver:
+        assert driver.stdout is not None
+        assert driver.stdout.readline() == b"held\n"
+        case.launch("there", pid=driver.pid)
+        case.generation.delete(LAUNCH)
+        ended = subprocess.run(
+            [*CONTAINER, sys.executable, "-c", STOP, str(case.path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        is_there = driver.poll() is None
+        driver.kill()
+    assert is_there
+    lock = case.generation.path("run/query.lock")
+    assert f"no process that is seen from here holds its lock {lock}, so it runs in" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("machine", "told"),
+    [(None, "it has just been started"), ("another one", "no process that is seen from here")],
+)
+def test_whoever_renews_the_lease_is_the_driver(
+    case: LiveCase, monkeypatch: pytest.MonkeyPatch, machine: str | None, told: str
+) -> None:
+    monkeypatch.setattr(Generation, "is_local", False)
+    monkeypatch.setattr(process, "_RELEASE_S", 0.1)
+    case.launch("there", pid=GONE)
+    case.generation.delete(LAUNCH)
+    with QueryLock(case.generation, "there"):
+        if machine is not None:
+            held = case.generation.read(LEASE, LeaseRecord)
+            assert held is not None
+            case.generation.replace(LEASE, held.model_copy(update={"machine": machine}))
+        with pytest.raises(RunError, match=told):
+            process.stop(case.generation, "inbox")
 
 
 def test_a_driver_that_was_started_by_hand_is_ended(case: LiveCase) -> None:

@@ -141,7 +141,7 @@ def _by_slot(health: Health, seen: SlotSeen, slot: Finding) -> Health | None:
         of_cut_off = () if seen.is_read else ("dropping-rows", "wrong-rows")
         if health in (*_WORKING, *of_cut_off):
             return "late" if seen.is_read else "cut-off"
-    if health == "healthy" and (seen.is_read or seen.failure):
+    if health == "healthy" and (seen.is_read or seen.failure or seen.unknown is not None):
         return "catching-up"
     return None
 

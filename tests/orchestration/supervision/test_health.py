@@ -251,7 +251,12 @@ def slot(**seen: Any) -> Seen:
         (replace(HEALTHY, beat=beat(event_time_ms=0)), "healthy", ""),
         (slot(), "healthy", ""),
         (slot(gone="The slot is lost. Begin again."), "cut-off", "The slot is lost. Begin again."),
-        (slot(unknown="no answer"), "healthy", ""),
+        # How much the connector has yet to read is unknown, as with a broker that does not answer.
+        (
+            slot(unknown="no answer"),
+            "catching-up",
+            "The state of the slot is unknown: no answer.",
+        ),
         (slot(idle_since_ms=NOW - 20 * S), "healthy", ""),
         (slot(idle_since_ms=NOW - 21 * S), "cut-off", "has read the slot for 21 s"),
         # It stays so until somebody acts.

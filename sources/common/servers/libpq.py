@@ -95,7 +95,12 @@ def connect(
         psycopg.Error: The server does not answer, or refuses; so do all operations later on.
     """
     conninfo = limited(dsn, **parameters)
-    made = _Watched.connect(conninfo, autocommit=autocommit)
+    try:
+        made = _Watched.connect(conninfo, autocommit=autocommit)
+    except psycopg.errors.ConnectionTimeout as error:
+        # The driver's own words do not name the server.
+        message = f"{server_of(conninfo)} does not answer: {error}"
+        raise psycopg.errors.ConnectionTimeout(message) from error
     made.conninfo, made.answer_s = conninfo, answer_s
     return made
 

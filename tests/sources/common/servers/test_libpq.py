@@ -52,6 +52,15 @@ def test_a_silent_server_is_named_with_the_limit(
         assert connection.closed
 
 
+def test_a_server_that_accepts_a_connection_and_says_nothing_is_named(
+    network: Network, postgres: LocalPostgres
+) -> None:
+    network.silence()
+    said = rf"^127.0.0.1:{network.port} does not answer: connection timeout expired"
+    with pytest.raises(psycopg.OperationalError, match=said):
+        connect(through(network, postgres), connect_timeout=2)
+
+
 def test_a_long_statement_of_a_server_that_answers_others_is_waited_for(
     network: Network, postgres: LocalPostgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,6 +26,7 @@ from tests.machine.invariants import WrongError, require_way_out
 from tests.machine.ways_out import WAYS
 from tests.simulation import product
 from tests.simulation.kernel import MS, Host, Kernel, Process, S, running
+from tests.simulation.store import short
 from tests.simulation.table import Watcher
 from tests.simulation.topic import Row
 from tests.simulation.world import Weather, enter
@@ -199,13 +200,13 @@ class Schedule:
         try:
             command()
         except HybridError as error:
-            self.kernel.tell(f"is refused: {type(error).__name__}: {error}")
+            self.kernel.tell(f"is refused: {in_short(error)}")
             self.counts[f"{name} refused"] += 1
             if not error.transient:
                 require_way_out(error)
             return 2
         except (OSError, DeltaError) as error:
-            self.kernel.tell(f"fails: {type(error).__name__}: {error}")
+            self.kernel.tell(f"fails: {in_short(error)}")
             self.counts[f"{name} failed"] += 1
             return 1
         self.kernel.tell("is done")
@@ -240,7 +241,7 @@ class Schedule:
                 trail.append("not healthy yet")
             except HybridError as error:
                 require_way_out(error)
-                kernel.tell(f"is refused: {type(error).__name__}: {error}")
+                kernel.tell(f"is refused: {in_short(error)}")
                 trail.append(f"{type(error).__name__}: {error}")
                 self._follow(error)
         raise WrongError("no way out:\n  {}".format("\n  ".join(trail)))
@@ -275,7 +276,7 @@ class Schedule:
         try:
             command()
         except HybridError as error:
-            self.kernel.tell(f"is refused, too: {type(error).__name__}: {error}")
+            self.kernel.tell(f"is refused, too: {in_short(error)}")
 
     def _is_at_rest(self) -> bool:
         """Wait until the live run is healthy and has read everything; False if it never is."""
@@ -298,3 +299,8 @@ class Schedule:
             missing, more = wanted - rows, rows - wanted
             message = f"healthy, and yet: missing {sorted(missing)}, superfluous {sorted(more)}"
             raise WrongError(message)
+
+
+def in_short(error: Exception) -> str:
+    """Return an error in words that are the same each time, as the digest has them."""
+    return short(f"{type(error).__name__}: {error}")

@@ -32,8 +32,7 @@ class Stage:
 
     def world(self) -> World:
         """Return a world that begins like this."""
-        store, topic = Store(first=1_000_000), Topic()
-        store.documents.update(self.documents)
+        store, topic = Store(1_000_000, self.documents), Topic()
         for row in self.rows:
             topic.append(row)
         return World(store, topic, Weather())

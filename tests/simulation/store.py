@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from bisect import bisect_left, insort
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeVar
@@ -52,20 +53,25 @@ class Store:
 
     Args:
         first: Number of the first write.
+        documents: What it holds at first.
 
     Attributes:
-        documents: Content by path.
+        documents: Content by path; only this class changes them.
         on_write: Called after each write, with the path.
     """
 
-    def __init__(self, first: int = 0) -> None:
-        self.documents: dict[str, Kept] = {}
+    def __init__(self, first: int = 0, documents: Mapping[str, Kept] | None = None) -> None:
+        self.documents: dict[str, Kept] = dict(documents or {})
+        # Looked through for each listing, which is every fifth request.
+        self._paths = sorted(self.documents)
         self.on_write: Callable[[str], None] = lambda _: None
         self._writes = first
 
     def put(self, path: str, data: bytes, now_us: int) -> str:
         """Write a document."""
         self._writes += 1
+        if path not in self.documents:
+            insort(self._paths, path)
         made = self.documents[path] = Kept(data, now_us, self._writes)
         self.on_write(path)
         return made.tag
@@ -83,12 +89,15 @@ class Store:
 
     def delete(self, path: str) -> None:
         """Delete a document."""
-        self.documents.pop(path, None)
+        if self.documents.pop(path, None) is not None:
+            del self._paths[bisect_left(self._paths, path)]
 
     def listing(self, folder: str) -> list[Listed]:
         """Return the documents below a folder, sorted."""
         start = f"{folder.rstrip('/')}/"
-        found = sorted(path for path in self.documents if path.startswith(start))
+        # The next character after the slash ends the paths that begin so.
+        end = f"{start[:-1]}{chr(ord('/') + 1)}"
+        found = self._paths[bisect_left(self._paths, start) : bisect_left(self._paths, end)]
         kept = [self.documents[path] for path in found]
         return [
             Listed(path, len(each.data), each.modified_us // MS)
@@ -217,7 +226,7 @@ class SimulatedDocuments:
 
 
 def short(path: str) -> str:
-    """Return a path without what all paths have."""
+    """Return a path, or a text, without what all paths have and what is another one each time."""
     return _CHANGING.sub("…", path.removeprefix(SCHEME))
 
 

@@ -33,6 +33,7 @@ class Network:
         self._server = server
         self._of = of
         self._is_cut = False
+        self._is_refusing = False
         self._delay_s = 0.0
         self._bytes_per_s = 0.0
         self._silencing: bytes | None = None
@@ -45,9 +46,7 @@ class Network:
     def __enter__(self) -> Network:
         self.heal()
         self._thread.start()
-        self._listening = asyncio.run_coroutine_threadsafe(
-            asyncio.start_server(self._connection, HOST, 0), self._loop
-        ).result()
+        self._listen()
         self.port = self._listening.sockets[0].getsockname()[1]
         return self
 
@@ -56,6 +55,11 @@ class Network:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def _listen(self) -> None:
+        self._listening = asyncio.run_coroutine_threadsafe(
+            asyncio.start_server(self._connection, HOST, self.port), self._loop
+        ).result()
 
     async def _end(self) -> None:
         self._listening.close()
@@ -71,10 +75,19 @@ class Network:
         self._silencing = None
         for each in self._passes.values():
             self._tell(each.set)
+        if self._is_refusing:
+            self._listen()
+        self._is_refusing = False
 
     def cut(self) -> None:
         """Reset each connection, and each new one."""
         self._is_cut = True
+        self._tell(self._reset)
+
+    def refuse(self) -> None:
+        """Reset each connection, and refuse new ones, as a machine does on which no server runs."""
+        self._is_refusing = True
+        self._tell(self._listening.close)
         self._tell(self._reset)
 
     def silence(self, *directions: str) -> None:

@@ -103,8 +103,8 @@ VICTIMS = [
     Fault("the daemon of the Python workers", worker_daemon_of, is_restarted=False),
     Fault("a Python worker with a task", worker_of),
 ]
-# The daemon itself needs no more memory.
-FAULTS = [*VICTIMS, *(VICTIMS[at]._replace(is_oom=True) for at in (3, 0, 1))]
+# What needs memory is what computes.
+FAULTS = [*VICTIMS, VICTIMS[-1]._replace(is_oom=True)]
 
 
 def follow(loaded: LoadedPipeline) -> dict[str, Any]:

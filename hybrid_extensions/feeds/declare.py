@@ -193,6 +193,8 @@ class FeedsSection(Section):
     """
 
     tags: ClassVar[Mapping[str, type[BaseModel]]] = FEED_MODELS
+    # A feed reads the target, whatever it was made of.
+    takes_inputs: ClassVar[bool] = True
     feeds: list[AnyFeed] = Field(default_factory=list)
 
     @model_validator(mode="after")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
@@ -128,6 +128,8 @@ class TrainingSection(Section):
             ranges of label times.
     """
 
+    # A set reads tables, whatever they were made of.
+    takes_inputs: ClassVar[bool] = True
     training_sets: list[DeclaredSet] = Field(default_factory=list)
 
     @model_validator(mode="after")

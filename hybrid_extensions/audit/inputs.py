@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import duckdb
 
+from hybrid_extensions.audit.computed.snapshot_rows import leave_out_held
 from hybrid_extensions.audit.computed.versions import create_input
 from hybrid_extensions.audit.input_tables import input_tables
 from hybrid_extensions.audit.readers.files import AuditFiles
@@ -31,6 +32,7 @@ from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.changes.added_columns import AddedColumn, types_of
 from sources.errors import InputError
+from sources.planning.context import PipelineContext
 
 _ORC = (
     "Source `{}`: the rows of its ORC files were compared as the runs' own reader reads them, as "
@@ -70,11 +72,12 @@ def create_inputs(
     """Create a view for each source, named like it, and the table ``input`` over all of them.
 
     ``input`` has the columns that all sources have in common, and each row once by ``key``:
-    :mod:`hybrid_extensions.audit.computed.versions` says which one. With several inputs there is
-    such a table of each, by its name, in place of ``input``. The table ``audit.rows`` has the rows
-    of every source, with the number of its source as ``_place``, after values that changes left out
-    were filled in and each TRUNCATE has removed the rows before it; with several inputs, those of
-    the last one.
+    :mod:`hybrid_extensions.audit.computed.versions` says which one, and
+    :mod:`hybrid_extensions.audit.computed.snapshot_rows` which changes a snapshot contains. With
+    several inputs there is such a table of each, by its name, in place of ``input``. The table
+    ``audit.rows`` has the rows of every source, with the number of its source as ``_place``, after
+    values that changes left out were filled in and each TRUNCATE has removed the rows before it;
+    with several inputs, those of the last one.
 
     Args:
         connection: The audit's database.
@@ -92,13 +95,15 @@ def create_inputs(
         StateError: The state is damaged.
         UnavailableError: A store, a broker or a schema registry does not answer.
     """
-    pipeline = loaded.pipeline
+    pipeline, context = loaded.pipeline, PipelineContext.find(loaded)
+    ends = [] if context is None else [part.end for part in context.plan.files]
     tables = input_tables(pipeline)
     _require_other_names(pipeline, tables)
     views = SourceViews(connection, loaded, files)
     ambiguous, examples = 0, list[AuditExample]()
     for table, own in tables.items():
         _create_rows(connection, own, views.create(own.sources))
+        leave_out_held(connection, own, ends)
         number, shown = create_input(connection, own, table)
         ambiguous, examples = ambiguous + number, [*examples, *shown]
     bad_records: list[BadLine] = []

@@ -3,18 +3,45 @@
 A row that changed between the start of the log and the snapshot, and never again, is in the
 snapshot, which has no position, and in the topic as a change with one. Which of the two the target
 holds depends on what the snapshot had seen; its values are the same. A row that was repaired has
-the position of its repair.
+the position of its repair. Where the sink keeps each change, both would be rows of their own, so
+the change is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import duckdb
 
 from orchestration.audit.sql import columns_of
+from sources.common.positions import EndPosition
 from sources.common.sql.sql_names import literal, quoted
 from sources.config.pipeline import Pipeline
+from sources.kafka.seam import held_snapshot
+
+
+def leave_out_held(
+    connection: duckdb.DuckDBPyConnection, pipeline: Pipeline, ends: Sequence[EndPosition]
+) -> None:
+    """Remove the changes that a snapshot contains from ``audit.rows`` of a table that keeps all.
+
+    Nothing is done where the sink merges changes by their position: of a row and a change with
+    equal values either may count (:func:`settle_snapshot_rows`).
+
+    Args:
+        connection: The audit's database, with ``audit.rows``.
+        pipeline: Declares sources and sink.
+        ends: End positions of the planned sources, in order.
+    """
+    snapshot = held_snapshot(pipeline, ends) if _is_captured(pipeline) else None
+    if snapshot is None or pipeline.sink.order or pipeline.seam_filter is not None:
+        return
+    topic = pipeline.topics[-1]
+    columns = {part: quoted(name) for name, part in topic.include.items()}
+    connection.execute(
+        f"DELETE FROM audit.rows WHERE _place = {len(pipeline.sources) - 1} "
+        f"AND {snapshot.holds(columns)}"
+    )
 
 
 def settle_snapshot_rows(
@@ -34,8 +61,7 @@ def settle_snapshot_rows(
         repaired: Log positions of the rows that repairs have written.
     """
     sink, topics = pipeline.sink, pipeline.topics
-    is_captured = any(source.snapshot is not None for source in pipeline.sources)
-    if not (is_captured and sink.order and topics) or pipeline.audit_sql is not None:
+    if not (_is_captured(pipeline) and sink.order and topics) or pipeline.audit_sql is not None:
         return
     columns = columns_of(connection, "audit.expected")
     there = set(columns) & set(columns_of(connection, "audit.rows"))
@@ -65,3 +91,7 @@ def settle_snapshot_rows(
         f"WHERE {' AND '.join(same)} AND f.{sequence} IN ({versions}) "
         f"AND coalesce(e.{sequence}, '') < f.{sequence}"
     )
+
+
+def _is_captured(pipeline: Pipeline) -> bool:
+    return any(source.snapshot is not None for source in pipeline.sources)

@@ -189,6 +189,8 @@ def test_every_change_can_be_kept_in_a_table_that_only_grows(
             "ORDER BY id"
         ).fetchall()
     assert last == there
+    report = audit(loaded)
+    assert (wrong(report), report.ok) == ({}, True)
 
 
 @pytest.mark.slow

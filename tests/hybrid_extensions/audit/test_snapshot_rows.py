@@ -7,7 +7,9 @@ from typing import Any
 
 import duckdb
 
-from hybrid_extensions.audit.computed.snapshot_rows import settle_snapshot_rows
+from hybrid_extensions.audit.computed.snapshot_rows import leave_out_held, settle_snapshot_rows
+from sources.common.database_snapshot import PostgresSnapshot
+from sources.common.positions import EndPosition
 from sources.config.pipeline import Pipeline
 from tests.sources.config.test_schema_change import CHANGES, MERGE, SNAPSHOT, declared
 
@@ -74,3 +76,37 @@ def test_a_repaired_row_is_expected_if_it_has_the_values_of_the_last_change() ->
         (4, "d", "08"),
     ]
     assert settled(changes, changes, found, ["08"]) == [(1, "a", "08"), *changes[1:]]
+
+
+def test_of_a_table_that_keeps_each_change_those_that_the_snapshot_contains_are_left_out() -> None:
+    snapshot = PostgresSnapshot(lsn=500, xmin=70, xmax=75, in_progress=[72], taken_ms=0)
+    end = EndPosition(
+        source="snapshot",
+        event_time_ms=0,
+        complete_through_ms=0,
+        event_times="exact",
+        snapshot=snapshot,
+        splits=1,
+        rows=1,
+    )
+    rows: list[tuple[int, int | None, int | None, int]] = [
+        (1, 500, None, 0),  # of the snapshot itself
+        (2, 400, 71, 1),
+        (3, 401, 72, 1),  # in flight
+        (4, 501, 71, 1),  # later
+    ]
+
+    def left(sink: dict[str, Any], *ends: EndPosition) -> list[int]:
+        pipeline: Pipeline = declared(SNAPSHOT, {**CHANGES, "on_schema_change": "stop"}, sink=sink)
+        with duckdb.connect() as connection:
+            connection.execute("CREATE SCHEMA audit")
+            connection.execute('CREATE TABLE audit.rows (id INT, lsn INT, "by" INT, _place INT)')
+            connection.executemany("INSERT INTO audit.rows VALUES (?, ?, ?, ?)", rows)
+            leave_out_held(connection, pipeline, ends)
+            found = connection.execute("SELECT id FROM audit.rows ORDER BY id").fetchall()
+        return [row[0] for row in found]
+
+    grows = {"path": "out", "mode": "append", "key": ["id", "seq"]}
+    assert left(grows, end) == [1, 3, 4]
+    assert left(MERGE, end) == [1, 2, 3, 4]
+    assert left(grows, end.model_copy(update={"snapshot": None})) == [1, 2, 3, 4]

@@ -76,7 +76,7 @@ def _file(name: str) -> str:
 
 def test_the_rest_begins_with_another_file_each_day_and_keeps_files_together() -> None:
     items: list[Any] = [SimpleNamespace(path=n // 2, number=n) for n in range(14)]
-    begun = [rotated(items, day) for day in range(7)]
+    begun: list[list[Any]] = [[*rotated(items, day)] for day in range(7)]
     assert {each[0].path for each in begun} == {*range(7)}
     for each in begun:
         first = each[0].number

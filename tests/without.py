@@ -55,6 +55,14 @@ def with_dependents(extensions: Collection[str]) -> list[str]:
     return sorted({*extensions, *dependents})
 
 
+_NO_ORIGINAL = """import sys
+
+sys.meta_path[:] = [
+    each for each in sys.meta_path if not getattr(each, "__module__", "").startswith("__editable__")
+]
+"""
+
+
 def run_tests(folder: Path, arguments: Sequence[str]) -> int:
     """Run pytest in a copy, whose packages come before installed ones; return its exit status.
 
@@ -62,6 +70,8 @@ def run_tests(folder: Path, arguments: Sequence[str]) -> int:
         folder: The copy.
         arguments: Arguments of pytest.
     """
+    # An editable installation would find in the original what the copy lacks.
+    (folder / "sitecustomize.py").write_text(_NO_ORIGINAL)
     # Processes that tests start in other folders import the copy, too.
     environment = {**os.environ, "PYTHONPATH": str(folder)}
     command = [sys.executable, "-m", "pytest", *arguments]

@@ -8,7 +8,7 @@ starts that no files or an exact end precede, is taken from the state: nothing e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import duckdb
@@ -25,6 +25,7 @@ from hybrid_extensions.audit.recount.recounted_bad_records import (
 from hybrid_extensions.audit.source_views import SourceViews
 from orchestration.audit.report import EXAMPLES, AuditExample, BadLine
 from orchestration.audit.sql import count_rows, duckdb_types, error_text
+from sources.common.positions import EndPosition
 from sources.common.sql.sql_names import literal, quoted
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
@@ -32,7 +33,6 @@ from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.changes.added_columns import AddedColumn, types_of
 from sources.errors import InputError
-from sources.planning.context import PipelineContext
 
 _ORC = (
     "Source `{}`: the rows of its ORC files were compared as the runs' own reader reads them, as "
@@ -67,7 +67,10 @@ class Inputs:
 
 
 def create_inputs(
-    connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline, files: AuditFiles
+    connection: duckdb.DuckDBPyConnection,
+    loaded: LoadedPipeline,
+    files: AuditFiles,
+    ends: Sequence[EndPosition],
 ) -> Inputs:
     """Create a view for each source, named like it, and the table ``input`` over all of them.
 
@@ -83,6 +86,7 @@ def create_inputs(
         connection: The audit's database.
         loaded: The pipeline.
         files: Finds and reads the files.
+        ends: End positions of the planned sources, in order; those of a captured table only.
 
     Returns:
         How many rows and bad records there are, keys with several last rows, and what could not be
@@ -95,8 +99,7 @@ def create_inputs(
         StateError: The state is damaged.
         UnavailableError: A store, a broker or a schema registry does not answer.
     """
-    pipeline, context = loaded.pipeline, PipelineContext.find(loaded)
-    ends = [] if context is None else [part.end for part in context.plan.files]
+    pipeline = loaded.pipeline
     tables = input_tables(pipeline)
     _require_other_names(pipeline, tables)
     views = SourceViews(connection, loaded, files)

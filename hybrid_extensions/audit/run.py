@@ -21,6 +21,7 @@ from sources.errors import InputError
 if TYPE_CHECKING:
     from hybrid_extensions.audit.computed.expected_query import ExpectedQuery
     from orchestration.audit.compare_tables import Comparison
+    from sources.common.positions import EndPosition
     from sources.config.loader import LoadedPipeline
     from sources.config.pipeline import Pipeline
 
@@ -111,7 +112,10 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
         open_database(Path(scratch), MEMORY_LIMIT) as connection,
     ):
         files = AuditFiles(loaded, Path(scratch))
-        inputs = create_inputs(connection, loaded, files)
+        ends: list[EndPosition] = []
+        if context is not None and pipeline.captures_tables:
+            ends = [part.end for part in context.plan.files]
+        inputs = create_inputs(connection, loaded, files, ends)
         unchecked, side_notes = create_sides(connection, loaded, query, inputs.unproven)
         unchecked = [*inputs.unchecked, *unchecked]
         settle_snapshot_rows(connection, pipeline, repaired)

@@ -139,7 +139,7 @@ def _require_versions(pipeline: Pipeline) -> None:
         )
     elif sink.unchanged is not None:
         why = f"values that `sink.unchanged: {sink.unchanged}` names may be of changes before it"
-    elif any(source.snapshot is not None for source in pipeline.file_sources):
+    elif pipeline.captures_tables:
         why = "its files are a snapshot of a database, whose rows are of one moment"
     else:
         return

@@ -200,6 +200,11 @@ class SourceChain(Declared):
         return [source for source in self.sources if isinstance(source, FileSource)]
 
     @property
+    def captures_tables(self) -> bool:
+        """Whether a source is the snapshot of a database table."""
+        return any(source.snapshot is not None for source in self.file_sources)
+
+    @property
     def exported_sources(self) -> list[ExportedFiles]:
         """Sources of kinds that extensions add, in reading order; empty if there are none."""
         return [source for source in self.sources if isinstance(source, ExportedFiles)]

@@ -33,7 +33,7 @@ def leave_out_held(
         pipeline: Declares sources and sink.
         ends: End positions of the planned sources, in order.
     """
-    snapshot = held_snapshot(pipeline, ends) if _is_captured(pipeline) else None
+    snapshot = held_snapshot(pipeline, ends) if pipeline.captures_tables else None
     if snapshot is None or pipeline.sink.order or pipeline.seam_filter is not None:
         return
     topic = pipeline.topics[-1]
@@ -61,7 +61,7 @@ def settle_snapshot_rows(
         repaired: Log positions of the rows that repairs have written.
     """
     sink, topics = pipeline.sink, pipeline.topics
-    if not (_is_captured(pipeline) and sink.order and topics) or pipeline.audit_sql is not None:
+    if not (pipeline.captures_tables and sink.order and topics) or pipeline.audit_sql is not None:
         return
     columns = columns_of(connection, "audit.expected")
     there = set(columns) & set(columns_of(connection, "audit.rows"))
@@ -91,7 +91,3 @@ def settle_snapshot_rows(
         f"WHERE {' AND '.join(same)} AND f.{sequence} IN ({versions}) "
         f"AND coalesce(e.{sequence}, '') < f.{sequence}"
     )
-
-
-def _is_captured(pipeline: Pipeline) -> bool:
-    return any(source.snapshot is not None for source in pipeline.sources)

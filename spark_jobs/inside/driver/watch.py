@@ -106,9 +106,7 @@ def watch(
         StreamingQueryException: The query failed in Spark.
     """
     query = running.spark_query
-    captures = any(
-        source.snapshot is not None for source in running.declared.context.pipeline.sources
-    )
+    captures = running.declared.context.pipeline.captures_tables
     try:
         while query.isActive and not (stop.is_set() or is_over()):
             if captures:

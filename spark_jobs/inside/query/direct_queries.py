@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import partial, reduce
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.schema import ddl, parse_schema
@@ -114,15 +114,19 @@ def driver_batches(
     def parsed(records: DataFrame, batch_id: int) -> DataFrame:
         return topic.parsed(records, batch_id).select(*map(in_backticks, columns))
 
-    # The places of the other sources have no row to read; one would be a record that can't be read.
-    parts = [
-        topic.records
-        if number == query.index
-        else each.rows.select(
-            F.to_json(F.struct(*map(in_backticks, each.rows.columns))).cast("binary").alias(VALUE)
-        )
-        for number, each in enumerate(streams)
-    ]
-    records = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
-    names = map(in_backticks, topic.records.columns)
-    return DriverBatches(rows, records.select(*names), parsed)
+    def records() -> DataFrame:
+        # The other places have no row to read; one would be a record that can't be read.
+        own = topic.records()
+        parts = [
+            own if number == query.index else each.rows.select(_as_record(each.rows))
+            for number, each in enumerate(streams)
+        ]
+        every = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
+        return every.select(*map(in_backticks, own.columns))
+
+    return DriverBatches(rows, records, parsed)
+
+
+def _as_record(rows: DataFrame) -> Column:
+    """Return the value of a record that has all columns of a row, as JSON."""
+    return F.to_json(F.struct(*map(in_backticks, rows.columns))).cast("binary").alias(VALUE)

@@ -18,10 +18,10 @@ class DriverBatches:
 
     Attributes:
         rows: Returns the rows of a micro-batch, given its number; None if Spark has to read it.
-        records: Stream of the records, before they are parsed.
+        records: Returns a stream of the records, before they are parsed.
         parsed: Returns the rows of the records of a micro-batch with a number, by Spark.
     """
 
     rows: Callable[[int], pa.RecordBatch | None]
-    records: DataFrame
+    records: Callable[[], DataFrame]
     parsed: Callable[[DataFrame, int], DataFrame]

@@ -249,7 +249,8 @@ def write_stream(  # noqa: PLR0913 - the last one is rare
 
     merging = declared_merging(loaded, target, generation)
     changes = None if in_driver is None else merging.in_driver(rows)
-    given = rows if in_driver is None or changes is None else in_driver.records
+    batches = None if changes is None else in_driver
+    given = rows if batches is None else batches.records()
     small, last = None, pipeline.sources[-1]
     # A range of offsets is read by its plan, in batches of its own.
     is_followed = isinstance(last, KafkaSource) and last.until is None
@@ -257,7 +258,7 @@ def write_stream(  # noqa: PLR0913 - the last one is rare
         small = SmallBatches(generation.checkpoint, len(pipeline.sources) - 1)
 
     def write(batch: DataFrame, batch_id: int) -> None:
-        read = None if in_driver is None or changes is None else in_driver.rows(batch_id)
+        read = None if batches is None else batches.rows(batch_id)
         position = positions.of(batch_id)
         # A compaction that removed a file which a merge reads would make it fail.
         with table_turn(generation):
@@ -265,8 +266,8 @@ def write_stream(  # noqa: PLR0913 - the last one is rare
                 guard.before(batch_id)
                 if changes.merge(read, batch_id, position):
                     return
-            if in_driver is not None and changes is not None:
-                batch = in_driver.parsed(batch, batch_id)
+            if batches is not None:
+                batch = batches.parsed(batch, batch_id)
             if small is not None:
                 batch = small.in_one_task(batch, batch_id)
             with with_user_metadata(batch.sparkSession, position):

@@ -137,8 +137,7 @@ class FollowedTopic:
         records = partial(DirectRecords, *made_of, is_new=is_new)
 
         def written(writers: RowWriters) -> DataFrame:
-            raw = self._raw(spark)
-            return records(writers).of_stream(records_of(raw, self.source, self.columns))
+            return records(writers).of_stream(self._records(spark))
 
         checkpoint = self.generation.checkpoint
         ranges = BatchRanges(checkpoint, place)
@@ -194,8 +193,7 @@ class FollowedTopic:
             found = reader.rows(batch_id)
             return found if found is None or new is None else new.new(found)
 
-        records = records_of(self._raw(spark), self.source, self.columns)
-        return DriverBatches(rows, records, self._left)
+        return DriverBatches(rows, partial(self._records, spark), self._left)
 
     def _left(self, records: DataFrame, batch_id: int) -> DataFrame:
         """Return the rows of those records of a micro-batch that only Spark reads."""
@@ -225,6 +223,9 @@ class FollowedTopic:
         ends = partial(alignment.ends, limit=self.max_offsets)
         name = f"{self.generation.info.transaction_id} {self.source.name}"
         return stream_topics(*made_of, limited_format(spark, name, ends))
+
+    def _records(self, spark: SparkSession) -> DataFrame:
+        return records_of(self._raw(spark), self.source, self.columns)
 
     @property
     def _filter(self) -> Seam | None:

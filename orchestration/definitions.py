@@ -19,8 +19,8 @@ from orchestration.defs.assets.unloadable_pipeline import (
     file_name,
     unreadable_definitions,
 )
+from orchestration.defs.pipeline_group import PipelineGroup, group_of
 from orchestration.pipeline_definitions import pipeline_definitions
-from orchestration.pipeline_group import PipelineGroup, group_of
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
 from sources.extensions import contributions

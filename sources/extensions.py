@@ -55,8 +55,9 @@ class Extension:
             :class:`sources.formats.base.Format`. Called in the driver; readers run in tasks.
         registered_values: Decoders of values with schemas of a registry, a
             :class:`sources.decoding.registered_values.RegisteredValues`.
-        groups: Function from a path to the :class:`orchestration.pipeline_group.PipelineGroup` that
-            the file declares, or to None. Called for each file of a Dagster code location.
+        groups: Function from a path to the
+            :class:`orchestration.defs.pipeline_group.PipelineGroup` that the file declares, or to
+            None. Called for each file of a Dagster code location.
         group_commands: Function of the words of a command line after ``hybrid``, and of what runs
             such words for one pipeline, that acts on all pipelines of a file that it knows, and
             returns the exit status; None, with nothing done, if no such file is named. Called at

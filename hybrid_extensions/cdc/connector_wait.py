@@ -23,10 +23,6 @@ class ConnectorWait(CaptureWait):
 
     Args:
         context: The pipeline and its state.
-
-    Attributes:
-        text: What waits besides the input in the topic, as the end of a sentence, by the last look;
-            empty if no log is watched.
     """
 
     def __init__(self, context: PipelineContext) -> None:
@@ -40,18 +36,7 @@ class ConnectorWait(CaptureWait):
         self.text = ""
 
     def is_behind(self, waiting: int, beat: Heartbeat | None) -> bool:
-        """Look once; return whether changes may be missing from the topic. Called again and again.
-
-        Args:
-            waiting: Records in the topic that are not committed.
-            beat: The run's latest heartbeat; None if it has none.
-
-        Raises:
-            RunError: No connector reads the slot, or it is missing or lost.
-            InputError: Something was done to the captured table that no change reports.
-            UnavailableError: The database does not answer.
-            StateError: The state is damaged.
-        """
+        """Look once; return whether changes may be missing from the topic: see the interface."""
         is_behind = self._is_behind(waiting, beat)
         if not is_behind and not self._is_looked_at:
             # Statements of the log that was waited for are reported by now.

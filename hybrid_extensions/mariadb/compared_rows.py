@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 
+from hybrid_extensions.cdc.compared.database_rows import AWAY_HINT
 from hybrid_extensions.mariadb.server import (
     LOST,
     PASSWORD_VARIABLE,
@@ -190,11 +191,7 @@ def _run(address: Address, table: str, query: str, file: Path) -> None:
         said = " ".join(text.split()).rstrip(".")
         message = f"Table `{table}` of the database {address.server} can't be read: {said}."
         if _is_away(text):
-            hint = (
-                "Start the server if it is down, or correct host and port in `snapshot.dsn`; then "
-                "try again."
-            )
-            raise UnavailableError(message, hint, table=table, server=address.server)
+            raise UnavailableError(message, AWAY_HINT, table=table, server=address.server)
         hint = (
             "Correct `snapshot.dsn` or the topic's `table`, set MYSQL_PWD to the user's password, "
             "or grant SELECT on the table to the user."

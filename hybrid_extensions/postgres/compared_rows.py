@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from hybrid_extensions.cdc.compared.database_rows import AWAY_HINT
 from orchestration.audit.sql import duckdb_type
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_type
@@ -113,11 +114,7 @@ def _reading(dsn: str, table: str) -> Iterator[psycopg.Connection[Any]]:
         text = " ".join(str(error).split()).rstrip(".")
         message = f"PostgreSQL table `{table}` can't be read: {text}."
         if is_away(error, dsn):
-            hint = (
-                "Start the server if it is down, or correct host and port in `snapshot.dsn`; then "
-                "try again."
-            )
-            raise UnavailableError(message, hint, table=table, server=server_of(dsn)) from None
+            raise UnavailableError(message, AWAY_HINT, table=table, server=server_of(dsn)) from None
         hint = (
             "Correct `snapshot.dsn` or the topic's `table`, set PGPASSWORD to the user's "
             "password, or grant SELECT on the table to the user."

@@ -6,12 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
+AWAY_HINT = (
+    "Start the server if it is down, or correct host and port in `snapshot.dsn`; then try again."
+)
+"""What to do about a database that does not answer, or ends the connection."""
+
 
 class DatabaseRows(Protocol):
     """Interface for reading rows of a kind of database with its own tool, for comparisons.
 
-    One implementation for each kind of database, from its extension. All methods but ``quote``
-    raise InputError if the table can't be read, as without permission or without an answer.
+    One implementation for each kind of database, from its extension.
     """
 
     def quote(self, name: str) -> str:

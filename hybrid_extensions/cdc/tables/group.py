@@ -10,7 +10,7 @@ import dagster as dg
 from hybrid_extensions.cdc.tables.definitions import load_tables, tables_definitions
 from hybrid_extensions.cdc.tables.template import Template, is_template
 from orchestration.defs.assets.unloadable_pipeline import UnreadableFile
-from orchestration.pipeline_group import PipelineGroup
+from orchestration.defs.pipeline_group import PipelineGroup
 from sources.config.loader import LoadedPipeline
 
 

@@ -112,7 +112,7 @@ peers: install
 # Random expressions of select and rules, compared with Spark: about fifty in each round.
 expressions: install
 	EXPRESSION_ROUNDS=$(or $(ROUNDS),200) $(BIN)/python -m pytest -k compositions \
-		tests/sources/common/expressions
+		tests/hybrid_extensions/expressions
 
 # Dagster's UI in a real browser, Debian's Chromium.
 test-ui: install

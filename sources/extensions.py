@@ -53,6 +53,9 @@ class Extension:
         file_formats: Mapping from names of formats of files to functions from a
             :class:`sources.config.source.file_source.FileSource` to a
             :class:`sources.formats.base.Format`. Called in the driver; readers run in tasks.
+        expressions: Function from an expression of Spark SQL and the columns that it may use to
+            :class:`sources.common.sql.proven_expressions.Proven` or ``Unproven``. The first one
+            counts. Called by plans and audits.
         registered_values: Decoders of values with schemas of a registry, a
             :class:`sources.decoding.registered_values.RegisteredValues`.
         groups: Function from a path to the
@@ -123,6 +126,7 @@ class Extension:
     audit: str | None = None
     file_formats: str | None = None
     registered_values: str | None = None
+    expressions: str | None = None
     lost_state: str | None = None
     captured_tables: str | None = None
     capture: str | None = None

@@ -24,8 +24,8 @@ report (:mod:`orchestration.audit.report`).
 What it shares with the runs:
 
 - The pipeline's declaration: schemas, ``key``, ``event_time``, ranges of time, ``select``,
-  ``rules`` (as the translation to DuckDB SQL in :mod:`sources.common.expressions`, which is proven
-  equal to Spark; what is not proven is not compared) and ``sample``, and the mapping of types in
+  ``rules`` (as the translation to DuckDB SQL by the extension `expressions`, which is proven equal
+  to Spark; what is not proven is not compared) and ``sample``, and the mapping of types in
   :mod:`sources.common.schema`.
 - The decoder of Avro, Protobuf and Debezium records of topics (:mod:`sources.decoding.decoder`):
   for these formats the audit proves which records arrived, not what their bytes mean.

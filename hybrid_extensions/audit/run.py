@@ -52,7 +52,7 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     import duckdb  # noqa: PLC0415 - it takes long to import
 
     from hybrid_extensions.audit.computed.proven_expressions import NotProvenError  # noqa: PLC0415
-    from sources.common.expressions.translation import undecided_value  # noqa: PLC0415
+    from sources.common.sql.proven_expressions import undecided_value  # noqa: PLC0415
     from sources.storage.tables.copied_rows import KEY_TWICE, has_key_twice  # noqa: PLC0415
 
     try:

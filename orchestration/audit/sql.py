@@ -9,8 +9,8 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from sources.common.expressions.engine import SETTINGS
 from sources.common.schema import TIMESTAMP, parse_type, type_name
+from sources.common.sql.engine import SETTINGS
 from sources.common.sql.sql_names import literal, quoted
 
 MEMORY_LIMIT = "2GB"

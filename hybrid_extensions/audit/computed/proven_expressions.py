@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from sources.common.expressions.translation import Proven
+from sources.common.sql.proven_expressions import Proven
 from sources.common.sql.sql_names import quoted
 from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource

@@ -9,7 +9,7 @@ from typing import TypeVar
 from sqlglot import ErrorLevel, TokenType, exp, parse, parse_one, tokenize
 from sqlglot.errors import SqlglotError
 
-from sources.common.expressions.translation import called_functions
+from sources.common.sql.proven_expressions import called_functions
 from sources.common.sql.row_sql import to_duckdb
 from sources.common.sql.sql_names import quoted
 

@@ -80,7 +80,7 @@ def to_duckdb(tree: exp.Expr, unsupported: ErrorLevel = ErrorLevel.WARN) -> str:
     """Convert an expression or a query of Spark SQL to DuckDB's SQL, by sqlglot.
 
     That both mean the same is not proven (unlike
-    :func:`~sources.common.expressions.translation.translate`).
+    :func:`~sources.common.sql.proven_expressions.translate`).
 
     Args:
         tree: Its syntax tree.

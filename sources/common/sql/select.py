@@ -14,10 +14,10 @@ from typing import NamedTuple
 import pyarrow as pa
 from sqlglot import exp
 
-from sources.common.expressions.engine import SETTINGS
-from sources.common.expressions.translation import Proven, Unproven, translate, undecided_value
 from sources.common.field_ids import field_id
 from sources.common.schema import TIMESTAMP, parse_type, type_name
+from sources.common.sql.engine import SETTINGS
+from sources.common.sql.proven_expressions import Proven, Unproven, translate, undecided_value
 from sources.common.sql.row_sql import (
     is_plain,
     parse_expression,

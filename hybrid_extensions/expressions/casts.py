@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sources.common.expressions.instants import (
+from hybrid_extensions.expressions.instants import (
     FIRST_DAY,
     LAST_DAY,
     floor_div,
@@ -13,8 +13,8 @@ from sources.common.expressions.instants import (
     wall_clock,
     within_years,
 )
-from sources.common.expressions.text_casts import from_text
-from sources.common.expressions.values import (
+from hybrid_extensions.expressions.text_casts import from_text
+from hybrid_extensions.expressions.values import (
     BIGINT,
     BINARY,
     BOOLEAN,

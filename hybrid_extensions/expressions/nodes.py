@@ -8,9 +8,9 @@ from decimal import Decimal
 import pyarrow as pa
 from sqlglot import exp
 
-from sources.common.expressions.casts import cast
-from sources.common.expressions.choices import CHOICES, case
-from sources.common.expressions.operators import (
+from hybrid_extensions.expressions.casts import cast
+from hybrid_extensions.expressions.choices import CHOICES, case
+from hybrid_extensions.expressions.operators import (
     ARITHMETIC,
     COMPARISONS,
     arithmetic,
@@ -19,9 +19,9 @@ from sources.common.expressions.operators import (
     negation,
     shifted_time,
 )
-from sources.common.expressions.texts import TEXTS, Function, concatenation, like, matches
-from sources.common.expressions.times import TIMES
-from sources.common.expressions.values import (
+from hybrid_extensions.expressions.texts import TEXTS, Function, concatenation, like, matches
+from hybrid_extensions.expressions.times import TIMES
+from hybrid_extensions.expressions.values import (
     BIGINT,
     BOOLEAN,
     DOUBLE,

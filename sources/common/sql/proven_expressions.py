@@ -1,8 +1,7 @@
-"""Translation of Spark SQL expressions to DuckDB, if they use proven functions only."""
+"""Expressions of Spark SQL that DuckDB evaluates alike, as an extension knows and translates."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
@@ -13,13 +12,11 @@ from sqlglot.dialects.spark import Spark
 from sqlglot.errors import SqlglotError
 from sqlglot.parsers.spark import SparkParser
 
-from sources.common.expressions.nodes import Translator
-from sources.common.expressions.values import NULL, UNDECIDED, UnprovenError, duck
+from sources.extensions import contributions
 
+UNDECIDED = "a value of a form that only Spark reads:"
+"""Beginning of DuckDB's error for a value for which an expression's translation is not proven."""
 _DECODE = "Failure in decode"
-_ESCAPES = re.compile(r"\\[\\ntr'\"%_]")
-# Parts repeat in the translation, so that nested expressions become long.
-_LONGEST = 200_000
 
 
 @dataclass(frozen=True)
@@ -61,25 +58,19 @@ class _Calls(Spark):
 def translate(text: str, columns: pa.Schema) -> Proven | Unproven:
     """Translate an expression of Spark SQL to DuckDB's SQL, if all of its parts are proven equal.
 
-    Returns :class:`Unproven`, with the part, if not; never raises. DuckDB then gives what Spark
-    gives by default (ANSI mode, UTC), and fails where Spark fails. For a value for which a part is
-    not proven it fails with an error that :func:`undecided_value` recognizes.
+    Returns :class:`Unproven`, with the part, if not, or if no installed extension translates
+    expressions; never raises. DuckDB then gives what Spark gives by default (ANSI mode, UTC), and
+    fails where Spark fails. For a value for which a part is not proven it fails with an error that
+    :func:`undecided_value` recognizes.
 
     Args:
         text: One expression of Spark SQL.
         columns: The columns that it may use, with Spark's types; DuckDB has the same.
     """
-    try:
-        if "\\" in _ESCAPES.sub("", text):
-            message = "an escape in a text other than \\\\, \\n, \\t, \\r and quotes"
-            raise UnprovenError(message)
-        found = Translator(columns).value(_parse(text))
-        duck(found.type) if found.type != NULL else None
-    except UnprovenError as error:
-        return Unproven(str(error))
-    if len(found.sql) > _LONGEST:
-        return Unproven("its length in DuckDB's SQL")
-    return Proven(found.sql, found.type)
+    for made in contributions("expressions"):
+        found: Proven | Unproven = made(text, columns)
+        return found
+    return Unproven("an expression, of which no installed extension knows a translation,")
 
 
 def undecided_value(error: Exception) -> str | None:
@@ -99,17 +90,18 @@ def called_functions(query: str) -> list[str] | None:
 
     In order, with repetitions; None if sqlglot can't parse the query.
     """
-    try:
-        calls = parse_one(query, read=_Calls).find_all(exp.Anonymous)
-    except SqlglotError:
-        return None
-    return [str(call.this).lower() for call in calls]
+    tree = parse_calls(query)
+    calls = [] if tree is None else tree.find_all(exp.Anonymous)
+    return None if tree is None else [str(call.this).lower() for call in calls]
 
 
 @cache
-def _parse(text: str) -> exp.Expr:
+def parse_calls(text: str) -> exp.Expr | None:
+    """Parse an expression or a query, with all functions by the names that Spark has for them.
+
+    None if sqlglot can't parse it. Do not change the tree: the next caller gets the same one.
+    """
     try:
         return parse_one(text, read=_Calls)
     except SqlglotError:
-        message = "its syntax"
-        raise UnprovenError(message) from None
+        return None

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 from sqlglot import exp
 
-from sources.common.expressions.casts import cast
-from sources.common.expressions.values import (
+from hybrid_extensions.expressions.casts import cast
+from hybrid_extensions.expressions.values import (
     BOOLEAN,
     DATE,
     DOUBLE,

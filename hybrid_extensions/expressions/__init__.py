@@ -5,6 +5,12 @@ arguments, with its translation to DuckDB's SQL; and the parser of expressions. 
 the list is unproven and has no translation. Does not belong here: what follows from that for a plan
 (:mod:`sources.common.sql.select`) or an audit.
 
-`tests/sources/common/expressions` compares each entry with Spark. A new entry comes with its
+`tests/hybrid_extensions/expressions` compares each entry with Spark. A new entry comes with its
 expressions there.
 """
+
+from sources.extensions import Extension
+
+EXTENSION = Extension(
+    "expressions", expressions="hybrid_extensions.expressions.translation:translate"
+)

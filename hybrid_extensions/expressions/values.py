@@ -9,6 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 
 from sources.common.schema import TIMESTAMP, type_name
+from sources.common.sql.proven_expressions import UNDECIDED
 from sources.common.sql.sql_names import literal
 
 STRING, BINARY, BOOLEAN, DATE, NULL = (
@@ -21,9 +22,6 @@ STRING, BINARY, BOOLEAN, DATE, NULL = (
 INT, BIGINT, FLOAT, DOUBLE = pa.int32(), pa.int64(), pa.float32(), pa.float64()
 INTEGERS = (pa.int8(), pa.int16(), INT, BIGINT)
 """Integer types, the narrow ones first."""
-UNDECIDED = "a value of a form that only Spark reads:"
-"""Beginning of DuckDB's error for a value outside of those that an entry of the list is proven for.
-"""
 _NAMES = {
     STRING: "VARCHAR",
     BINARY: "BLOB",
@@ -43,7 +41,7 @@ _NAMES = {
 class UnprovenError(Exception):
     """Error that an expression has no proven translation; its text names the part that has none.
 
-    It never reaches people: :func:`~sources.common.expressions.translation.translate` returns an
+    It never reaches people: :func:`~sources.common.sql.proven_expressions.translate` returns an
     ``Unproven`` instead.
     """
 
@@ -115,7 +113,7 @@ def unproven(what: str, arguments: Sequence[Value]) -> UnprovenError:
 def undecided(value: str) -> str:
     """Return DuckDB SQL that always fails, for a value that only Spark is known to evaluate.
 
-    :func:`~sources.common.expressions.translation.undecided_value` recognizes the error.
+    :func:`~sources.common.sql.proven_expressions.undecided_value` recognizes the error.
 
     Args:
         value: SQL of the value, which the error quotes.

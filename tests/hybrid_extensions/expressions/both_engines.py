@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, SparkSession
 
-from sources.common.expressions.engine import SETTINGS
-from sources.common.expressions.translation import Proven, undecided_value
+from sources.common.sql.engine import SETTINGS
+from sources.common.sql.proven_expressions import Proven, undecided_value
 
 
 class Failed(NamedTuple):

@@ -11,19 +11,19 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from sources.common.expressions.nodes import FUNCTIONS
-from sources.common.expressions.translation import Proven, Unproven, translate
+from hybrid_extensions.expressions.nodes import FUNCTIONS
 from sources.common.schema import type_name
-from tests.sources.common.expressions.both_engines import (
+from sources.common.sql.proven_expressions import Proven, Unproven, translate
+from tests.hybrid_extensions.expressions.both_engines import (
     Failed,
     Outcomes,
     SparkRows,
     differences,
     duckdb_outcomes,
 )
-from tests.sources.common.expressions.composed import expressions
-from tests.sources.common.expressions.hostile_values import hostile_table
-from tests.sources.common.expressions.listed import PROVEN, UNPROVEN
+from tests.hybrid_extensions.expressions.composed import expressions
+from tests.hybrid_extensions.expressions.hostile_values import hostile_table
+from tests.hybrid_extensions.expressions.listed import PROVEN, UNPROVEN
 
 ROWS = hostile_table()
 _TOGETHER = 100

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sources.common.expressions.values import (
+from hybrid_extensions.expressions.values import (
     BINARY,
     BOOLEAN,
     DATE,
@@ -45,7 +45,7 @@ def from_text(value: Value, target: pa.DataType, *, is_try: bool) -> Value:
     """Translate a cast of a text to another type.
 
     Texts of the usual forms are converted alike by Spark and DuckDB; for any other one the SQL
-    fails as undecided (:func:`~sources.common.expressions.values.undecided`).
+    fails as undecided (:func:`~hybrid_extensions.expressions.values.undecided`).
 
     Args:
         value: The text.

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from sources.common.expressions.operators import common_type, comparison, in_common_type
-from sources.common.expressions.texts import Function
-from sources.common.expressions.values import (
+from hybrid_extensions.expressions.operators import common_type, comparison, in_common_type
+from hybrid_extensions.expressions.texts import Function
+from hybrid_extensions.expressions.values import (
     BIGINT,
     BOOLEAN,
     DOUBLE,

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sources.common.expressions.casts import cast
-from sources.common.expressions.formats import time_format
-from sources.common.expressions.instants import (
+from hybrid_extensions.expressions.casts import cast
+from hybrid_extensions.expressions.formats import time_format
+from hybrid_extensions.expressions.instants import (
     floor_div,
     instant,
     of_unit,
     wall_clock,
     within_years,
 )
-from sources.common.expressions.texts import Function
-from sources.common.expressions.values import (
+from hybrid_extensions.expressions.texts import Function
+from hybrid_extensions.expressions.values import (
     BIGINT,
     DATE,
     INT,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from sources.common.expressions.patterns import is_usual_like, java_pattern
-from sources.common.expressions.values import (
+from hybrid_extensions.expressions.patterns import is_usual_like, java_pattern
+from hybrid_extensions.expressions.values import (
     BINARY,
     BOOLEAN,
     INT,

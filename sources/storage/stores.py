@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from itertools import groupby
@@ -14,7 +14,7 @@ from sources.storage.base import File, LocalStorage, Storage
 from sources.storage.documents import DocumentStore, LocalDocuments
 from sources.storage.folder import Folder
 from sources.storage.settings import HdfsSettings, S3Settings
-from sources.storage.store_kind import StoreKind
+from sources.storage.store_kind import StoreKind, kind_of_store
 
 
 class Stores:
@@ -53,12 +53,10 @@ class Stores:
             InputError: The path's scheme is not supported, or it is ``hdfs`` and the package's
                 extra ``hdfs`` is not installed.
         """
-        if path.startswith("s3://"):
-            return self._objects
         if (kind := self._kind_of(path)) is None:
             return self._local
         if kind.files not in self._made:
-            self._made[kind.files] = resolve_name(kind.files)(self._hdfs)
+            self._made[kind.files] = resolve_name(kind.files)(self._settings[kind.settings])
         return self._made[kind.files]
 
     def folder(self, path: str) -> Folder:
@@ -77,14 +75,10 @@ class Stores:
         return Folder(path, self._documents_of(path))
 
     def _documents_of(self, path: str) -> DocumentStore:
-        if path.startswith("s3://"):
-            from sources.storage.objects.s3_documents import S3Documents
-
-            return S3Documents(self._s3)
         if (kind := self._kind_of(path)) is None:
             return LocalDocuments()
         documents: DocumentStore = resolve_name(kind.documents)(
-            path.partition("://")[0], self._hdfs
+            path.partition("://")[0], self._settings[kind.settings]
         )
         return documents
 
@@ -97,14 +91,14 @@ class Stores:
         scheme, mark, _ = path.partition("://")
         if not mark:
             return None
-        for kind in self._kinds:
-            if scheme in kind.schemes:
-                return kind
+        if (kind := kind_of_store(path, self._kinds)) is not None:
+            return kind
         message = f"`{path}`: the scheme {scheme} is not supported."
-        forms = ["s3://bucket/key", *(form for each in self._kinds for form in each.forms)]
+        forms = ["a path on this machine", *(form for each in self._kinds for form in each.forms)]
+        known = f"{', '.join(forms[:-1])} or {forms[-1]}" if len(forms) > 1 else forms[0]
         hint = (
-            f"Declare a path on this machine, {', '.join(forms[:-1])} or {forms[-1]}; copy the "
-            "files to one of these if they are elsewhere."
+            f"Declare {known}; copy the files to one of these if they are elsewhere, or install "
+            "the extension for their store."
         )
         raise InputError(message, hint, file=path)
 
@@ -124,20 +118,19 @@ class Stores:
             yield from storage.stat(list(own))
 
     def bucket_warnings(self, folder: Folder, field: str) -> list[str]:
-        """Return sentences that warn of rules of a folder's bucket; empty for stores other than S3.
+        """Return sentences that warn of rules of a folder's store; empty for stores without rules.
 
-        Such as lifecycle rules that would delete a pipeline's objects
-        (:func:`sources.storage.objects.bucket_rules.bucket_warnings`).
+        Such as a bucket's lifecycle rules that would delete a pipeline's objects.
 
         Args:
             folder: Where documents or a table are to be written.
             field: Field of the declaration that names the folder, for the text.
         """
-        if not folder.url.startswith("s3://"):
+        kind = self._kind_of(folder.url)
+        if kind is None or kind.warnings is None:
             return []
-        from sources.storage.objects.bucket_rules import bucket_warnings
-
-        return bucket_warnings(self._s3, folder, field)
+        found: list[str] = resolve_name(kind.warnings)(self._settings[kind.settings], folder, field)
+        return found
 
     def require_answer(self, path: str) -> None:
         """Refuse to continue if the storage of a path does not answer; a denial is an answer.
@@ -156,11 +149,8 @@ class Stores:
         return LocalStorage()
 
     @cached_property
-    def _objects(self) -> Storage:
-        # boto3 takes long to import.
-        from sources.storage.objects.s3 import S3Storage
-
-        return S3Storage(self._s3)
+    def _settings(self) -> Mapping[str, S3Settings | HdfsSettings]:
+        return {"s3": self._s3, "hdfs": self._hdfs}
 
     @cached_property
     def _kinds(self) -> list[StoreKind]:

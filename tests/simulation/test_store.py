@@ -12,8 +12,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
 
+from hybrid_extensions.s3.documents import S3Documents
 from sources.storage.folder import Folder
-from sources.storage.objects.s3_documents import S3Documents
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from tests.extensions import whole

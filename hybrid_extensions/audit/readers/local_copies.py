@@ -44,31 +44,11 @@ class Copies:
         authority, _, key = rest.partition("/")
         prefix = key[: match.start()] if (match := MAGIC.search(key)) else key
         copies = self._folder / scheme / authority
-        if scheme == "s3":
-            self._copy_from_s3(authority, prefix, copies)
-        else:
-            self._copy_from_store(f"{scheme}://{authority}/", prefix, copies)
+        self._copy(f"{scheme}://{authority}/", prefix, copies)
         return str(copies / key)
 
-    def _copy_from_s3(self, bucket: str, prefix: str, copies: Path) -> None:
-        """Copy all objects of a bucket whose key begins with a prefix."""
-        # boto3 takes a quarter of a second to import, and most pipelines don't need it.
-        from sources.storage.objects.s3 import REFUSALS, connect, store_error  # noqa: PLC0415
-
-        settings = self._pipeline.s3
-        store = connect(settings)
-        try:
-            pages = store.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix)
-            for item in (item for page in pages for item in page.get("Contents", [])):
-                target = copies / item["Key"]
-                if not item["Key"].endswith("/") and not target.exists():
-                    target.parent.mkdir(parents=True, exist_ok=True)
-                    store.download_file(bucket, item["Key"], str(target))
-        except REFUSALS as error:
-            raise store_error(settings, f"s3://{bucket}/{prefix}*", "read", error) from None
-
-    def _copy_from_store(self, root: str, prefix: str, copies: Path) -> None:
-        """Copy all files of another store whose path below its root begins with a prefix.
+    def _copy(self, root: str, prefix: str, copies: Path) -> None:
+        """Copy all files of a store whose path below its root begins with a prefix.
 
         Lists everything below the prefix's last complete folder.
         """
@@ -77,7 +57,8 @@ class Copies:
         for found in stores.folder(base).documents.listing(base):
             key = found.path.removeprefix(root)
             target = copies / key
-            if key.startswith(prefix) and not target.exists():
+            # In an object store a key with a slash at its end stands for a folder.
+            if key.startswith(prefix) and not key.endswith("/") and not target.exists():
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with stores.of(found.path).open(found.path) as file:
                     file.download(str(target))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -11,7 +12,9 @@ from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from sources.errors import UnavailableError
+from sources.extensions import items_added
 from sources.storage.folder import Folder
+from sources.storage.store_kind import kind_of_store
 
 if TYPE_CHECKING:
     import pyarrow.dataset as ds
@@ -120,15 +123,11 @@ def expired_login_of(
         error: What delta-rs raised.
         where: Address of the store, for the message.
     """
-    if not path.startswith("s3://"):
+    kind = kind_of_store(path, items_added("stores"))
+    if kind is None or kind.expired_login is None:
         return None
-    # boto3 takes long to import.
-    from sources.storage.objects.login import current_login, expired_login, expiry_reason  # noqa: PLC0415
-
-    if (code := expiry_reason(error)) is None:
-        return None
-    current_login().look_again()
-    return expired_login(where, path, "read", code)
+    found: UnavailableError | None = resolve_name(kind.expired_login)(path, error, where)
+    return found
 
 
 def _asked(folder: Folder, ask: Callable[[dict[str, str] | None], A]) -> A:

@@ -16,8 +16,8 @@ from deltalake import write_deltalake
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.s3.documents import S3Documents
 from sources.storage.folder import Folder
-from sources.storage.objects.s3_documents import S3Documents
 from sources.storage.settings import S3Settings
 from sources.storage.tables.delta import delta_table
 from spark_jobs.table.ownership.take_over import OutdatedError, prepare

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
+from hybrid_extensions.s3.documents import S3Documents
 from hybrid_extensions.servers.azurite import LocalAzurite
 from sources.errors import InputError, UnavailableError
 from sources.storage.documents import Document, DocumentStore, LocalDocuments, copy_apart
 from sources.storage.folder import Folder
-from sources.storage.objects.s3_documents import S3Documents
 from sources.storage.probe import require_writable
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores

@@ -15,11 +15,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from hybrid_extensions.s3.documents import S3Documents
 from sources.errors import StateError, UnavailableError
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.documents import LocalDocuments
 from sources.storage.folder import Folder
-from sources.storage.objects.s3_documents import S3Documents
 from sources.storage.settings import S3Settings
 from spark_jobs.run_state import lease, lock
 from spark_jobs.run_state.lease import Lease, LeaseRecord, look, take

@@ -9,8 +9,8 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from hybrid_extensions.s3.documents import S3Documents
 from sources.storage.folder import Folder
-from sources.storage.objects.s3_documents import S3Documents
 from sources.storage.settings import S3Settings
 from sources.storage.tables.delta import delta_table
 from spark_jobs.table.delta_table import commit_once

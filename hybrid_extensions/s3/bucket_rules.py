@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from hybrid_extensions.s3.files import REFUSALS, connect, split
 from sources.storage.folder import Folder
-from sources.storage.objects.s3 import REFUSALS, connect, split
 from sources.storage.settings import S3Settings
 
 _COLD = {"GLACIER", "DEEP_ARCHIVE"}

@@ -12,10 +12,10 @@ from botocore.response import StreamingBody
 from botocore.stub import Stubber
 from urllib3.exceptions import ProtocolError
 
+from hybrid_extensions.s3.documents import S3Documents
+from hybrid_extensions.s3.files import connect
 from sources.errors import InputError, UnavailableError
 from sources.storage.documents import Document, Listed
-from sources.storage.objects.s3 import connect
-from sources.storage.objects.s3_documents import S3Documents
 from sources.storage.settings import S3Settings
 
 KEY = {"Bucket": "lake", "Key": "state/a.json"}

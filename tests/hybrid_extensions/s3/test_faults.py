@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from hybrid_extensions.s3.bucket_rules import bucket_warnings
+from hybrid_extensions.s3.documents import S3Documents
 from sources.errors import UnavailableError
 from sources.storage.folder import Folder
-from sources.storage.objects.bucket_rules import bucket_warnings
-from sources.storage.objects.s3_documents import S3Documents
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from sources.storage.tables.delta import delta_table, is_delta_table

@@ -201,6 +201,23 @@ def expired_login(where: str, path: str, what: str, why: str) -> UnavailableErro
     return UnavailableError(message, hint, server=where, file=path)
 
 
+def expired_login_of(path: str, error: Exception, where: str) -> UnavailableError | None:
+    """Return the error to raise if delta-rs failed because the login to the store has expired.
+
+    None if the failure has another cause. If the login has expired, it is also looked up again, so
+    that the next attempt may succeed.
+
+    Args:
+        path: URL of the table.
+        error: What delta-rs raised.
+        where: Address of the store, for the message.
+    """
+    if (code := expiry_reason(error)) is None:
+        return None
+    current_login().look_again()
+    return expired_login(where, path, "read", code)
+
+
 class _Provider:
     """What a session of botocore asks for credentials."""
 

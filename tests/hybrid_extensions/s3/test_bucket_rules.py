@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from hybrid_extensions.s3.bucket_rules import bucket_warnings
+from hybrid_extensions.s3.documents import S3Documents
 from hybrid_extensions.servers.s3 import LOGIN, LocalS3, client
 from sources.storage.folder import Folder
-from sources.storage.objects.bucket_rules import bucket_warnings
-from sources.storage.objects.s3_documents import S3Documents
 from sources.storage.settings import S3Settings
 
 pytestmark = pytest.mark.slow

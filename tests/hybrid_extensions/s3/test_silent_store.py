@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from hybrid_extensions.s3 import files as s3
+from hybrid_extensions.s3.documents import S3Documents
 from sources.errors import UnavailableError
-from sources.storage.objects import s3
-from sources.storage.objects.s3_documents import S3Documents
 from sources.storage.settings import S3Settings
 from spark_jobs.run_state.lease import TTL_S
 from tests.services.network import Network

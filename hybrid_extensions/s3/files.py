@@ -2,7 +2,7 @@
 
 Credentials come from where boto3 looks for them (environment, profile, role of the machine;
 https://boto3.amazonaws.com/v1/documentation/api/latest/guide/credentials.html), never from a
-pipeline's file (:mod:`sources.storage.objects.login`).
+pipeline's file (:mod:`hybrid_extensions.s3.login`).
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ from obstore.exceptions import BaseError, GenericError
 from obstore.store import S3Store
 from pyarrow import fs
 
-from sources.errors import HybridError, InputError, UnavailableError
-from sources.storage.base import Children, File, hadoop_path, table_of, tail_of
-from sources.storage.objects.login import (
+from hybrid_extensions.s3.login import (
     Login,
     current_login,
     environment_login,
@@ -43,6 +41,8 @@ from sources.storage.objects.login import (
     is_untold,
     login_session,
 )
+from sources.errors import HybridError, InputError, UnavailableError
+from sources.storage.base import Children, File, hadoop_path, table_of, tail_of
 from sources.storage.settings import S3Settings
 
 if TYPE_CHECKING:

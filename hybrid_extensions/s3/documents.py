@@ -18,8 +18,7 @@ from botocore.exceptions import (
     ResponseStreamingError,
 )
 
-from sources.storage.documents import Document, Listed
-from sources.storage.objects.s3 import (
+from hybrid_extensions.s3.files import (
     MISSING,
     REFUSALS,
     S3Storage,
@@ -29,6 +28,7 @@ from sources.storage.objects.s3 import (
     split,
     store_error,
 )
+from sources.storage.documents import Document, Listed
 from sources.storage.settings import S3Settings
 
 _PRECONDITION = {"412", "PreconditionFailed"}
@@ -139,7 +139,7 @@ class S3Documents:
                     item["Size"],
                     int(item["LastModified"].timestamp() * 1000),
                 )
-                for page in pages.paginate(Bucket=bucket, Prefix=f"{prefix.rstrip('/')}/")
+                for page in pages.paginate(Bucket=bucket, Prefix=_below(prefix))
                 for item in page.get("Contents", [])
             )
         except REFUSALS as error:
@@ -266,3 +266,13 @@ class S3Documents:
 def _delta_keys(login: Any) -> dict[str, str]:
     keys = {"AWS_ACCESS_KEY_ID": login.access_key, "AWS_SECRET_ACCESS_KEY": login.secret_key}
     return keys if login.token is None else {**keys, "AWS_SESSION_TOKEN": login.token}
+
+
+def _below(prefix: str) -> str:
+    """Return the beginning of all keys in a folder; empty for the bucket itself."""
+    return f"{prefix.rstrip('/')}/" if prefix else ""
+
+
+def documents_of(_scheme: str, settings: S3Settings) -> S3Documents:
+    """Return the documents of ``s3://`` paths; connected at first use."""
+    return S3Documents(settings)

@@ -1,1 +1,0 @@
-"""Object stores: S3, Azure, Google Cloud Storage."""

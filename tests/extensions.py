@@ -45,7 +45,9 @@ def skip_without_those_of(declared: Mapping[str, Any]) -> None:
     """Skip the test that calls it if sources of a pipeline's file need what is lacking."""
     for source in declared["sources"] if LACKING else ():
         dsn = source.get("snapshot", {}).get("dsn", "")
-        skip_without(source.get("format", ""))
+        form = source.get("format", "")
+        is_text = source.get("type") == "files" and form in ("csv", "json", "text")
+        skip_without("text_files" if is_text else form)
         skip_without("cdc" if source.get("format") == "debezium" or dsn else "")
         skip_without("avro" if "registry" in source else "")
         if dsn and not dsn.startswith(_OWN_KINDS):

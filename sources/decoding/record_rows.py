@@ -30,7 +30,7 @@ from sources.decoding.value_formats.registry import (
     formats_of_fields,
 )
 from sources.errors import InputError
-from sources.formats.json.map_keys import require_text_keys
+from sources.formats.map_keys import require_text_keys
 
 FORMATS_FIELDS = "the fields of the format"
 """What Pydantic calls :attr:`RecordRows.value`; no field of a YAML file can have this name."""

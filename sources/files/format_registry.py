@@ -7,11 +7,7 @@ from sources.extensions import contributions, none_adds
 from sources.files.columns.drifted_files import DriftedFiles
 from sources.files.columns.partition_columns_in_files import PartitionedFiles
 from sources.formats.base import Format
-from sources.formats.csv.reader import Csv
-from sources.formats.json.lines import JsonLines
-from sources.formats.orc import Orc
 from sources.formats.parquet.rows import ParquetRows
-from sources.formats.text import Text
 
 
 def format_of(source: FileSource) -> Format:
@@ -38,13 +34,7 @@ def reader_of(source: FileSource) -> Format:
     Raises:
         InputError: No installed extension reads the format, or its library is not installed.
     """
-    known: dict[str, Format] = {
-        "csv": Csv(source.csv),
-        "json": JsonLines(),
-        "orc": Orc(),
-        "parquet": ParquetRows(),
-        "text": Text(),
-    }
+    known: dict[str, Format] = {"parquet": ParquetRows()}
     for added in contributions("file_formats"):
         known |= {name: make(source) for name, make in added.items() if name == source.format}
     if source.format not in known:

@@ -11,6 +11,9 @@ from sources.formats.file_regions import Region
 from sources.formats.lines import OnBad, refuse
 from sources.formats.row_check import RowCheck
 
+TEXT_COLUMNS = pa.schema([("value", pa.string())])
+"""Columns of a text file, which has one row per line."""
+
 
 class Format(Protocol):
     """Reader of files of one format, region by region, into Arrow batches.

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.text_files.json.lines import JsonLines
 from sources.common.schema import parse_schema
 from sources.decoding.json.batches import read_objects
 from sources.formats.file_regions import Region
-from sources.formats.json.lines import JsonLines
 from sources.formats.lines import BadRow
 from sources.formats.open_file import read_region
 from sources.storage.settings import S3Settings

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from hybrid_extensions.audit.readers.file_lines import NOT_TEXT, TextRow, lines_of
 from sources.errors import InputError
-from sources.formats.csv.options import CsvOptions
+from sources.formats.csv_options import CsvOptions
 
 Split = Callable[[str], list[str | None]]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sources.config.source.file_options import OffsetColumns, TimeRange
-from sources.formats.csv.options import CsvOptions
-from sources.formats.json.map_keys import require_text_keys
+from sources.formats.csv_options import CsvOptions
+from sources.formats.map_keys import require_text_keys
 
 if TYPE_CHECKING:
     from sources.config.source.file_source import FileSource

@@ -35,7 +35,7 @@ from sources.config.source.file_options import (
 from sources.config.source.rate_limit import RateLimit, require_meaning
 from sources.config.source.snapshot import SnapshotOptions
 from sources.decoding.record_columns import EnvelopePart
-from sources.formats.csv.options import CsvOptions
+from sources.formats.csv_options import CsvOptions
 from sources.hybrid import Boundedness
 from sources.storage.folder_partitions import FolderTime
 

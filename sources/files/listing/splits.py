@@ -45,6 +45,7 @@ from sources.files.tables.table_commits import Appended
 from sources.files.tables.table_files import require_declared, require_names
 from sources.files.tables.table_times import times_within
 from sources.files.time_range import in_range, in_range_by_folder, time_limits, within_limits
+from sources.formats.base import TEXT_COLUMNS
 from sources.formats.event_times import (
     EVERY_TIME,
     TimeLimits,
@@ -52,7 +53,6 @@ from sources.formats.event_times import (
 )
 from sources.formats.file_regions import Region
 from sources.formats.parquet.footers import Footers, read_footers
-from sources.formats.text import TEXT_COLUMNS
 from sources.storage.base import table_of
 from sources.storage.folder_partitions import by_folder, check_partitions, partition_of
 from sources.storage.listing import find_files, match_files, require_no_table_above

@@ -7,9 +7,9 @@ from hypothesis import HealthCheck, example, given
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.text_files.csv.reader import Csv
 from sources.common.schema import parse_schema
-from sources.formats.csv.options import CsvOptions
-from sources.formats.csv.reader import Csv
+from sources.formats.csv_options import CsvOptions
 from sources.formats.file_regions import Region
 from sources.formats.open_file import read_region
 from sources.storage.settings import S3Settings

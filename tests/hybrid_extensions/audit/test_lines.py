@@ -28,9 +28,15 @@ from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from spark_jobs.inside.readers.staged_bad_records import STAGED
 from tests.hybrid_extensions.audit.audit_case import COLUMNS, Case, row, wrong
+from tests.hybrid_extensions.text_files.test_lines import (
+    BAD_CSV,
+    BAD_JSON,
+    KINDS,
+    good_csv,
+    good_json,
+)
 from tests.properties import examples
 from tests.random_tables.both_readers import comparable
-from tests.sources.formats.test_lines import BAD_CSV, BAD_JSON, KINDS, good_csv, good_json
 
 STORES = Stores(S3Settings())
 

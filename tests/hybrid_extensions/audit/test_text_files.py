@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from hybrid_extensions.audit.readers.lines import load_rows, load_texts
+from hybrid_extensions.text_files.csv.records import CsvRecords
+from hybrid_extensions.text_files.text import TEXT_COLUMNS
 from orchestration.audit.sql import duckdb_types, open_database
 from sources.common.schema import parse_schema
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.format_registry import format_of
-from sources.formats.csv.records import CsvRecords
 from sources.formats.file_regions import Region
 from sources.formats.open_file import read_region
-from sources.formats.text import TEXT_COLUMNS
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from tests.hybrid_extensions.audit.audit_case import Case, row

@@ -16,13 +16,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from hybrid_extensions.text_files.csv.reader import Csv
+from hybrid_extensions.text_files.json.lines import JsonLines
 from sources.common.schema import parse_schema
 from sources.decoding.json.batches import read_objects
 from sources.formats.base import Format
-from sources.formats.csv.options import CsvOptions
-from sources.formats.csv.reader import Csv
+from sources.formats.csv_options import CsvOptions
 from sources.formats.file_regions import Region
-from sources.formats.json.lines import JsonLines
 from sources.formats.lines import BadRow
 from sources.formats.open_file import read_region
 from sources.storage.settings import S3Settings

@@ -21,17 +21,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import orc
 
+from hybrid_extensions.orc.reader import Orc
+from hybrid_extensions.text_files.csv.reader import Csv
+from hybrid_extensions.text_files.json.lines import JsonLines
+from hybrid_extensions.text_files.text import TEXT_COLUMNS, Text
 from sources.common.schema import parse_schema
 from sources.errors import InputError
 from sources.formats.base import Format
 from sources.formats.compression import open_decompressed
-from sources.formats.csv.options import CsvOptions
-from sources.formats.csv.reader import Csv
+from sources.formats.csv_options import CsvOptions
 from sources.formats.file_regions import Region, cut_regions, next_record_start
-from sources.formats.json.lines import JsonLines
 from sources.formats.open_file import read_region
-from sources.formats.orc import Orc
-from sources.formats.text import TEXT_COLUMNS, Text
 from sources.storage.base import LocalStorage
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores

@@ -15,7 +15,7 @@ from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource
 from sources.decoding.value_formats.registry import VALUE_FORMATS, formats_of_fields
 from sources.errors import StateError
-from sources.formats.csv.options import CsvOptions
+from sources.formats.csv_options import CsvOptions
 from sources.planning.declaration_digests import PlannedBy, is_planned_by, keep_declaration
 from tests.extensions import skip_without_those_of, whole
 

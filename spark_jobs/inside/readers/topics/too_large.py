@@ -12,11 +12,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.schema import with_leaves
-from sources.formats.json.numbers import TEXT
 from spark_jobs.inside.readers.topics.leaf_values import any_leaf
 
 TOO_LARGE = "a number is too large for its column"
 """Why a record with such a number is bad."""
+_TEXT = r'"(?:[^"\\]|\\.)*+"'
 # A number that is too large for `float` has an exponent, or at least as many digits as this.
 _LARGE = "[0-9.][eE][+]?[0-9]|[0-9]{39}"
 
@@ -33,7 +33,7 @@ def is_too_large(row: Column, columns: pa.Schema, value: Column) -> Column:
         value: The JSON text, as bytes.
     """
     # In a text, `2e5` is part of a name.
-    large = F.regexp_replace(value.cast("string"), TEXT, "").rlike(_LARGE)
+    large = F.regexp_replace(value.cast("string"), _TEXT, "").rlike(_LARGE)
 
     def is_other(leaf: Column, kind: pa.DataType) -> Column | None:
         if pa.types.is_floating(kind):

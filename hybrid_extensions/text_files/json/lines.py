@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json as pa_json
 
-from sources.formats.file_regions import Region, record_bounds
-from sources.formats.json.numbers import (
+from hybrid_extensions.text_files.json.numbers import (
     check_decimals,
     check_floats,
     check_words,
@@ -18,18 +17,19 @@ from sources.formats.json.numbers import (
     has_integer_zero,
     with_doubles,
 )
-from sources.formats.json.objects import SHALLOW_BYTES, check_depth, parse_objects
+from hybrid_extensions.text_files.json.objects import SHALLOW_BYTES, check_depth, parse_objects
+from hybrid_extensions.text_files.line_reader import read_lines
+from hybrid_extensions.text_files.text_checks import require_text
+from sources.formats.file_regions import Region, record_bounds
 from sources.formats.lines import (
     BYTE_ORDER_MARK,
     BadRow,
     OnBad,
     check_precision,
     check_utf8,
-    read_lines,
     refuse,
 )
 from sources.formats.row_check import RowCheck
-from sources.formats.text_checks import require_text
 
 _BLANK = b" \t\r\n"
 _OPEN, _CLOSE, _LINE_END, _RETURN = b"{}\n\r"

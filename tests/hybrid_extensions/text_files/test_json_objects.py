@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow.json as pa_json
 import pytest
 
+from hybrid_extensions.text_files.json.lines import JsonLines
 from sources.common.schema import parse_schema
 from sources.formats.file_regions import Region
-from sources.formats.json.lines import JsonLines
 from sources.formats.lines import BadRow
 from sources.formats.open_file import read_region
 from sources.storage.settings import S3Settings

@@ -13,6 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from hybrid_extensions.text_files.csv.reader import Csv
+from hybrid_extensions.text_files.json.lines import JsonLines
 from sources.common.schema import parse_schema
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
@@ -21,10 +23,8 @@ from sources.errors import InputError
 from sources.files.listing.split_table import FileListing
 from sources.files.listing.splits import list_splits
 from sources.formats.base import Format
-from sources.formats.csv.options import CsvOptions
-from sources.formats.csv.reader import Csv
+from sources.formats.csv_options import CsvOptions
 from sources.formats.file_regions import Region
-from sources.formats.json.lines import JsonLines
 from sources.formats.lines import BadRow
 from sources.formats.open_file import read_region
 from sources.planning.files.file_plan import plan_files

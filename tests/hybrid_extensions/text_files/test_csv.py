@@ -15,10 +15,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from hybrid_extensions.text_files.csv.reader import Csv
 from sources.common.schema import parse_schema
 from sources.errors import InputError
-from sources.formats.csv.options import CsvOptions
-from sources.formats.csv.reader import Csv
+from sources.formats.csv_options import CsvOptions
 from sources.formats.file_regions import Region
 from sources.formats.lines import BadRow
 from sources.formats.open_file import read_region

@@ -9,31 +9,29 @@ from itertools import pairwise
 import pyarrow as pa
 import pyarrow.csv as pa_csv
 
-from sources.errors import InputError
-from sources.formats.compression import UNKNOWN_BYTES, StreamedFile
-from sources.formats.csv.options import CsvOptions
-from sources.formats.csv.records import CsvRecords
-from sources.formats.csv.values_from_text import (
+from hybrid_extensions.text_files.csv.records import CsvRecords
+from hybrid_extensions.text_files.csv.values_from_text import (
     check_infinity,
     convert_values,
     has_infinity,
     is_text,
     parsed_as,
 )
+from hybrid_extensions.text_files.line_reader import Parse, read_lines, reason_of
+from hybrid_extensions.text_files.text_checks import require_text
+from sources.errors import InputError
+from sources.formats.compression import UNKNOWN_BYTES, StreamedFile
+from sources.formats.csv_options import CsvOptions
 from sources.formats.file_regions import Region, record_bounds
 from sources.formats.lines import (
     BLOCK_BYTES,
     BYTE_ORDER_MARK,
     BadRow,
     OnBad,
-    Parse,
     check_utf8,
-    read_lines,
-    reason_of,
     refuse,
 )
 from sources.formats.row_check import RowCheck
-from sources.formats.text_checks import require_text
 
 _HEADER_BYTES = 1 << 16
 # Longer rows are taken for a quote without an end.

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hybrid_extensions.text_files.json.numbers import TEXT
 from sources.common.conversion import (
     BadValue,
     Converter,
@@ -25,7 +26,6 @@ from sources.common.conversion import (
     short_repr,
     to_arrow_array,
 )
-from sources.formats.json.numbers import TEXT
 from sources.formats.lines import BYTE_ORDER_MARK, check_utf8
 
 _LEVELS = 1000

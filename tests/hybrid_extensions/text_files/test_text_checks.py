@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hybrid_extensions.text_files.csv.reader import Csv
+from hybrid_extensions.text_files.json.lines import JsonLines
+from hybrid_extensions.text_files.text import TEXT_COLUMNS, Text
 from sources.common.schema import parse_schema
 from sources.errors import InputError
 from sources.formats.base import Format
-from sources.formats.csv.options import CsvOptions
-from sources.formats.csv.reader import Csv
+from sources.formats.csv_options import CsvOptions
 from sources.formats.file_regions import Region
-from sources.formats.json.lines import JsonLines
 from sources.formats.lines import BadRow
-from sources.formats.text import TEXT_COLUMNS, Text
 
 LINES = {"json": b'{"id": 1}\n{"id": 2}\n', "csv": b"id\n1\n2\n"}
 FORMATS: dict[str, Format] = {"json": JsonLines(), "csv": Csv(CsvOptions())}

@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
+from hybrid_extensions.text_files.text_checks import require_codec
+from sources.formats.base import TEXT_COLUMNS
 from sources.formats.file_regions import Region, record_bounds
 from sources.formats.lines import BYTE_ORDER_MARK, OnBad, blocks, refuse
 from sources.formats.row_check import RowCheck
-from sources.formats.text_checks import require_codec
-
-TEXT_COLUMNS = pa.schema([("value", pa.string())])
 
 
 class Text:

@@ -1,0 +1,11 @@
+"""ORC as a format of file sources."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from hybrid_extensions.orc.reader import Orc
+from sources.config.source.file_source import FileSource
+from sources.formats.base import Format
+
+FORMATS: Mapping[str, Callable[[FileSource], Format]] = {"orc": lambda _: Orc()}

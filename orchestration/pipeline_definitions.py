@@ -9,7 +9,6 @@ import dagster as dg
 from orchestration.audit.installed_audit import installed_audit
 from orchestration.chain import steps_of
 from orchestration.defs.assets.chain_assets import pipeline_assets
-from orchestration.defs.assets.progress import progress_asset
 from orchestration.defs.assets.table import table_asset
 from orchestration.defs.assets.upstream import upstream_specs
 from orchestration.defs.checks.audit import AUDITED
@@ -23,7 +22,7 @@ from orchestration.defs.jobs.generation_job import (
 from orchestration.defs.keys import PIPELINE_TAG, step_key, table_key
 from orchestration.defs.sensors import has_live_run, live_checks, supervision_sensor
 from sources.config.loader import LoadedPipeline
-from sources.extensions import contributions
+from sources.extensions import contributions, extensions
 
 
 def pipeline_definitions(
@@ -57,7 +56,6 @@ def pipeline_definitions(
             *(upstream_specs(loaded) if with_upstream else []),
             *pipeline_assets(loaded, after),
             table_asset(loaded),
-            progress_asset(loaded),
         ],
         asset_checks=[
             *table_checks(loaded),
@@ -76,7 +74,8 @@ def chain_selection(loaded: LoadedPipeline) -> dg.AssetSelection:
 
     Checks that compare or audit the table are left out: jobs of their own run them on request.
     """
-    names = [*(step.name for step in steps_of(loaded)), "table", "progress"]
+    added_names = [name for each in extensions() for name in each.chain_assets]
+    names = [*(step.name for step in steps_of(loaded)), "table", *added_names]
     # Comparing reads whole tables, an audit all of the input, so these are asked for.
     audited = [] if installed_audit() is None else [AUDITED]
     added = [name for section in loaded.sections for name in section.checks_on_request]

@@ -41,6 +41,8 @@ class Extension:
             module imports what commands need inside of them.
         definitions: Function from a loaded pipeline to Dagster definitions, which are merged with
             those of the pipeline.
+        chain_assets: Names of those of its assets, below the pipeline's own key, that the job of
+            the pipeline's chain materializes, too.
         status: Function from a loaded pipeline to a
             :class:`orchestration.supervision.status_part.StatusPart`. Called at each look.
         steps: Function from a loaded pipeline to an
@@ -105,6 +107,7 @@ class Extension:
     section: str | None = None
     commands: str | None = None
     definitions: str | None = None
+    chain_assets: tuple[str, ...] = ()
     status: str | None = None
     steps: str | None = None
     actions: str | None = None

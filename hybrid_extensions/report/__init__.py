@@ -11,5 +11,7 @@ from sources.extensions import Extension
 EXTENSION = Extension(
     "report",
     commands="hybrid_extensions.report.cli:app",
+    definitions="hybrid_extensions.report.progress_asset:definitions",
+    chain_assets=("progress",),
     actions="hybrid_extensions.report.dagster:actions",
 )

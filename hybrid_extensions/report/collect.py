@@ -23,7 +23,7 @@ from orchestration.audit.installed_audit import audit
 from orchestration.audit.kept_audit import KeptAudit, keep_audit, read_audit
 from orchestration.audit.sql import error_text
 from orchestration.generations.lifecycle import overview
-from orchestration.progress import phases
+from hybrid_extensions.report import phases
 from orchestration.progress.forecast import rate
 from orchestration.supervision.status import status
 from sources.common.optional import require_extra

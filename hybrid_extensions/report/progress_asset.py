@@ -10,13 +10,22 @@ from orchestration.defs.keys import role_of, steps_group, table_key
 from orchestration.defs.show import metadata
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.display import time_left
-from orchestration.progress import phases as progress
+from hybrid_extensions.report import phases as progress
 from sources.common.optional import require_extra
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
 from sources.generations import acting_on
 from sources.serving import candidate_name
 from spark_jobs.run_state.progress_log import ProgressLog
+
+
+def definitions(loaded: LoadedPipeline) -> dg.Definitions:
+    """Return the asset ``progress`` of a pipeline, which its chain's job materializes, too.
+
+    Args:
+        loaded: The pipeline.
+    """
+    return dg.Definitions(assets=[progress_asset(loaded)])
 
 
 def progress_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:

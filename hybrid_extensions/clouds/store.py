@@ -8,5 +8,6 @@ STORES = [
         forms=("abfss://container@account.dfs.core.windows.net/path", "gs://bucket/key"),
         files="hybrid_extensions.clouds.files:files_of",
         documents="hybrid_extensions.clouds.documents:documents_of",
+        spark_conf="hybrid_extensions.clouds.spark_conf:cloud_conf",
     )
 ]

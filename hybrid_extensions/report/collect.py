@@ -7,6 +7,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import TypeVar
 
+from hybrid_extensions.report import phases
 from hybrid_extensions.report.hand_overs import hand_overs
 from hybrid_extensions.report.model import (
     GenerationsPart,
@@ -23,7 +24,6 @@ from orchestration.audit.installed_audit import audit
 from orchestration.audit.kept_audit import KeptAudit, keep_audit, read_audit
 from orchestration.audit.sql import error_text
 from orchestration.generations.lifecycle import overview
-from hybrid_extensions.report import phases
 from orchestration.progress.forecast import rate
 from orchestration.supervision.status import status
 from sources.common.optional import require_extra

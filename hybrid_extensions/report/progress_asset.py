@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 import dagster as dg
 
+from hybrid_extensions.report import phases as progress
 from orchestration.defs.keys import role_of, steps_group, table_key
 from orchestration.defs.show import metadata
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.display import time_left
-from hybrid_extensions.report import phases as progress
 from sources.common.optional import require_extra
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError

@@ -29,6 +29,8 @@ class StoreKind:
         expired_login: Name of a function from a path, what delta-rs raised, and the store's address
             to the error to raise if the login has expired, which is looked up again; else to None.
             None if a login does not expire.
+        spark_conf: Name of a function from all paths of a pipeline to the Spark properties by which
+            Hadoop logs in to those of this kind, without secrets. None if Spark needs none.
     """
 
     schemes: tuple[str, ...]
@@ -38,6 +40,7 @@ class StoreKind:
     settings: Literal["hdfs", "s3"] = "hdfs"
     warnings: str | None = None
     expired_login: str | None = None
+    spark_conf: str | None = None
 
 
 def kind_of_store(path: str, kinds: Iterable[StoreKind]) -> StoreKind | None:

@@ -7,6 +7,9 @@ import re
 import sys
 from pathlib import Path
 
+from pkgutil import resolve_name
+
+from sources.extensions import items_added
 from sources.config.loader import LoadedPipeline
 from sources.config.managed_service import managed_services
 from sources.config.source.file_source import FileSource
@@ -15,7 +18,6 @@ from spark_jobs.jvm.storage_jar import CONF, DEFAULT_LOGIN, ON_DISK
 from spark_jobs.launch.launch_record import Place
 from spark_jobs.launch.places.cluster import cluster_at
 from spark_jobs.launch.submission.addresses import local_conf
-from spark_jobs.launch.submission.cloud_conf import cloud_conf
 
 POOL = "spark.scheduler.pool"
 """Local property of a thread: name of the pool that its jobs share cores with the others by."""
@@ -136,7 +138,7 @@ def spark_properties(loaded: LoadedPipeline, place: Place, scratch: Path) -> dic
         scratch: Folder for the temporary files of a driver on this machine.
     """
     hdfs = {f"spark.hadoop.{name}": value for name, value in loaded.pipeline.hdfs.conf.items()}
-    stores = {**_s3_conf(loaded, place), **cloud_conf(_paths(loaded))}
+    stores = {**_s3_conf(loaded, place), **_stores_conf(_paths(loaded))}
     disk = ON_DISK if has_local_checkpoint(loaded) else {}
     return {**disk, **stores, **hdfs, **spark_conf(loaded, scratch)}
 
@@ -151,6 +153,13 @@ def has_local_checkpoint(loaded: LoadedPipeline) -> bool:
 def needs_own_jar(loaded: LoadedPipeline) -> bool:
     """Return whether the queries of a pipeline need :data:`spark_jobs.jvm.storage_jar.JAR`."""
     return has_local_checkpoint(loaded) or uses_store(loaded, "s3")
+
+
+def _stores_conf(paths: list[str]) -> dict[str, str]:
+    """Return the properties of Spark's clients of the stores that extensions add."""
+    named = [each.spark_conf for each in items_added("stores") if each.spark_conf is not None]
+    made = [resolve_name(name)(paths) for name in named]
+    return {name: value for conf in made for name, value in conf.items()}
 
 
 def _paths(loaded: LoadedPipeline) -> list[str]:

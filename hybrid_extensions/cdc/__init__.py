@@ -10,6 +10,7 @@ from sources.extensions import Extension
 
 EXTENSION = Extension(
     "cdc",
+    section="hybrid_extensions.cdc.shard_checks:ShardSection",
     commands="hybrid_extensions.cdc.cli:app",
     whole_file_commands=("tables",),
     groups="hybrid_extensions.cdc.tables.group:group_of",

@@ -7,16 +7,16 @@ from typing import Any
 
 from hybrid_extensions.cdc.databases.captured_table import GoneColumns, NewColumns, UnknownDefault
 from hybrid_extensions.cdc.databases.kinds import access_to
-from sources.common.positions import EndPosition, now_ms
-from sources.config.source.kafka_source import KafkaSource
-from sources.config.source.snapshot import SnapshotOptions
-from sources.decoding.changes.added_columns import AddedColumn
-from sources.decoding.changes.changed_columns import (
+from hybrid_extensions.cdc.debezium.changed_columns import (
     ChangedColumnsError,
     ColumnsOfChange,
     WidenedColumnError,
     columns_of_change,
 )
+from sources.common.positions import EndPosition, now_ms
+from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.snapshot import SnapshotOptions
+from sources.decoding.changes.added_columns import AddedColumn
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.changes.renamed_columns import all_names
 from sources.decoding.changes.widened_columns import is_widened

@@ -161,7 +161,7 @@ def _plots(loaded: LoadedPipeline) -> tuple[list[Plot], list[str]]:
     except InputError as error:
         return [], [str(error)]
     # Half a second to import: only where something is plotted.
-    from orchestration.progress import plots  # noqa: PLC0415
+    from hybrid_extensions.report import plots  # noqa: PLC0415
 
     seam_ms = phases.seam_ms(loaded)
     progress = plots.phases(phases.progress_logs(loaded), seam_ms)

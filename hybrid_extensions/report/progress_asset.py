@@ -74,7 +74,7 @@ def _metadata(loaded: LoadedPipeline) -> metadata.Metadata:
 
 def _pictures(loaded: LoadedPipeline, logs: Mapping[str, ProgressLog]) -> metadata.Metadata:
     # Half a second to import: only where something is plotted.
-    from orchestration.progress import plots  # noqa: PLC0415
+    from hybrid_extensions.report import plots  # noqa: PLC0415
 
     seam_ms = progress.seam_ms(loaded)
     shown: metadata.Metadata = {}

@@ -21,7 +21,6 @@ from sources.config.pipeline_checks import (
     check_selects,
     check_widened,
 )
-from sources.config.shard_checks import check_shards
 from sources.config.source.deletes_by_key import row_to_delete
 from sources.config.source.event_time import DeclaredEventTime
 from sources.config.source.file_source import FileSource
@@ -202,7 +201,6 @@ class Pipeline(SourceChain):
             )
             raise ValueError(message)
         check_export_names(every)
-        check_shards(self)
         self.row_rules.require_sql()
         for each in every:
             each.check_quarantine(each.name, self.event_time, self.row_rules)

@@ -8,6 +8,14 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from sources.common.conversion import BadValue, converter, short_repr
+from sources.errors import InputError
+
+
+class DifferentColumnsError(InputError):
+    """Error of a value whose columns, or types, differ from the declared ones; subclasses say how.
+
+    A run may follow them (``on_schema_change``), so that a plan does not refuse a sample for them.
+    """
 
 
 class FieldReader(Protocol):

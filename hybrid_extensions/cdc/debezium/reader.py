@@ -17,6 +17,12 @@ import numpy as np
 import pyarrow as pa
 
 from hybrid_extensions.cdc.debezium.batches import Model, ModelColumn, read_envelopes
+from hybrid_extensions.cdc.debezium.changed_columns import (
+    ChangedTable,
+    changed_columns,
+    where_defaults_are,
+    widened_column,
+)
 from hybrid_extensions.cdc.debezium.positions import position
 from hybrid_extensions.cdc.debezium.values import (
     NO_ENCODING,
@@ -26,16 +32,10 @@ from hybrid_extensions.cdc.debezium.values import (
 from sources.common.conversion import BadValue, converter, short_repr
 from sources.common.schema import may_be_long, parse_schema, parse_type, type_name
 from sources.decoding.base import BaseReader
-from sources.decoding.changes.changed_columns import (
-    NEW_START,
-    ChangedTable,
-    changed_columns,
-    where_defaults_are,
-    widened_column,
-)
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.changes.envelopes import Encoding, JsonEnvelopes
 from sources.decoding.changes.placeholders import Placeholder
+from sources.decoding.changes.record_keys import NEW_START
 from sources.decoding.changes.renamed_columns import Renaming
 from sources.decoding.record_columns import EnvelopePart, RecordColumns
 from sources.decoding.registered_values import envelopes_by

@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 
 from sources.common.conversion import BadValue
 from sources.decoding.batch_cursor import as_mask
-from sources.decoding.changes.changed_columns import NEW_START
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.changes.renamed_columns import all_names
 from sources.decoding.json.shapes import JsonShapes
@@ -23,6 +22,11 @@ from sources.decoding.key_document import key_document
 from sources.decoding.registered_values import registered_values
 from sources.errors import InputError
 
+NEW_START = (
+    "take a new snapshot later than this event, into a new folder, and begin a new generation with "
+    "it: `hybrid generation new P`"
+)
+"""What a new snapshot needs, as the end of a sentence."""
 # Shapes of keys that are looked for in a batch; what is left is looked at one by one.
 _MOST_SHAPES = 8
 _ID_BYTES = 5

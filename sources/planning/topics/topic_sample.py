@@ -11,8 +11,7 @@ from sources.common.positions import Offsets
 from sources.common.topic_log import LogRecord
 from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource
-from sources.decoding.base import FieldReader
-from sources.decoding.changes.changed_columns import ChangedColumnsError, WidenedColumnError
+from sources.decoding.base import DifferentColumnsError, FieldReader
 from sources.decoding.changes.schema_policies import ALL_STOP
 from sources.decoding.changes.widened_columns import with_widened_types
 from sources.kafka.client.look_ups import KafkaLog
@@ -97,7 +96,7 @@ def _is_followed(value: bytes, reader: FieldReader) -> bool:
     """Return whether a change has columns or types that a run judges once it meets them."""
     try:
         reader.fields(value)
-    except (ChangedColumnsError, WidenedColumnError):
+    except DifferentColumnsError:
         return True
     except BadValue:
         return False

@@ -6,14 +6,13 @@ import os
 import re
 import sys
 from pathlib import Path
-
 from pkgutil import resolve_name
 
-from sources.extensions import items_added
 from sources.config.loader import LoadedPipeline
 from sources.config.managed_service import managed_services
 from sources.config.source.file_source import FileSource
 from sources.config.spark_settings import SparkSettings
+from sources.extensions import items_added
 from spark_jobs.jvm.storage_jar import CONF, DEFAULT_LOGIN, ON_DISK
 from spark_jobs.launch.launch_record import Place
 from spark_jobs.launch.places.cluster import cluster_at

@@ -6,8 +6,8 @@ import pytest
 
 from hybrid_extensions.compare.declare import CompareSection
 from sources.config.pipeline import Pipeline
+from tests.hybrid_extensions.cdc.test_shard_checks import declared
 from tests.minimal import minimal_model
-from tests.sources.config.test_shard_checks import declared
 
 DAILY = CompareSection.model_validate({"compare": {"cron": "0 2 * * *"}})
 

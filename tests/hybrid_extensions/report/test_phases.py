@@ -64,7 +64,7 @@ def shown(case: LiveCase) -> dict[str, Any]:
 
 def drawn(logs: Mapping[str, ProgressLog], seam_ms: int | None) -> bytes:
     # Matplotlib takes long to import, and nothing else here needs it.
-    from orchestration.progress import plots  # noqa: PLC0415
+    from hybrid_extensions.report import plots  # noqa: PLC0415
 
     return plots.phases(logs, seam_ms)
 

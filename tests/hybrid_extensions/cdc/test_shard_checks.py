@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hybrid_extensions.cdc.shard_checks import ShardSection
 from sources.config.pipeline import Pipeline
 from tests.minimal import minimal_declaration
 from tests.sources.config.test_unchanged import CHANGES, MERGE
@@ -33,7 +34,9 @@ def declared(edit: Edit = lambda _: None) -> Pipeline:
         sink={**MERGE, "key": ["_shard", "id"]},
     )
     edit(document)
-    return Pipeline.model_validate(document)
+    pipeline = Pipeline.model_validate(document)
+    ShardSection().check(pipeline)
+    return pipeline
 
 
 def test_each_snapshot_is_continued_by_the_topic_of_its_shard() -> None:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
+from sources.config.pipeline import Pipeline
+from sources.config.section import Section
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.changes.schema_policies import ALL_STOP
 
-if TYPE_CHECKING:
-    from sources.config.pipeline import Pipeline
+
+class ShardSection(Section):
+    """No field of a pipeline's file, but a check of all of it."""
+
+    takes_inputs = True
+
+    def check(self, pipeline: Pipeline) -> None:
+        """Refuse shards whose rows could meet, or what needs the log of a single database."""
+        check_shards(pipeline)
 
 
 def check_shards(pipeline: Pipeline) -> None:

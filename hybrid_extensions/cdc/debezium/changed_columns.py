@@ -6,18 +6,14 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from sources.decoding.base import DifferentColumnsError
 from sources.decoding.changes.envelopes import Encoding
 from sources.errors import ErrorReport, InputError
 
-NEW_START = (
-    "take a new snapshot later than this event, into a new folder, and begin a new generation with "
-    "it: `hybrid generation new P`"
-)
-"""What a new snapshot needs, as the end of a sentence."""
 _PLAIN = ("boolean", "smallint", "int", "bigint", "double", "float", "string")
 
 
-class ChangedColumnsError(InputError):
+class ChangedColumnsError(DifferentColumnsError):
     """Error of a change whose row has undeclared columns, or lacks declared ones.
 
     With ``on_schema_change`` the driver asks the database what became of the columns, and starts
@@ -45,7 +41,7 @@ class ColumnsOfChange(NamedTuple):
     present: list[str]
 
 
-class WidenedColumnError(InputError):
+class WidenedColumnError(DifferentColumnsError):
     """Error of a change with a value that the declared type of its column can't hold.
 
     With ``on_schema_change: follow`` the driver asks the database whether the column was widened,

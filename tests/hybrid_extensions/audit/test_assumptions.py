@@ -16,6 +16,7 @@ import pytest
 
 from tests.hybrid_extensions.audit.audit_case import COLUMNS, SCHEMA, Case, Row, row, wrong
 from tests.hybrid_extensions.audit.live_case import ROWS, Live, as_json, live_case
+from tests.extensions import needs
 
 EVENTS = [row(number) for number in range(20)]
 Damage = Callable[[list[Row]], list[Row]]
@@ -86,6 +87,7 @@ def test_a_run_that_reads_another_range_than_declared_is_seen(case: Case) -> Non
     assert wrong(case.audit(**changed)) == {"missing": 1, "unexpected": 1}
 
 
+@needs("expressions")
 def test_a_run_that_evaluates_select_in_another_way_is_seen(case: Case) -> None:
     select = {**{name: name for name in COLUMNS}, "seats": "CAST(seats / 2 AS int)"}
     changed = declared(select=select)

@@ -11,6 +11,7 @@ from orchestration.audit.report import AuditReport
 from sources.errors import InputError
 from tests.hybrid_extensions.audit.audit_case import COLUMNS, Row, wrong
 from tests.hybrid_extensions.audit.live_case import ROWS, Live, as_json, live_case
+from tests.extensions import needs
 
 pytestmark = pytest.mark.kafka
 
@@ -115,6 +116,7 @@ def test_bad_records_that_are_allowed_are_told_and_are_no_rows(live: Live, polic
     assert (line.outcome, line.reason) == ("unknown", "no run has counted")
 
 
+@needs("expressions")
 def test_rows_are_made_as_select_says(live: Live) -> None:
     def other(row: Row) -> bytes:
         at = int(row["at"].timestamp() * 1000)

@@ -12,6 +12,7 @@ from deltalake import write_deltalake
 
 from orchestration.audit.report import AuditReport
 from tests.hybrid_extensions.audit.audit_case import COLUMNS, SCHEMA, Case, row, wrong
+from tests.extensions import needs
 
 ROWS = [row(number) for number in range(12)]
 PLAIN = {name: name for name in COLUMNS}
@@ -83,6 +84,7 @@ def test_nothing_is_compared_by_a_query_that_may_use_such_a_column(case: Case) -
     assert only_says(report, "Nothing was compared: only Spark evaluates `select.seats:")
 
 
+@needs("expressions")
 def test_nothing_is_compared_if_a_value_has_a_form_that_only_spark_reads(case: Case) -> None:
     case.history([row(1, origin=" 7"), row(2, origin="8\t")])
     case.target_again([row(1, seats=7), row(2, seats=9)])
@@ -97,6 +99,7 @@ def test_nothing_is_compared_if_a_value_has_a_form_that_only_spark_reads(case: C
     }
 
 
+@needs("expressions")
 def test_a_rule_that_only_spark_evaluates_and_that_ends_the_run_is_unknown(case: Case) -> None:
     sources = {"sources": [FILES]}
     report = case.audit(**sources, rules={"odd": "hash(id) > 0"})

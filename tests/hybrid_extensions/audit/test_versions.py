@@ -19,6 +19,7 @@ from sources.config.table.sink import Sink
 from tests.hybrid_extensions.audit.audit_case import COLUMNS, SCHEMA, Case, Row, row, wrong
 from tests.sources.config.test_unchanged import MERGE as CHANGES_SINK
 from tests.sources.config.test_unchanged import declared
+from tests.extensions import needs
 
 ROWS = [row(number) for number in range(20)]
 MERGE = {"path": "table", "mode": "merge", "key": ["id", "origin"], "sequence": "seats"}
@@ -58,6 +59,7 @@ def test_an_update_that_the_seam_filter_removed_is_seen(case: Case, query: str |
     )
 
 
+@needs("expressions")
 def test_a_delete_that_came_back_is_seen(case: Case) -> None:
     deleted = {**MERGE, "sequence": "delay", "deleted": "gone"}
     history = {

@@ -22,6 +22,7 @@ from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from tests.command_line import invoke
 from tests.e2e.case import moment
+from tests.extensions import needs
 
 COLUMNS = {"id": "bigint", "at": "timestamp", "v": "double", "day": "date", "ok": "boolean"}
 
@@ -123,6 +124,7 @@ def test_times_of_nanoseconds_as_pandas_writes_them_are_event_times(
     assert json.loads(result.stdout)["files"][0]["columns"] == COLUMNS
 
 
+@needs("expressions")
 @pytest.mark.parametrize(
     ("unit", "function"),
     [(1, "timestamp_seconds"), (1_000, "timestamp_millis"), (1_000_000, "timestamp_micros")],

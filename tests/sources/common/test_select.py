@@ -22,6 +22,7 @@ from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from tests.properties import examples
+from tests.extensions import needs
 
 READ = parse_schema(
     {"ts": "bigint", "name": "string", "at": "timestamp", "place": "struct<lat:double>"}
@@ -76,6 +77,7 @@ def test_what_can_not_be_planned_is_refused(expression: str, reason: str) -> Non
     assert reason in refusal(expression)
 
 
+@needs("expressions")
 @pytest.mark.parametrize(
     ("expression", "kind"),
     [
@@ -114,6 +116,7 @@ def test_statistics_tell_of_plain_columns_and_instants(
     assert Selection("s", {"t": expression}).event_column("t") == expected
 
 
+@needs("expressions")
 @examples(30)
 @given(st.integers(-62_135_596_800, 253_402_300_799))
 def test_seconds_become_the_instants_that_they_are(seconds: int) -> None:
@@ -122,12 +125,14 @@ def test_seconds_become_the_instants_that_they_are(seconds: int) -> None:
     assert found.as_py() == seconds * 1_000_000
 
 
+@needs("expressions")
 def test_a_value_that_does_not_fit_is_told() -> None:
     selection = Selection("s", {"t": "CAST(to_timestamp(name, 'yyyy-MM-dd') AS timestamp)"})
     with pytest.raises(InputError, match="a form that only Spark reads: yesterday"):
         selection.evaluate("t", pa.record_batch({"name": ["yesterday"]}))
 
 
+@needs("expressions")
 @pytest.mark.parametrize(
     ("expression", "expected"),
     [
@@ -189,6 +194,7 @@ def test_an_instant_of_a_text_column_is_refused(tmp_path: Path) -> None:
         listed(tmp_path, select={"t": "timestamp_millis(text)"})
 
 
+@needs("expressions")
 def test_lines_of_text_become_columns(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("2024-01-01 12:00:00 a\n2024-01-01 13:00:00 b\n")
     select = {"t": "CAST(substring(value, 1, 19) AS timestamp)", "w": "CAST(value AS string)"}
@@ -199,6 +205,7 @@ def test_lines_of_text_become_columns(tmp_path: Path) -> None:
 OFFSETS = ["2024-01-01T10:00:00+08:00", "2024-01-01T10:00:00-08:00", "2024-01-01T10:00:00.5Z"]
 
 
+@needs("expressions")
 @pytest.mark.parametrize("expression", ["to_timestamp(x)", "x", "substring(x, 0, 40)"])
 def test_texts_with_offsets_are_planned_as_the_instants_that_they_are(
     tmp_path: Path, expression: str
@@ -212,6 +219,7 @@ def test_texts_with_offsets_are_planned_as_the_instants_that_they_are(
     assert [split["event_min_us"], split["event_max_us"]] == range_
 
 
+@needs("expressions")
 @pytest.mark.parametrize(
     ("expression", "told"),
     [

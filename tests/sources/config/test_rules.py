@@ -12,6 +12,7 @@ import pytest
 
 from sources.config.table.row_rules import RowRules, Rule
 from sources.errors import InputError
+from tests.extensions import needs
 
 COLUMNS = pa.schema([("amount", pa.float64()), ("kind", pa.string()), ("gone", pa.bool_())])
 
@@ -20,6 +21,7 @@ def rules(**checks: str) -> RowRules:
     return RowRules({name: Rule(check=text) for name, text in checks.items()}, "gone")
 
 
+@needs("expressions")
 @pytest.mark.parametrize(
     ("check", "told"),
     [
@@ -43,6 +45,7 @@ def test_a_rule_that_is_no_condition_on_one_row_is_refused(check: str, told: str
     assert caught.value.fields["field"] == "rules.bad"
 
 
+@needs("expressions")
 def test_the_first_broken_rule_decides_null_passes_and_deletes_are_not_checked() -> None:
     found = rules(positive="amount > 0 -- as sold", known="kind IN ('a', 'b')")
     rows: list[tuple[Any, ...]] = [
@@ -60,6 +63,7 @@ def test_the_first_broken_rule_decides_null_passes_and_deletes_are_not_checked()
     assert [name for (name,) in names] == [None, "positive", None, None, "known", None]
 
 
+@needs("expressions")
 def test_a_rule_that_only_spark_evaluates_is_a_warning() -> None:
     found = rules(good="amount > 0", hashed="hash(kind) % 2 = 0 OR amount > 0")
     (warning,) = found.require_columns(COLUMNS)

@@ -40,6 +40,7 @@ from tests.sources.files.dirty_files import (
     raw_rows,
     write_files,
 )
+from tests.extensions import needs
 
 STORES = Stores(S3Settings())
 BOUNDS = (to_us(minute(-60)), to_us(minute(10_000)))
@@ -80,6 +81,7 @@ def ids(form: str, batches: list[pa.RecordBatch]) -> list[int]:
 times = st.integers(0, 9_000).map(minute) | st.sampled_from([FUTURE, EPOCH])
 
 
+@needs("expressions")
 @pytest.mark.parametrize("form", ["json", "csv", "avro", "orc", "text"])
 @examples(6, suppress_health_check=[HealthCheck.too_slow])
 @given(files=st.lists(st.lists(times, min_size=1, max_size=30), min_size=1, max_size=2))
@@ -117,6 +119,7 @@ def test_the_place_of_a_line_is_its_first_byte(tmp_path: Path, form: str) -> Non
         assert row.content.strip() == row.content
 
 
+@needs("expressions")
 def test_an_event_time_that_select_computes_decides(tmp_path: Path) -> None:
     write_files(tmp_path, "text", [[minute(0), FUTURE]])
     _, outside = read(tmp_path, "text", 10_000)

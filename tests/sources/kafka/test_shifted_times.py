@@ -16,6 +16,7 @@ from sources.errors import SeamError
 from sources.kafka.start.shifted_times import Shift, check_shift, find_shift
 from tests.minimal import minimal_model
 from tests.sources.kafka.test_start_offsets import T0, history
+from tests.extensions import needs
 
 MINUTE = 60_000
 NOW = 1_720_000_000_000
@@ -121,6 +122,7 @@ def test_with_summer_time_the_larger_shift_counts_and_no_offset_to_subtract_is_p
     check(pipeline("120 min"), Shift(120 * MINUTE, is_seasonal=True))
 
 
+@needs("expressions")
 def test_the_ways_out_are_accepted() -> None:
     check(pipeline("122 min"))
     check(pipeline(start="earliest"))

@@ -24,6 +24,7 @@ from sources.kafka.client.sampled_event_times import SampledTimes, sampled_times
 from sources.planning.plan import draft_plan
 from tests.e2e.case import Case
 from tests.minimal import minimal_declaration
+from tests.extensions import needs
 
 SCHEMA = {"order": "string", "ms": "bigint", "amount": "string"}
 SELECT = {"id": "CAST(substring(order, 3) AS bigint)", "at": "timestamp_millis(ms)"}
@@ -76,6 +77,7 @@ def test_without_a_select_the_columns_stay_as_they_were_written() -> None:
     assert topic(select={}).selected({"id": "integer"}) == {"id": "integer"}
 
 
+@needs("expressions")
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
@@ -150,6 +152,7 @@ def ahead(source: KafkaSource, *sample: LogRecord, event_time: str = "at") -> in
     return sampled_times(source, source.columns_after({}), times, 0, sample).ahead_ms
 
 
+@needs("expressions")
 def test_event_times_of_a_sample_are_those_that_select_makes() -> None:
     sample = [record(json.dumps({"order": "o-1", "ms": ms}).encode()) for ms in (5, 1_003_000, 7)]
     assert ahead(topic(), *sample) == 3000
@@ -160,6 +163,7 @@ def test_event_times_of_a_sample_are_those_that_select_makes() -> None:
     assert ahead(topic()) == 0
 
 
+@needs("expressions")
 def test_event_times_outside_of_their_bounds_count_for_nothing_in_a_sample() -> None:
     day = 86_400_000
     now, future = 20_000 * day, 47_000 * day
@@ -185,6 +189,7 @@ def test_event_times_outside_of_their_bounds_count_for_nothing_in_a_sample() -> 
     )
 
 
+@needs("expressions")
 @pytest.mark.parametrize(
     ("schema", "value", "expression"),
     [
@@ -204,6 +209,7 @@ def test_times_are_texts_in_json(
     assert ahead(source, record(json.dumps(value).encode())) == 5000
 
 
+@needs("expressions")
 @pytest.mark.parametrize(
     ("include", "expression"),
     [
@@ -228,6 +234,7 @@ def test_the_records_own_time_is_never_ahead() -> None:
     assert ahead(source, record(b'{"ms": 99999999999}')) == 0
 
 
+@needs("expressions")
 def test_avro_tells_event_times_too(tmp_path: Path) -> None:
     fields = [{"name": "order", "type": "string"}, {"name": "ms", "type": "long"}]
     schema = {"type": "record", "name": "Order", "fields": fields}
@@ -239,6 +246,7 @@ def test_avro_tells_event_times_too(tmp_path: Path) -> None:
     assert ahead(source, record(out.getvalue()), record(b"\xff")) == 2000
 
 
+@needs("expressions")
 def test_an_event_time_that_can_not_be_evaluated_is_told() -> None:
     select = {"at": "CAST(to_timestamp(order, 'yyyy') AS timestamp)"}
     with pytest.raises(InputError, match=r"`live`: `select\.at: .*form that only Spark reads: yes"):

@@ -32,6 +32,7 @@ from tests.sources.files.dirty_files import (
     minute,
     write_files,
 )
+from tests.extensions import needs
 
 LATENESS = timedelta(minutes=10)
 EXACT = ("parquet", "delta", "orc")
@@ -52,6 +53,7 @@ def planned(folder: Path, form: str = "parquet", outside: str = "fail", **change
     return draft_plan(load_pipeline(declared(folder, form, outside, **changes)))[0]
 
 
+@needs("expressions")
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_row_of_2099_is_refused_before_anything_is_planned(tmp_path: Path, form: str) -> None:
     write_files(tmp_path, form, [[minute(0), minute(1)], [minute(2), FUTURE]])
@@ -69,6 +71,7 @@ def test_a_row_of_2099_is_refused_before_anything_is_planned(tmp_path: Path, for
     assert not (tmp_path / "state").exists()
 
 
+@needs("expressions")
 @pytest.mark.parametrize("outside", ["drop", "quarantine", "keep"])
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_row_outside_moves_neither_end_nor_begin_of_history(
@@ -171,6 +174,7 @@ def test_a_file_that_a_wrong_row_alone_places_in_the_time_range_is_not_read(
         planned(tmp_path, form, time_range={"since": minute(30).isoformat()})
 
 
+@needs("expressions")
 def test_times_in_a_wrong_unit_are_refused_by_their_probable_unit(tmp_path: Path) -> None:
     lines = "\n".join(f'{{"id": {n}, "s": {int(minute(n).timestamp())}}}' for n in range(5))
     (tmp_path / "in").mkdir()

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.analysis.spark.analyze import analyze
 from hybrid_testing.chain import read_bounded
 from hybrid_testing.rows import ONE, Inputs
 from hybrid_testing.under_test import REFERENCE, Transform, testing
@@ -21,7 +22,6 @@ from sources.config.loader import LoadedPipeline, declare
 from sources.errors import HybridError
 from sources.planning.transform_analysis import AnalysisRequest
 from sources.storage.folder import Folder
-from spark_jobs.inside.query.transform.analysis import analyze
 from spark_jobs.inside.readers.empty_stream import empty_stream
 from spark_jobs.inside.readers.spark_errors import report_of
 

@@ -58,6 +58,10 @@ class Extension:
         expressions: Function from an expression of Spark SQL and the columns that it may use to
             :class:`sources.common.sql.proven_expressions.Proven` or ``Unproven``. The first one
             counts. Called by plans and audits.
+        transform_analysis: Function that analyzes a transform while planning, inside Spark: from a
+            Spark session, a loaded pipeline, an
+            :class:`sources.planning.transform_analysis.AnalysisRequest` and an empty folder to a
+            ``TransformAnalysis``. The first one counts.
         registered_values: Decoders of values with schemas of a registry, a
             :class:`sources.decoding.registered_values.RegisteredValues`.
         groups: Function from a path to the
@@ -128,6 +132,7 @@ class Extension:
     scaffolder: str | None = None
     audit: str | None = None
     file_formats: str | None = None
+    transform_analysis: str | None = None
     registered_values: str | None = None
     expressions: str | None = None
     lost_state: str | None = None

@@ -16,10 +16,10 @@ from pyspark.sql import SparkSession
 
 from sources.config.loader import load_pipeline
 from sources.errors import HybridError
+from sources.extensions import contributions
 from sources.planning.files.table_places import PlacesAnswer, PlacesRequest
 from sources.planning.transform_analysis import AnalysisAnswer, AnalysisRequest
 from sources.storage.folder import Folder
-from spark_jobs.inside.query.transform.analysis import analyze
 from spark_jobs.inside.readers.files.catalog_table import place_of
 from spark_jobs.jvm.storage_jar import use_own_classes
 
@@ -58,6 +58,7 @@ def _analysis(spark: SparkSession, request: AnalysisRequest) -> AnalysisAnswer:
     try:
         with tempfile.TemporaryDirectory() as folder:
             loaded = load_pipeline(request.pipeline)
+            analyze = next(contributions("transform_analysis"))
             return AnalysisAnswer(analysis=analyze(spark, loaded, request, Folder(folder)))
     except HybridError as error:
         return AnalysisAnswer(refusal=error.report())

@@ -6,6 +6,7 @@ from typing import Self
 
 from sources.config.loader import LoadedPipeline
 from sources.errors import error_of
+from sources.extensions import extensions
 from sources.planning.plan import Plan
 from sources.planning.transform_analysis import (
     AnalysisAnswer,
@@ -50,7 +51,8 @@ class TransformCheck:
         Call it early, as Spark takes seconds to start. The check itself tells why a start has
         failed.
         """
-        self.process.start()
+        if _is_analyzed():
+            self.process.start()
 
     def require(self, plan: Plan) -> None:
         """Refuse a plan whose transform can't run on the planned columns.
@@ -110,7 +112,8 @@ class TransformCheck:
     def analyze(self, request: AnalysisRequest) -> TransformAnalysis:
         """Analyze the transform by the Spark process; call it once.
 
-        If Spark can't run on this machine, the result has a ``warning`` and no columns.
+        If Spark can't run on this machine, or no installed extension analyzes transforms, the
+        result has a ``warning`` and no columns.
 
         Args:
             request: What to analyze.
@@ -120,15 +123,24 @@ class TransformCheck:
                 line of the user's code.
             SeamError: The transform would count rows of a seam twice.
         """
+        if not _is_analyzed():
+            return self._unknown(request, "no installed extension does that")
         text = self.process.ask(request.model_dump_json())
         answer = AnalysisAnswer.model_validate_json(text) if text else AnalysisAnswer()
         if answer.refusal is not None:
             raise error_of(answer.refusal)
         if answer.analysis is not None:
             return answer.analysis
+        why = f"Spark can't run on this machine: {self.process.reason}"
+        return self._unknown(request, why)
+
+    def _unknown(self, request: AnalysisRequest, why: str) -> TransformAnalysis:
         warning = (
             f"`transform: {self._loaded.pipeline.transform.name}` could not be analyzed before the "
-            f"run, because Spark can't run on this machine: {self.process.reason}. An error in it "
-            "shows only when Spark runs it."
+            f"run, because {why}. An error in it shows only when Spark runs it."
         )
         return TransformAnalysis(digest=request.digest, columns=None, warning=warning)
+
+
+def _is_analyzed() -> bool:
+    return any(each.transform_analysis is not None for each in extensions())

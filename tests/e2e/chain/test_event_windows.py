@@ -10,11 +10,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
+from hybrid_extensions.analysis.spark.window_lengths import NoWindowsError
+from hybrid_extensions.analysis.spark.windows import event_windows
 from sources.common.schema import parse_schema
 from sources.planning.event_windows import EventWindows
 from sources.storage.folder import Folder
-from spark_jobs.inside.query.transform.window_lengths import NoWindowsError
-from spark_jobs.inside.query.transform.windows import event_windows
 from spark_jobs.inside.readers.empty_stream import empty_stream
 
 pytestmark = pytest.mark.spark

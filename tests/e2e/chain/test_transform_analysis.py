@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.analysis.spark.analyze import analyze
 from orchestration import operations
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, SeamError
@@ -21,7 +22,6 @@ from sources.planning.transform_analysis import (
     read_analysis,
 )
 from sources.storage.folder import Folder
-from spark_jobs.inside.query.transform.analysis import analyze
 from spark_jobs.launch.questions.transform_check import TransformCheck
 from tests.e2e.case import moment
 from tests.minimal import minimal_pipeline

@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.analysis.spark.analyze import analyze
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.ranges.partitions import ranges_key
 from orchestration.pipeline_definitions import pipeline_definitions
@@ -23,7 +24,6 @@ from sources.kept_definitions import keep_definition
 from sources.planning.context import PipelineContext
 from sources.planning.transform_analysis import keep_analysis, request_by_plan
 from sources.storage.folder import Folder
-from spark_jobs.inside.query.transform.analysis import analyze
 from tests.e2e.case import HISTORY, Case, live_of, moment, windows, wrong
 from tests.e2e.generations.test_ranges import call
 from tests.e2e.in_session import run_history, run_live

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.extensions import needs
 from tests.hybrid_extensions.audit.audit_case import COLUMNS, SCHEMA, Case, Row, row, wrong
 from tests.hybrid_extensions.audit.live_case import ROWS, Live, as_json, live_case
-from tests.extensions import needs
 
 EVENTS = [row(number) for number in range(20)]
 Damage = Callable[[list[Row]], list[Row]]

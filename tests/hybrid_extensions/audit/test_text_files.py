@@ -14,12 +14,12 @@ import pytest
 
 from hybrid_extensions.audit.readers.lines import load_rows, load_texts
 from hybrid_extensions.text_files.csv.records import CsvRecords
-from sources.formats.base import TEXT_COLUMNS
 from orchestration.audit.sql import duckdb_types, open_database
 from sources.common.schema import parse_schema
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.format_registry import format_of
+from sources.formats.base import TEXT_COLUMNS
 from sources.formats.file_regions import Region
 from sources.formats.open_file import read_region
 from sources.storage.settings import S3Settings

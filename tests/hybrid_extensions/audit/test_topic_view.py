@@ -9,9 +9,9 @@ import pytest
 
 from orchestration.audit.report import AuditReport
 from sources.errors import InputError
+from tests.extensions import needs
 from tests.hybrid_extensions.audit.audit_case import COLUMNS, Row, wrong
 from tests.hybrid_extensions.audit.live_case import ROWS, Live, as_json, live_case
-from tests.extensions import needs
 
 pytestmark = pytest.mark.kafka
 

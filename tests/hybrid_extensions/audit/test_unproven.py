@@ -11,8 +11,8 @@ import pytest
 from deltalake import write_deltalake
 
 from orchestration.audit.report import AuditReport
-from tests.hybrid_extensions.audit.audit_case import COLUMNS, SCHEMA, Case, row, wrong
 from tests.extensions import needs
+from tests.hybrid_extensions.audit.audit_case import COLUMNS, SCHEMA, Case, row, wrong
 
 ROWS = [row(number) for number in range(12)]
 PLAIN = {name: name for name in COLUMNS}

@@ -16,10 +16,10 @@ import pytest
 from hybrid_extensions.audit.computed.versions import apply_truncates, resolve_unchanged_values
 from orchestration.audit.report import AuditExample
 from sources.config.table.sink import Sink
+from tests.extensions import needs
 from tests.hybrid_extensions.audit.audit_case import COLUMNS, SCHEMA, Case, Row, row, wrong
 from tests.sources.config.test_unchanged import MERGE as CHANGES_SINK
 from tests.sources.config.test_unchanged import declared
-from tests.extensions import needs
 
 ROWS = [row(number) for number in range(20)]
 MERGE = {"path": "table", "mode": "merge", "key": ["id", "origin"], "sequence": "seats"}

@@ -21,8 +21,8 @@ from sources.files.listing.splits import list_splits
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
-from tests.properties import examples
 from tests.extensions import needs
+from tests.properties import examples
 
 READ = parse_schema(
     {"ts": "bigint", "name": "string", "at": "timestamp", "place": "struct<lat:double>"}

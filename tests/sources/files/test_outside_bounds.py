@@ -30,6 +30,7 @@ from sources.formats.open_file import read_region
 from sources.formats.row_check import RowCheck, as_json
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from tests.extensions import needs
 from tests.properties import examples
 from tests.sources.files.dirty_files import (
     EPOCH,
@@ -40,7 +41,6 @@ from tests.sources.files.dirty_files import (
     raw_rows,
     write_files,
 )
-from tests.extensions import needs
 
 STORES = Stores(S3Settings())
 BOUNDS = (to_us(minute(-60)), to_us(minute(10_000)))

@@ -25,10 +25,9 @@ from hybrid_extensions.orc.reader import Orc
 from hybrid_extensions.text_files.csv.reader import Csv
 from hybrid_extensions.text_files.json.lines import JsonLines
 from hybrid_extensions.text_files.text import Text
-from sources.formats.base import TEXT_COLUMNS
 from sources.common.schema import parse_schema
 from sources.errors import InputError
-from sources.formats.base import Format
+from sources.formats.base import TEXT_COLUMNS, Format
 from sources.formats.compression import open_decompressed
 from sources.formats.csv_options import CsvOptions
 from sources.formats.file_regions import Region, cut_regions, next_record_start

@@ -14,9 +14,9 @@ from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.kafka.start.shifted_times import Shift, check_shift, find_shift
+from tests.extensions import needs
 from tests.minimal import minimal_model
 from tests.sources.kafka.test_start_offsets import T0, history
-from tests.extensions import needs
 
 MINUTE = 60_000
 NOW = 1_720_000_000_000

@@ -23,8 +23,8 @@ from sources.errors import InputError, StateError
 from sources.kafka.client.sampled_event_times import SampledTimes, sampled_times
 from sources.planning.plan import draft_plan
 from tests.e2e.case import Case
-from tests.minimal import minimal_declaration
 from tests.extensions import needs
+from tests.minimal import minimal_declaration
 
 SCHEMA = {"order": "string", "ms": "bigint", "amount": "string"}
 SELECT = {"id": "CAST(substring(order, 3) AS bigint)", "at": "timestamp_millis(ms)"}

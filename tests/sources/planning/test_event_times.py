@@ -21,6 +21,7 @@ from sources.files.listing import sampler
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
 from sources.planning.plan import Plan, draft_plan, make_plan
+from tests.extensions import needs
 from tests.minimal import minimal_declaration
 from tests.properties import examples
 from tests.sources.files.dirty_files import (
@@ -32,7 +33,6 @@ from tests.sources.files.dirty_files import (
     minute,
     write_files,
 )
-from tests.extensions import needs
 
 LATENESS = timedelta(minutes=10)
 EXACT = ("parquet", "delta", "orc")

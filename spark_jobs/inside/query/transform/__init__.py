@@ -1,1 +1,1 @@
-"""The pipeline's transform: loaded, analyzed by Spark, described, and judged."""
+"""The pipeline's transform: loaded, given its rows, described, and judged."""

@@ -24,6 +24,9 @@ from pyspark.errors.exceptions.captured import (
 )
 from pyspark.sql import DataFrame, SparkSession
 
+from hybrid_extensions.analysis.spark.column_lineage import Inputs, column_lineage
+from hybrid_extensions.analysis.spark.window_lengths import NoWindowsError
+from hybrid_extensions.analysis.spark.windows import event_windows
 from sources.common.schema import parse_schema
 from sources.common.sql.sql_names import in_backticks
 from sources.config.code.user_functions import CodeLine
@@ -34,7 +37,6 @@ from sources.storage.folder import Folder
 from spark_jobs.inside.checkpoint.kept_event_times import require_no_watermark_on
 from spark_jobs.inside.checkpoint.transform_shape import Shape
 from spark_jobs.inside.checkpoint.watermark import judge_alignment, watermark_of
-from spark_jobs.inside.query.transform.column_lineage import Inputs, column_lineage
 from spark_jobs.inside.query.transform.given_rows import Given, frames_of, require_declared_order
 from spark_jobs.inside.query.transform.passed_columns import columns_passed_on, require_passed_on
 from spark_jobs.inside.query.transform.result_checks import (
@@ -44,8 +46,6 @@ from spark_jobs.inside.query.transform.result_checks import (
     require_stream,
 )
 from spark_jobs.inside.query.transform.user_transform import load_transform
-from spark_jobs.inside.query.transform.window_lengths import NoWindowsError
-from spark_jobs.inside.query.transform.windows import event_windows
 from spark_jobs.inside.readers.empty_stream import empty_stream
 from spark_jobs.inside.readers.row_rules import require_evaluable
 from spark_jobs.inside.sink.add_columns_to_target import table_schema

@@ -12,10 +12,7 @@ from typing import Any, Literal
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
 
-from sources.planning.event_windows import EventWindows
-from spark_jobs.inside.checkpoint.plan_nodes import analyzed_plan, each_of, kind_of, number_of
-from spark_jobs.inside.checkpoint.transform_shape import Shape
-from spark_jobs.inside.query.transform.window_lengths import (
+from hybrid_extensions.analysis.spark.window_lengths import (
     PASSING,
     SELECTING,
     UNKNOWN_FORM,
@@ -27,6 +24,9 @@ from spark_jobs.inside.query.transform.window_lengths import (
     value_of,
     window_lengths,
 )
+from sources.planning.event_windows import EventWindows
+from spark_jobs.inside.checkpoint.plan_nodes import analyzed_plan, each_of, kind_of, number_of
+from spark_jobs.inside.checkpoint.transform_shape import Shape
 
 Side = Literal["start", "end"]
 _SIDES: tuple[Side, Side] = ("start", "end")

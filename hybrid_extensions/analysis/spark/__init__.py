@@ -1,0 +1,1 @@
+"""What runs inside Spark: a transform applied to no rows, and its analyzed plan."""

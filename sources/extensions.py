@@ -62,6 +62,8 @@ class Extension:
             Spark session, a loaded pipeline, an
             :class:`sources.planning.transform_analysis.AnalysisRequest` and an empty folder to a
             ``TransformAnalysis``. The first one counts.
+        held_offsets: What finds the Kafka offsets that files hold, a
+            :class:`sources.files.held_offsets.OffsetsInFiles`. The first one counts.
         registered_values: Decoders of values with schemas of a registry, a
             :class:`sources.decoding.registered_values.RegisteredValues`.
         groups: Function from a path to the
@@ -133,6 +135,7 @@ class Extension:
     audit: str | None = None
     file_formats: str | None = None
     transform_analysis: str | None = None
+    held_offsets: str | None = None
     registered_values: str | None = None
     expressions: str | None = None
     lost_state: str | None = None

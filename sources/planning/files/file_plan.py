@@ -23,8 +23,8 @@ from sources.config.source.snapshot import SnapshotManifest, folder_of, require_
 from sources.errors import InputError
 from sources.files.columns.layouts import Layout
 from sources.files.columns.mapped_columns import MappedColumns
+from sources.files.held_offsets import offsets_in_files
 from sources.files.listing.split_table import FileListing, with_later_columns
-from sources.files.offsets_in_files import held_by_columns, held_by_names
 from sources.files.tables.table_position import TablePosition
 from sources.planning.absent_names import judge_names_of_files
 from sources.planning.event_times import (
@@ -343,8 +343,10 @@ def _held(
             )
             raise InputError(message, hint, source=name, field="offsets")
         columns = source.offsets
-        return held_by_columns(paths, live.topics[0], columns.partition, columns.offset)
-    return held_by_names(paths, splits["rows"].to_pylist())
+        return offsets_in_files().by_columns(
+            paths, live.topics[0], columns.partition, columns.offset
+        )
+    return offsets_in_files().by_names(paths, splits["rows"].to_pylist())
 
 
 def _require_one_partition(name: str, order: ArrivalOrder, held: HeldOffsets | None) -> None:

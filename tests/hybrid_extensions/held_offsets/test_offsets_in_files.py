@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hybrid_extensions.held_offsets import offsets_in_files as module
+from hybrid_extensions.held_offsets.offsets_in_files import held_by_columns, held_by_names
 from sources.common.positions import HeldOffsets, TopicPartition
 from sources.errors import InputError
-from sources.files import offsets_in_files as module
-from sources.files.offsets_in_files import held_by_columns, held_by_names
 from tests.properties import examples
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -14,10 +14,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from hybrid_extensions.held_offsets.offset_ranges_in_names import Ints, Merged, judge, merge
 from sources.common.counting import counted
 from sources.common.positions import HeldOffsets, TopicPartition
 from sources.errors import InputError
-from sources.files.offset_ranges_in_names import Ints, Merged, judge, merge
+from sources.files.held_offsets import OffsetsInFiles
 from sources.formats.parquet.file import parquet_file
 from sources.formats.parquet.footer import unreadable
 
@@ -56,7 +57,7 @@ def held_by_names(
     """Return the Kafka offsets that files contain, by the names that Kafka Connect's sinks use.
 
     ``topic+partition+start+end.ext`` (HDFS sink, inclusive end) is exact, unless ranges overlap and
-    the numbers of rows don't fit (:mod:`sources.files.offset_ranges_in_names`).
+    the numbers of rows don't fit (:mod:`hybrid_extensions.held_offsets.offset_ranges_in_names`).
     ``topic+partition+start.ext`` (S3 sink) has no end: the file is assumed to hold as many
     consecutive offsets as rows, which is never exact. A file without rows holds nothing.
 
@@ -283,3 +284,13 @@ def _numbers(path: str, batch: pa.RecordBatch, column: str) -> Ints:
         )
         raise InputError(message, hint, file=path, column=column, value=str(invalid[0]))
     return values.astype(np.int64, copy=False)
+
+
+class _OffsetsInFiles:
+    """Implements :class:`sources.files.held_offsets.OffsetsInFiles`."""
+
+    by_names = staticmethod(held_by_names)
+    by_columns = staticmethod(held_by_columns)
+
+
+OFFSETS: OffsetsInFiles = _OffsetsInFiles()

@@ -1,0 +1,7 @@
+"""Kafka offsets that files of history hold: by names of Kafka Connect, or by columns."""
+
+from sources.extensions import Extension
+
+EXTENSION = Extension(
+    "held_offsets", held_offsets="hybrid_extensions.held_offsets.offsets_in_files:OFFSETS"
+)

@@ -1,0 +1,55 @@
+"""Kafka offsets that files of history hold, as a plan asks for them; an extension finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from sources.common.positions import HeldOffsets
+from sources.extensions import contributions, none_adds
+
+
+class OffsetsInFiles(Protocol):
+    """Interface of what finds the offsets that files hold, each with warnings for the plan."""
+
+    def by_names(
+        self, paths: Sequence[str], rows: Sequence[int | None]
+    ) -> tuple[HeldOffsets, list[str]]:
+        """Return the offsets that files hold by their names, those of Kafka Connect's sinks.
+
+        Args:
+            paths: Paths of the files.
+            rows: Number of rows of each file; None where not known.
+
+        Raises:
+            InputError: A name tells no offsets, or impossible ones.
+        """
+
+    def by_columns(
+        self, paths: Sequence[str], topic: str, partition_column: str, offset_column: str
+    ) -> tuple[HeldOffsets, list[str]]:
+        """Return the offsets that Parquet files hold by columns of partition and offset.
+
+        Args:
+            paths: Paths of the files.
+            topic: Topic that all rows come from.
+            partition_column: Column with Kafka's partition numbers.
+            offset_column: Column with Kafka's offsets.
+
+        Raises:
+            InputError: A file can't be read, or a column has no such numbers.
+        """
+
+
+def offsets_in_files() -> OffsetsInFiles:
+    """Return what the first installed extension that finds offsets in files adds.
+
+    Raises:
+        InputError: No installed extension does.
+    """
+    for found in contributions("held_offsets"):
+        offsets: OffsetsInFiles = found
+        return offsets
+    does = "finds the Kafka offsets that files hold"
+    otherwise = "remove `offsets` from the source, so that the topic starts by event time"
+    raise none_adds(does, otherwise, field="offsets")

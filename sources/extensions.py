@@ -85,8 +85,8 @@ class Extension:
             in place of it. Called in the driver.
         services: Services that run Spark drivers, a sequence of
             :class:`sources.config.managed_service.ManagedService`.
-        lakes: Kinds of lake tables that are read as history, a sequence of
-            :class:`sources.files.tables.lake.Lake`.
+        lakes: Kinds of tables that are read as history, a sequence of
+            :class:`sources.files.tables.lake.Lake` or ``FollowedTables``.
         databases: Kinds of databases whose tables are captured, a sequence of
             :class:`sources.config.database_kind.DatabaseKind`.
         stores: Kinds of stores of files, a sequence of

@@ -39,8 +39,7 @@ from sources.files.listing.split_table import (
     selected_columns,
     settled_columns,
 )
-from sources.files.tables.delta_table import list_table
-from sources.files.tables.lake import lake_of
+from sources.files.tables.lake import followed_tables, lister_of
 from sources.files.tables.table_commits import Appended
 from sources.files.tables.table_files import require_declared, require_names
 from sources.files.tables.table_times import times_within
@@ -420,10 +419,11 @@ def _list_table(
     event = _event_column(source, pipeline.event_time.column)
     source.require_place()
     place = loaded.locate(source.patterns[0])
-    if source.format == "delta":
-        table = list_table(source, place, event, pipeline.stores, appended)
+    if appended is None:
+        table = lister_of(source).list_table(source, place, event, pipeline.stores)
     else:
-        table = lake_of(source).list_table(source, place, event, pipeline.stores)
+        tables = followed_tables(source)
+        table = tables.list_appended(source, place, event, pipeline.stores, appended)
     files = table_of(table.files)
     files = files.append_column("partition", pa.array(table.partitions, pa.string()))
     files = files.append_column("deleted", pa.array(table.deleted, pa.binary()))

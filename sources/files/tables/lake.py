@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 
 from sources.common.sql.select import EventColumn
 from sources.config.source.file_source import FileSource
 from sources.extensions import items_added, none_adds
+from sources.files.tables.table_commits import Appended
 from sources.files.tables.table_files import TableFiles
 from sources.storage.stores import Stores
 
 
-class Lake(Protocol):
-    """Interface for lake tables of one format, such as Iceberg; extensions implement it.
+class TableLister(Protocol):
+    """Interface of what lists the files of tables of one format; extensions implement it.
 
     Each method raises :class:`InputError` if the table, or the package that reads it, is not there,
     and :class:`UnavailableError` if a store does not answer.
@@ -39,6 +40,32 @@ class Lake(Protocol):
             event: The column with the event time.
             stores: Storages of the pipeline.
         """
+
+
+class FollowedTables(TableLister, Protocol):
+    """Interface for tables of a format whose commits a source may follow, such as Delta."""
+
+    def list_appended(
+        self,
+        source: FileSource,
+        path: str,
+        event: EventColumn,
+        stores: Stores,
+        appended: Appended,
+    ) -> TableFiles:
+        """Return the data files that some commits append, as the table has them at their position.
+
+        Args:
+            source: Declaration of the source.
+            path: The table's folder, absolute.
+            event: The column with the event time.
+            stores: Storages of the pipeline.
+            appended: What the commits append.
+        """
+
+
+class Lake(TableLister, Protocol):
+    """Interface for lake tables whose catalog and rows another library reads, such as Iceberg."""
 
     def find_place(self, source: FileSource) -> str:
         """Return the absolute path of a table that the source declares by its name in a catalog.
@@ -68,16 +95,38 @@ class Lake(Protocol):
         """
 
 
-def lake_of(source: FileSource) -> Lake:
-    """Return the reader of a lake table that is not Delta, such as Iceberg, by the source's format.
-
-    Readers are added by extensions, and implement :class:`Lake`.
+def lister_of(source: FileSource) -> TableLister:
+    """Return what lists the files of a table, by the source's format; extensions add it.
 
     Raises:
         InputError: No installed extension reads tables of this ``format``.
     """
-    lakes: list[Lake] = [*items_added("lakes")]
-    for lake in lakes:
+    lister: TableLister = _of(source)
+    return lister
+
+
+def followed_tables(source: FileSource) -> FollowedTables:
+    """Return what lists the files that commits append to a table, by the source's format.
+
+    Raises:
+        InputError: No installed extension reads tables of this ``format``.
+    """
+    tables: FollowedTables = _of(source)
+    return tables
+
+
+def lake_of(source: FileSource) -> Lake:
+    """Return the reader of a lake table that is not Delta, such as Iceberg, by the source's format.
+
+    Raises:
+        InputError: No installed extension reads tables of this ``format``.
+    """
+    lake: Lake = _of(source)
+    return lake
+
+
+def _of(source: FileSource) -> Any:
+    for lake in items_added("lakes"):
         if lake.format == source.format:
             return lake
     does = f"reads `format: {source.format}`, which source `{source.name}` declares"

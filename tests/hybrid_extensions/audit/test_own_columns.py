@@ -16,6 +16,7 @@ from deltalake import write_deltalake
 from pyarrow import orc
 
 from orchestration.audit.report import AuditReport
+from tests.extensions import needs
 from tests.hybrid_extensions.audit.audit_case import Case
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -97,6 +98,7 @@ def test_nanoseconds_are_cut_off_towards_the_past(
     assert (report.expected, report.different) == (2, different)
 
 
+@needs("orc")
 def test_orc_in_folders_of_a_partition(tmp_path: Path) -> None:
     for day, at in (("01", 0), ("02", 1)):
         folder = tmp_path / "in" / f"day={day}"

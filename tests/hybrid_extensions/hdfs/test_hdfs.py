@@ -12,6 +12,7 @@ import pytest
 from deltalake import write_deltalake
 from hdfs_native import Client, WriteOptions
 
+from hybrid_extensions.delta_history.delta_table import list_table
 from hybrid_extensions.hdfs.files import connect
 from sources.common.schema import parse_schema
 from sources.common.sql.select import EventColumn
@@ -21,7 +22,6 @@ from sources.files.format_registry import format_of
 from sources.files.listing import sampled_splits as splitting
 from sources.files.listing.split_table import changed_splits
 from sources.files.listing.splits import list_splits
-from sources.files.tables.delta_table import list_table
 from sources.formats.file_regions import Region
 from sources.formats.open_file import read_region
 from sources.storage.listing import find_files

@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from hybrid_extensions.delta_history.delta_table import list_table
 from sources.common.sql.select import EventColumn
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError, UnavailableError
 from sources.files.listing.split_table import changed_splits
 from sources.files.listing.splits import list_splits
-from sources.files.tables.delta_table import list_table
 from sources.formats.parquet import footers as parquet_format
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings

@@ -56,6 +56,7 @@ def call(folder: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
     return result.exit_code, json.loads(result.stdout)
 
 
+@needs("text_files")
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.jsonl.gz"])
 def test_a_pipeline_over_files_can_be_planned_at_once(tmp_path: Path, name: str) -> None:
     write(tmp_path / "data" / name, table())
@@ -124,6 +125,7 @@ def test_times_of_nanoseconds_as_pandas_writes_them_are_event_times(
     assert json.loads(result.stdout)["files"][0]["columns"] == COLUMNS
 
 
+@needs("text_files")
 @needs("expressions")
 @pytest.mark.parametrize(
     ("unit", "function"),
@@ -233,6 +235,7 @@ def test_a_packed_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     assert (status, "a.csv.gz can't be read as csv" in answer["message"]) == (2, True)
 
 
+@needs("text_files")
 @pytest.mark.parametrize(
     ("text", "dialect"),
     [
@@ -263,6 +266,7 @@ def test_the_dialect_of_csv_is_declared(tmp_path: Path, text: str, dialect: dict
     assert result.exit_code == 0, result.output
 
 
+@needs("text_files")
 def test_columns_have_the_types_and_names_of_the_file(tmp_path: Path) -> None:
     rows = table().drop(["day", "ok"])
     rows = rows.append_column("unit.price", pa.array([Decimal("1.50")] * 2, pa.decimal128(9, 2)))
@@ -283,6 +287,7 @@ def test_columns_have_the_types_and_names_of_the_file(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.output
 
 
+@needs("text_files")
 def test_members_without_any_value_are_texts_as_for_spark(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     line = '{"id": 1, "at": "2024-01-01T00:00:00Z", "none": null, "list": [], "o": {"x": null}}\n'
@@ -305,6 +310,7 @@ def test_text_in_another_encoding_is_told_in_a_line(tmp_path: Path) -> None:
     assert "csv: {encoding: latin-1}" in answer["hint"]
 
 
+@needs("text_files")
 @pytest.mark.parametrize("name", ["a.parquet", "a.csv", "a.csv.gz"])
 def test_the_index_that_pandas_writes_is_left_out_and_what_is_unique_becomes_the_key(
     tmp_path: Path, name: str
@@ -331,6 +337,7 @@ def test_the_index_that_pandas_writes_is_left_out_and_what_is_unique_becomes_the
     assert columns == {"shop": "string", "order_no": "bigint", "at": "timestamp"}
 
 
+@needs("text_files")
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
@@ -355,6 +362,7 @@ def test_integers_of_more_than_64_bits_in_json_are_no_doubles_which_would_round_
     assert json.loads(result.stdout)["files"][0]["columns"]["v"] == kind
 
 
+@needs("text_files")
 def test_columns_of_csv_have_the_names_of_the_header_and_those_without_one_are_left_out(
     tmp_path: Path,
 ) -> None:

@@ -194,6 +194,7 @@ def test_an_instant_of_a_text_column_is_refused(tmp_path: Path) -> None:
         listed(tmp_path, select={"t": "timestamp_millis(text)"})
 
 
+@needs("text_files")
 @needs("expressions")
 def test_lines_of_text_become_columns(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("2024-01-01 12:00:00 a\n2024-01-01 13:00:00 b\n")
@@ -205,6 +206,7 @@ def test_lines_of_text_become_columns(tmp_path: Path) -> None:
 OFFSETS = ["2024-01-01T10:00:00+08:00", "2024-01-01T10:00:00-08:00", "2024-01-01T10:00:00.5Z"]
 
 
+@needs("text_files")
 @needs("expressions")
 @pytest.mark.parametrize("expression", ["to_timestamp(x)", "x", "substring(x, 0, 40)"])
 def test_texts_with_offsets_are_planned_as_the_instants_that_they_are(
@@ -219,6 +221,7 @@ def test_texts_with_offsets_are_planned_as_the_instants_that_they_are(
     assert [split["event_min_us"], split["event_max_us"]] == range_
 
 
+@needs("text_files")
 @needs("expressions")
 @pytest.mark.parametrize(
     ("expression", "told"),

@@ -81,6 +81,8 @@ def ids(form: str, batches: list[pa.RecordBatch]) -> list[int]:
 times = st.integers(0, 9_000).map(minute) | st.sampled_from([FUTURE, EPOCH])
 
 
+@needs("text_files")
+@needs("orc")
 @needs("expressions")
 @pytest.mark.parametrize("form", ["json", "csv", "avro", "orc", "text"])
 @examples(6, suppress_health_check=[HealthCheck.too_slow])
@@ -97,6 +99,7 @@ def test_rows_that_count_are_read_and_each_other_one_is_handed_over_once(
     assert max(Counter((row.path, row.offset) for row in outside).values(), default=1) == 1
 
 
+@needs("text_files")
 @pytest.mark.parametrize("form", ["json", "csv"])
 def test_the_place_of_a_line_is_its_first_byte(tmp_path: Path, form: str) -> None:
     write_files(tmp_path, form, [[minute(0), FUTURE, minute(1), *WRONG, minute(2)]])
@@ -119,6 +122,7 @@ def test_the_place_of_a_line_is_its_first_byte(tmp_path: Path, form: str) -> Non
         assert row.content.strip() == row.content
 
 
+@needs("text_files")
 @needs("expressions")
 def test_an_event_time_that_select_computes_decides(tmp_path: Path) -> None:
     write_files(tmp_path, "text", [[minute(0), FUTURE]])

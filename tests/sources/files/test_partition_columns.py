@@ -23,6 +23,7 @@ from sources.formats.open_file import read_region
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from tests.extensions import needs
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
 STORES = Stores(S3Settings())
@@ -75,6 +76,8 @@ def read(folder: Path, form: str, kind: str = "int", **fields: Any) -> tuple[dic
     return names_and_types(found.read), count
 
 
+@needs("text_files")
+@needs("orc")
 @pytest.mark.parametrize("form", WRITE)
 @pytest.mark.parametrize(
     "fields", [{}, {"select": {"at": "at", "hour": "hour"}}, {"schema": {"at": "timestamp"}}]
@@ -90,6 +93,7 @@ def test_a_column_with_the_value_of_its_folder_is_read_once(
     assert read(tmp_path, form, **drift) == ({"at": "timestamp", "hour": "int"}, 6)
 
 
+@needs("text_files")
 @pytest.mark.parametrize("form", WRITE)
 @pytest.mark.parametrize(("hour", "told"), [(8, "is 8 in a row"), (None, "is None in a row")])
 def test_another_value_is_refused_with_file_folder_and_column(

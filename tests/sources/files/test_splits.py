@@ -25,6 +25,7 @@ from sources.formats.parquet import footers as parquet
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
+from tests.extensions import needs
 from tests.properties import examples
 from tests.sources.storage.int96_files import EARLY, FAR
 
@@ -223,6 +224,7 @@ def json_lines(*minutes: int) -> str:
     )
 
 
+@needs("text_files")
 def test_json_lines_are_sampled_at_both_ends_and_never_above_the_true_end(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(json_lines(*range(60_000)))
     assert (tmp_path / "a.json").stat().st_size > 2 << 20
@@ -235,12 +237,14 @@ def test_json_lines_are_sampled_at_both_ends_and_never_above_the_true_end(tmp_pa
     assert not found.exact
 
 
+@needs("text_files")
 def test_compressed_json_lines_are_read(tmp_path: Path) -> None:
     (tmp_path / "a.json.gz").write_bytes(gzip.compress(json_lines(4, 9).encode()))
     split = listing(json_source("*.gz"), tmp_path).splits.to_pylist()[0]
     assert split["event_max_us"] == NOON_US + 9 * 60_000_000
 
 
+@needs("text_files")
 @pytest.mark.parametrize("bad", ["not json\n", '{"id": "x", "at": "2024-01-01T00:00:00Z"}\n'])
 def test_json_that_does_not_fit_is_named(tmp_path: Path, bad: str) -> None:
     (tmp_path / "good.json").write_text(json_lines(1))
@@ -273,6 +277,7 @@ def test_a_folder_that_vanished_since_the_plan_is_told_file_by_file(tmp_path: Pa
     ]
 
 
+@needs("text_files")
 def test_an_empty_file_is_no_parquet_and_no_row_of_json(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").touch()
     assert "a.parquet can't be read as Parquet" in refusal(tmp_path, source())

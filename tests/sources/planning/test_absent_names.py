@@ -27,6 +27,7 @@ from sources.planning.absent_names import judge_names
 from sources.planning.files.file_plan import plan_files
 from sources.planning.plan import make_plan
 from sources.planning.topics.topic_sample import fit_sample
+from tests.extensions import needs
 
 NOON = "2024-01-01T12:00:00Z"
 
@@ -94,6 +95,7 @@ def plan_of(folder: Path, kinds: dict[str, str], **more: Any) -> list[str]:
     return plan_files(loaded, source, list_source(loaded, source))[1]
 
 
+@needs("text_files")
 def test_the_plan_of_files_asks_their_rows_and_the_way_out_that_it_names_works(
     tmp_path: Path,
 ) -> None:
@@ -118,6 +120,7 @@ def test_the_plan_of_files_asks_their_rows_and_the_way_out_that_it_names_works(
     )
 
 
+@needs("text_files")
 def test_the_status_tells_it_until_a_plan_finds_a_value(tmp_path: Path) -> None:
     declared = {"type": "files", "name": "history", "path": "*.json", "format": "json"}
     kinds = {"no": "bigint", "at": "timestamp", "promo": "string"}

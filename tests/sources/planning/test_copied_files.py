@@ -17,6 +17,7 @@ from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.listing.splits import list_source
 from sources.planning.files.copied_file_plan import CopiedFiles, plan_copies
+from tests.extensions import needs
 from tests.minimal import minimal_model
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
@@ -116,6 +117,7 @@ def test_a_declaration_that_copies_nothing_is_refused(
         copied(tmp_path, **changes)
 
 
+@needs("s3")
 def test_a_target_elsewhere_and_files_of_which_none_can_be_copied_are_refused(
     tmp_path: Path,
 ) -> None:

@@ -26,6 +26,7 @@ SCRIPT = """
 import os, socket, sys
 from pathlib import Path
 from spark_jobs.launch.shared_socket import connect
+from tests.extensions import needs
 folder = Path(sys.argv[1])
 Path("number").write_text(str(os.getpid()))
 with socket.socket(socket.AF_UNIX) as launcher:
@@ -190,6 +191,7 @@ def test_the_plan_is_checked_also_where_no_driver_can_wait(
         assert driver.take_lock(loaded, begun(loaded)) is None
 
 
+@needs("s3")
 @pytest.mark.parametrize(
     ("changes", "fits"),
     [

@@ -44,6 +44,7 @@ def test_the_tables_of_a_file_are_one_group_and_their_steps_another(tmp_path: Pa
     assert not any(name in found for name in names)
 
 
+@needs("report")
 def test_one_job_builds_all_of_them_after_one_snapshot_and_each_has_its_own(tmp_path: Path) -> None:
     defs = made(tmp_path)
     graph = defs.resolve_asset_graph()

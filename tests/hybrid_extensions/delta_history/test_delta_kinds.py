@@ -17,7 +17,7 @@ from sources.files.outside_bounds import PlannedParquetRows, outside_of_parquet
 from sources.formats.deletion_vectors import deletion_vector
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
-from tests.sources.files.test_delta_table import (
+from tests.hybrid_extensions.delta_history.test_delta_table import (
     BEGIN,
     BEGIN_US,
     listed,

@@ -14,11 +14,11 @@ from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.files.listing.splits import list_source
 from tests.hybrid_extensions.audit.file_rows import read_by_audit
+from tests.hybrid_extensions.delta_history.random_delta import RandomDelta
 from tests.minimal import minimal_model
 from tests.properties import examples
 from tests.random_tables.both_readers import by_key
 from tests.random_tables.columns import EVENT_TIME
-from tests.sources.files.random_delta import RandomDelta
 
 pytestmark = pytest.mark.slow
 

@@ -293,3 +293,29 @@ def _numbers(actions: pa.Table, name: str, event: EventColumn) -> list[int | Non
         return [None if value is None else value + lost for value in micros.to_pylist()]
     unit_us = 1 if name.startswith("null_count.") else event.unit_us or 1
     return [None if value is None else value * unit_us for value in values.to_pylist()]
+
+
+class DeltaTables:
+    """Lister of Delta tables; implements :class:`sources.files.tables.lake.FollowedTables`."""
+
+    format = "delta"
+
+    def list_table(
+        self, source: FileSource, path: str, event: EventColumn, stores: Stores
+    ) -> TableFiles:
+        """Return the data files of the declared version, or of the newest one."""
+        return list_table(source, path, event, stores)
+
+    def list_appended(
+        self,
+        source: FileSource,
+        path: str,
+        event: EventColumn,
+        stores: Stores,
+        appended: Appended,
+    ) -> TableFiles:
+        """Return the data files that commits append, as the table has them at their position."""
+        return list_table(source, path, event, stores, appended)
+
+
+LAKES = [DeltaTables()]

@@ -22,6 +22,11 @@ whole = pytest.mark.skipif(
 )
 """Marks a test that compares a page or a kept state with the whole project."""
 
+_OF_FILES = {
+    "csv": "text_files", "delta": "delta_history", "json": "text_files", "text": "text_files",
+}  # fmt: skip
+"""Extensions that read a format of files, if they have another name."""
+
 
 def needs(name: str) -> pytest.MarkDecorator:
     """Mark of a test that declares what an extension adds."""
@@ -46,8 +51,9 @@ def skip_without_those_of(declared: Mapping[str, Any]) -> None:
     for source in declared["sources"] if LACKING else ():
         dsn = source.get("snapshot", {}).get("dsn", "")
         form = source.get("format", "")
-        is_text = source.get("type") == "files" and form in ("csv", "json", "text")
-        skip_without("text_files" if is_text else form)
+        of_files = _OF_FILES.get(form, form) if source.get("type") == "files" else form
+        skip_without(of_files)
+        skip_without("held_offsets" if "offsets" in source else "")
         skip_without("cdc" if source.get("format") == "debezium" or dsn else "")
         skip_without("avro" if "registry" in source else "")
         if dsn and not dsn.startswith(_OWN_KINDS):

@@ -93,6 +93,7 @@ def test_a_column_with_the_value_of_its_folder_is_read_once(
     assert read(tmp_path, form, **drift) == ({"at": "timestamp", "hour": "int"}, 6)
 
 
+@needs("orc")
 @needs("text_files")
 @pytest.mark.parametrize("form", WRITE)
 @pytest.mark.parametrize(("hour", "told"), [(8, "is 8 in a row"), (None, "is None in a row")])

@@ -18,6 +18,7 @@ from spark_jobs.launch.questions import spark_process
 from spark_jobs.launch.submission import submit
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.run_state.lock import is_launched, take_launch_lock
+from tests.extensions import needs
 from tests.minimal import minimal_pipeline
 from tests.services.processes import runs, wait_for
 
@@ -26,7 +27,6 @@ SCRIPT = """
 import os, socket, sys
 from pathlib import Path
 from spark_jobs.launch.shared_socket import connect
-from tests.extensions import needs
 folder = Path(sys.argv[1])
 Path("number").write_text(str(os.getpid()))
 with socket.socket(socket.AF_UNIX) as launcher:

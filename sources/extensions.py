@@ -64,6 +64,9 @@ class Extension:
             ``TransformAnalysis``. The first one counts.
         held_offsets: What finds the Kafka offsets that files hold, a
             :class:`sources.files.held_offsets.OffsetsInFiles`. The first one counts.
+        estimate: Function of a loaded pipeline, a generation, its plan and the number of
+            micro-batches of each file source to an
+            :class:`orchestration.progress.expected_time.Estimate`. The first one counts.
         registered_values: Decoders of values with schemas of a registry, a
             :class:`sources.decoding.registered_values.RegisteredValues`.
         groups: Function from a path to the
@@ -136,6 +139,7 @@ class Extension:
     file_formats: str | None = None
     transform_analysis: str | None = None
     held_offsets: str | None = None
+    estimate: str | None = None
     registered_values: str | None = None
     expressions: str | None = None
     lost_state: str | None = None

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict
 
 from orchestration.progress.earlier_generations import earlier_generations, read_earlier
-from orchestration.progress.estimate import Estimate, estimate
+from orchestration.progress.expected_time import Estimate, expected_time
 from orchestration.progress.plan_summary import summary
 from sources.common.positions import iso
 from sources.config.loader import LoadedPipeline
@@ -79,7 +79,7 @@ def preview(loaded: LoadedPipeline, plan: Plan) -> Preview:
         part.source: len(micro_batches(splits[part.source], pipeline.file_source(part.source)))
         for part in plan.files
     }
-    expected = estimate(loaded, generation, plan, batches)
+    expected = expected_time(loaded, generation, plan, batches)
     target = target_of(loaded, generation.name).url
     previous = next(
         (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from orchestration.display import estimated_duration, moment, size, span
-from orchestration.progress.estimate import Estimate, computes_rows
+from orchestration.progress.expected_time import Estimate, computes_rows
 from orchestration.progress.in_words import interval
 from sources.common.counting import counted
 from sources.common.database_snapshot import DatabaseSnapshot

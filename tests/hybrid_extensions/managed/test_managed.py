@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from hybrid_extensions.estimates.cores import executors_of
 from hybrid_extensions.managed import launcher, submission
-from orchestration.progress.cores import executors_of
 from sources.config.loader import LoadedPipeline
 from sources.config.requirements import require_extras
 from sources.errors import InputError, RunError, StateError, UnavailableError

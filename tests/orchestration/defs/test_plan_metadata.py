@@ -6,7 +6,7 @@ import dagster as dg
 import pytest
 
 from orchestration.defs.show import plan_metadata
-from orchestration.progress.estimate import Estimate
+from orchestration.progress.expected_time import Estimate
 from orchestration.progress.plan_preview import Change, Preview
 from orchestration.progress.plan_summary import summary
 from sources.planning.plan import Plan

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hybrid_extensions.estimates.benchmarked_speeds import COMMIT_S, SPARK_START_S
 from orchestration import operations
-from orchestration.progress.benchmarked_speeds import COMMIT_S, SPARK_START_S
 from orchestration.progress.plan_preview import Preview, preview
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline

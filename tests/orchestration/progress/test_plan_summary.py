@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.progress.estimate import Estimate
+from orchestration.progress.expected_time import Estimate
 from orchestration.progress.plan_preview import Preview
 from orchestration.progress.plan_summary import summary
 from orchestration.progress.plan_tables import plan_tables

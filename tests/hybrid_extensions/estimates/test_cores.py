@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from orchestration.progress.cores import cores_of, executors_of
+from hybrid_extensions.estimates.cores import cores_of, executors_of
 from sources.config.spark_settings import SparkSettings
 
 EIGHT = {"spark.executor.instances": "2", "spark.executor.cores": "4"}

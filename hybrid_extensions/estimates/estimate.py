@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict
-
-from orchestration.progress.benchmarked_speeds import (
+from hybrid_extensions.estimates.benchmarked_speeds import (
     CHANGES_PER_S,
     FILE_SPEEDS,
     MERGED_ROWS_PER_S,
@@ -19,8 +17,9 @@ from orchestration.progress.benchmarked_speeds import (
     SPARK_START_S,
     Work,
 )
-from orchestration.progress.cores import cores_of, executors_of
+from hybrid_extensions.estimates.cores import cores_of, executors_of
 from orchestration.progress.earlier_generations import earlier_generations, read_earlier
+from orchestration.progress.expected_time import Estimate, computes_rows
 from orchestration.progress.forecast import rate
 from sources.common.counting import counted
 from sources.common.durations import duration
@@ -37,25 +36,6 @@ from spark_jobs.run_state.progress_log import ProgressLog, Unit, progress_log_na
 
 _UNKNOWN_CORES = 2
 """Cores that are counted on where the settings of a cluster do not tell how many there are."""
-
-
-class Estimate(BaseModel):
-    """Estimate of the time that a plan's bounded sources take.
-
-    Attributes:
-        seconds: Time to read all that is planned, with Spark's start; None if the pipeline has no
-            bounded source.
-        executor_hours: That time multiplied by the number of executors; None if either is unknown.
-        is_guess: Whether a source's speed is not that of an earlier run of this pipeline.
-        basis: What the estimate is based on, or why there is none, as a phrase.
-    """
-
-    model_config = ConfigDict(frozen=True)
-
-    seconds: float | None
-    executor_hours: float | None
-    is_guess: bool
-    basis: str
 
 
 class Measured(NamedTuple):
@@ -172,14 +152,6 @@ def _merged_at_most(pipeline: Pipeline, plan: Plan, per_s: float) -> float:
     """Return the speed with which rows of the input are read and reach the target."""
     is_merged = pipeline.sink.mode == "merge" and not computes_rows(pipeline, plan)
     return min(per_s, MERGED_ROWS_PER_S) if is_merged else per_s
-
-
-def computes_rows(pipeline: Pipeline, plan: Plan) -> bool:
-    """Return whether the target's rows are computed, such as counts by window, not input rows.
-
-    That is so if the target's key has a column that the planned columns lack.
-    """
-    return not set(pipeline.sink.key) <= set(plan.columns_by_name)
 
 
 def _format_of(source: FileSource | KafkaSource) -> str:

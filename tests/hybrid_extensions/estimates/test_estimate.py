@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestration.progress.benchmarked_speeds import FILE_SPEEDS
-from orchestration.progress.estimate import guess
+from hybrid_extensions.estimates.benchmarked_speeds import FILE_SPEEDS
+from hybrid_extensions.estimates.estimate import guess
 from sources.config.source.file_source import FileSource
 from tests.orchestration.progress.plan_case import (
     COLUMNS,

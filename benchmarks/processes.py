@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Set
 from contextlib import contextmanager
 from pathlib import Path
 
+from hybrid_extensions.shared_drivers.requests import folder_of, pid_of
 from orchestration import operations
 from sources.config.loader import LoadedPipeline
 from spark_jobs.launch.launch_record import last_launch
-from spark_jobs.launch.shared_socket import folder_of, pid_of
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PR_SET_CHILD_SUBREAPER = 36

@@ -67,6 +67,11 @@ class Extension:
         estimate: Function of a loaded pipeline, a generation, its plan and the number of
             micro-batches of each file source to an
             :class:`orchestration.progress.expected_time.Estimate`. The first one counts.
+        shared_drivers: Drivers that pipelines share, a
+            :class:`spark_jobs.launch.places.shared.SharedDrivers`. The first one counts.
+        shared_job: Function that runs a driver which pipelines share, inside Spark: of its folder,
+            its settings, the name of the pipeline that started it, and an event that ends it, to
+            the exit status.
         registered_values: Decoders of values with schemas of a registry, a
             :class:`sources.decoding.registered_values.RegisteredValues`.
         groups: Function from a path to the
@@ -140,6 +145,8 @@ class Extension:
     transform_analysis: str | None = None
     held_offsets: str | None = None
     estimate: str | None = None
+    shared_drivers: str | None = None
+    shared_job: str | None = None
     registered_values: str | None = None
     expressions: str | None = None
     lost_state: str | None = None

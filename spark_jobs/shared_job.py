@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from spark_jobs.inside.driver.shared_driver import SharedDriver
+from sources.extensions import contributions
 
 
 def main(arguments: list[str]) -> int:
@@ -35,7 +35,8 @@ def main(arguments: list[str]) -> int:
     end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: end.set())
-    return SharedDriver(options.folder, options.settings, options.started_by).serve(end)
+    serve = next(contributions("shared_job"))
+    return int(serve(options.folder, options.settings, options.started_by, end))
 
 
 if __name__ == "__main__":

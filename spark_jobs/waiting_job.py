@@ -19,7 +19,7 @@ from sources.errors import HybridError
 from spark_jobs import job
 from spark_jobs.analysis_job import answer
 from spark_jobs.inside.driver.pipeline_run import only_session
-from spark_jobs.launch.shared_socket import connect
+from spark_jobs.launch.user_socket import connect
 
 
 def main(command: list[str]) -> int:

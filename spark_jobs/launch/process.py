@@ -15,9 +15,8 @@ from sources.errors import RunError
 from sources.state.generation import Generation
 from spark_jobs.launch.launch_record import log_path
 from spark_jobs.launch.places.local import GRACE_S, wait_until
-from spark_jobs.launch.places.shared import SharedLauncher
+from spark_jobs.launch.places.shared import installed_drivers
 from spark_jobs.launch.runs import find_or_launch, find_run
-from spark_jobs.launch.shared_socket import folder_of_process
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.launch.watched_run import OnOutput
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
@@ -173,11 +172,11 @@ def stop(generation: Generation, source: str) -> bool:
         )
         hint = f"End process {beat.pid} on {beat.host}: `kill {beat.pid}`."
         raise RunError(message, hint, source=source, server=beat.host)
-    if (folder := folder_of_process(beat.pid)) is not None:
+    shared = installed_drivers()
+    if shared is not None and (folder := shared.folder_of_process(beat.pid)) is not None:
         # Its launch record was deleted: a signal would end the runs of other pipelines as well.
-        SharedLauncher(generation, log_path(generation, source), folder).end_run(
-            beat.launch_id, source
-        )
+        launcher = shared.launcher(generation, log_path(generation, source), folder)
+        launcher.end_run(beat.launch_id, source)
         return True
     if not is_driver(generation, beat.pid):
         # A run that has just ended by itself releases its lock a moment later.

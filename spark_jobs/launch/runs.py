@@ -28,7 +28,7 @@ from spark_jobs.launch.places.choice import launcher_at, place_of
 from spark_jobs.launch.places.cluster import cluster_at
 from spark_jobs.launch.places.local import GRACE_S
 from spark_jobs.launch.places.managed import drivers_at
-from spark_jobs.launch.shared_start import SharedDriver
+from spark_jobs.launch.places.shared import shared_drivers
 from spark_jobs.launch.submission import submit
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.launch.watched_run import WatchedRun
@@ -199,7 +199,7 @@ def _way_of(
     done here.
     """
     if place.folder is not None:
-        driver = SharedDriver(loaded, Path(place.folder))
+        driver = shared_drivers().driver(loaded, Path(place.folder))
         driver.require()
         return lambda log, held: (driver.run(sources, launch_id, log, dict(extra), held), None)
     scratch = submit.scratch_folder(launch_id)

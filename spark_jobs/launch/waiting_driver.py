@@ -25,8 +25,8 @@ from sources.kept_definitions import code_digests
 from sources.state.generation import Generation
 from spark_jobs.launch.places.local import kill_group
 from spark_jobs.launch.questions.spark_process import TIMEOUT_S, Channel, SparkProcess
-from spark_jobs.launch.shared_socket import listen
 from spark_jobs.launch.submission import submit
+from spark_jobs.launch.user_socket import listen
 from spark_jobs.run_state import run_log
 from spark_jobs.run_state.inherited_file import UnnamedFile
 from spark_jobs.run_state.inherited_lock import InheritedLock

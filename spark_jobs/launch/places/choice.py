@@ -12,8 +12,7 @@ from spark_jobs.launch.places.base import Launcher
 from spark_jobs.launch.places.cluster import cluster_at, place_on_cluster
 from spark_jobs.launch.places.local import LocalLauncher
 from spark_jobs.launch.places.managed import drivers_at
-from spark_jobs.launch.places.shared import SharedLauncher
-from spark_jobs.launch.shared_socket import folder_of
+from spark_jobs.launch.places.shared import shared_drivers
 
 
 def place_of(settings: SparkSettings) -> Place:
@@ -25,7 +24,7 @@ def place_of(settings: SparkSettings) -> Place:
         InputError: No installed extension knows the master.
     """
     if settings.driver == "shared":
-        return Place(kind="shared", folder=str(folder_of(settings.group)))
+        return Place(kind="shared", folder=str(shared_drivers().folder_of(settings.group)))
     if settings.deploy_mode == "client":
         return Place()
     if (service := settings.managed_by) is not None:
@@ -57,5 +56,5 @@ def launcher_at(
     if place.is_cluster:
         return cluster_at(place).launcher(place, log)
     if place.folder is not None:
-        return SharedLauncher(generation, log, Path(place.folder))
+        return shared_drivers().launcher(generation, log, Path(place.folder))
     return LocalLauncher(generation, log, process)

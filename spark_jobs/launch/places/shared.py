@@ -1,100 +1,97 @@
-"""Launcher of runs in a driver that several pipelines share, one thread for each.
-
-A run holds the launch lock of its generation as a driver of its own does, so that whether it is
-there is known by that lock.
-"""
+"""Interface of drivers that pipelines share; an extension implements it."""
 
 from __future__ import annotations
 
-import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Protocol
 
-from sources.errors import RunError
+from sources.config.loader import LoadedPipeline
+from sources.extensions import contributions, none_adds
 from sources.state.generation import Generation
-from spark_jobs.launch.launch_record import Launch
-from spark_jobs.launch.places.base import DriverStatus
-from spark_jobs.launch.places.local import end_group, launched_elsewhere, wait_until
-from spark_jobs.launch.shared_socket import Request, ask, log_of, pid_of
-from spark_jobs.run_state import run_log
-from spark_jobs.run_state.lock import is_launched
-
-STOP_S = 60.0
-"""Seconds within which a run in a shared driver has ended that was asked to."""
+from spark_jobs.launch.places.base import Launcher
 
 
-class SharedLauncher:
-    """Launcher of one generation's runs in a driver that several pipelines share.
-
-    Args:
-        generation: State folder of the generation.
-        log: The run's log file, which the driver prints to.
-        folder: The driver's folder on the machine that launched it.
-    """
-
-    def __init__(self, generation: Generation, log: Path, folder: Path) -> None:
-        self._generation = generation
-        self._log = log
-        self._folder = folder
-
-    def status(self, _: Launch) -> DriverStatus:
-        """Return ``running`` or ``ended`` by the launch lock; never whether the run succeeded."""
-        return DriverStatus("running" if is_launched(self._generation) else "ended")
-
-    def stop(self, launch: Launch) -> None:
-        """End the run and wait for its end, leaving the driver's other runs alone.
-
-        No error if it has ended already. A driver that is frozen, so that none of its runs works,
-        is killed.
-
-        Raises:
-            RunError: The run does not end within 60 s, or another machine launched it.
-        """
-        if not self._is_running():
-            return
-        if not launch.is_from_here:
-            raise launched_elsewhere(launch, self._generation)
-        self.end_run(launch.launch_id, launch.source)
+class EndedRuns(Launcher, Protocol):
+    """Launcher of runs in a shared driver, which also ends one whose launch record is gone."""
 
     def end_run(self, launch_id: str, source: str) -> None:
         """End the run of a launch on this machine, leaving the driver's other runs alone.
-
-        A frozen driver is killed.
 
         Args:
             launch_id: Id of the launch.
             source: Name of the source that it reads, for the message.
 
         Raises:
-            RunError: The run does not end within 60 s.
+            RunError: The run does not end.
         """
-        try:
-            ask(self._folder, Request(stop=launch_id))
-        except TimeoutError:
-            self._kill()
-        wait_until(lambda: not self._is_running(), STOP_S)
-        if self._is_running():
-            pid = pid_of(self._folder)
-            message = (
-                f"The run of `{source}` was told to stop and has not ended within "
-                f"{STOP_S:.0f} s. It shares its driver, process {pid}, with other pipelines, so "
-                "the process was not killed."
-            )
-            hint = (
-                f"Run `hybrid stop P` again. If that does not help, `kill -9 {pid}` ends all runs "
-                "of the driver; the supervision starts the others again, after their last "
-                "committed micro-batch."
-            )
-            raise RunError(message, hint, source=source)
 
-    def logs(self, _: Launch, lines: int) -> str:
-        """Return the last lines of the run's log, or of the driver's if the run printed nothing."""
-        return run_log.last_lines(self._log, lines) or run_log.last_lines(
-            log_of(self._folder), lines
-        )
 
-    def _is_running(self) -> bool:
-        return is_launched(self._generation)
+class StartedRuns(Protocol):
+    """Shared driver, as a launch uses it."""
 
-    def _kill(self) -> None:
-        if (pid := pid_of(self._folder)) is not None:
-            end_group(os.getpgid(pid))
+    def require(self) -> None:
+        """Start the driver unless it runs; refuse a pipeline whose settings don't fit it.
+
+        Raises:
+            InputError: It runs other pipelines with other settings; or Java, Spark or a jar is
+                missing.
+            RunError: It ended while it started.
+            UnavailableError: It does not come up, or does not answer.
+        """
+
+    def run(
+        self,
+        sources: Sequence[str],
+        launch_id: str,
+        log: Path,
+        environment: dict[str, str],
+        descriptors: Sequence[int],
+    ) -> int:
+        """Submit a run, and return the driver's process id; raises as :meth:`require`.
+
+        Args:
+            sources: Names of the sources to be read one after the other.
+            launch_id: Id of the launch.
+            log: The run's log file; emptied first.
+            environment: More environment variables of the launch.
+            descriptors: File descriptors of the launch lock, which the driver then holds.
+        """
+
+
+class SharedDrivers(ABC):
+    """Interface of drivers on this machine that several pipelines share."""
+
+    @abstractmethod
+    def folder_of(self, group: str) -> Path:
+        """Return the folder of the driver of a group (``spark.group``); it need not exist."""
+
+    @abstractmethod
+    def folder_of_process(self, pid: int) -> Path | None:
+        """Return the folder of the shared driver that is this process; None if it is none."""
+
+    @abstractmethod
+    def launcher(self, generation: Generation, log: Path, folder: Path) -> EndedRuns:
+        """Return the launcher of a generation's runs in the driver of a folder."""
+
+    @abstractmethod
+    def driver(self, loaded: LoadedPipeline, folder: Path) -> StartedRuns:
+        """Return the driver of a folder, for a launch; nothing is started yet."""
+
+
+def installed_drivers() -> SharedDrivers | None:
+    """Return what the first installed extension that shares drivers adds; None without any."""
+    return next(contributions("shared_drivers"), None)
+
+
+def shared_drivers() -> SharedDrivers:
+    """Return what the first installed extension that shares drivers adds.
+
+    Raises:
+        InputError: No installed extension shares drivers.
+    """
+    if (found := installed_drivers()) is None:
+        does = "runs drivers that pipelines share"
+        raise none_adds(does, "declare `driver: own`", field="spark.driver", value="shared")
+    return found

@@ -12,9 +12,9 @@ from typing import Any
 import yaml
 
 from hybrid_extensions.cdc.tables.template import Template
+from hybrid_extensions.shared_drivers.requests import folder_of, pid_of
 from sources.config.loader import LoadedPipeline
 from spark_jobs.launch.process import find_running
-from spark_jobs.launch.shared_socket import folder_of, pid_of
 from tests.command_line import invoke
 from tests.e2e.case import SMALL
 from tests.e2e.changes.cdc_case import is_equal

@@ -13,16 +13,17 @@ from pathlib import Path
 
 import pytest
 
+from hybrid_extensions.shared_drivers.requests import Request, ask, pid_of
 from sources.errors import InputError
-from spark_jobs.launch.shared_socket import Request, ask, listen, pid_of
 from spark_jobs.launch.submission import spark_properties, submit
+from spark_jobs.launch.user_socket import listen
 from tests.spark_jobs.launch.launch_case import pipeline
 
 ALL = {"spark.driver.bindAddress": "0.0.0.0"}
 STRANGER = """
 import os, signal, sys
 from pathlib import Path
-from spark_jobs.launch.shared_socket import listen
+from spark_jobs.launch.user_socket import listen
 # After the imports, which another user may not read.
 os.setuid(65534)
 with listen(Path(sys.argv[1])):

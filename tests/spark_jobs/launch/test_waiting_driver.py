@@ -26,7 +26,7 @@ from tests.services.processes import runs, wait_for
 SCRIPT = """
 import os, socket, sys
 from pathlib import Path
-from spark_jobs.launch.shared_socket import connect
+from spark_jobs.launch.user_socket import connect
 folder = Path(sys.argv[1])
 Path("number").write_text(str(os.getpid()))
 with socket.socket(socket.AF_UNIX) as launcher:

@@ -12,13 +12,20 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
+from hybrid_extensions.shared_drivers.requests import (
+    Answer,
+    Request,
+    RunRequest,
+    ask,
+    log_of,
+    pid_of,
+)
 from sources.common.cache import make_private
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, RunError, UnavailableError
 from sources.state.generation import digests
 from sources.storage.folder import Folder
 from spark_jobs.launch.places.base import Order, start
-from spark_jobs.launch.shared_socket import Answer, Request, RunRequest, ask, log_of, pid_of
 from spark_jobs.launch.submission import spark_properties, submit
 from spark_jobs.run_state import run_log
 from spark_jobs.run_state.lock import take_driver_lock

@@ -14,21 +14,21 @@ from typing import Any
 import pytest
 import yaml
 
+from hybrid_extensions.shared_drivers import launcher as shared
+from hybrid_extensions.shared_drivers import requests as shared_socket
+from hybrid_extensions.shared_drivers.requests import folder_of, log_of, pid_of
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError, RunError
 from sources.planning.context import PipelineContext
 from sources.state.generation import Generation
-from spark_jobs.launch import shared_socket
 from spark_jobs.launch.launch_record import LAUNCH, last_launch
-from spark_jobs.launch.places import shared
 from spark_jobs.launch.process import find_running, start_detached, stop
 from spark_jobs.launch.runs import find_run, last_lines
-from spark_jobs.launch.shared_socket import folder_of, log_of, pid_of
 from spark_jobs.launch.submission import spark_properties, submit
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.lock import is_held, is_launched
+from tests.hybrid_extensions.shared_drivers import shared_submit
 from tests.services.processes import wait_for
-from tests.spark_jobs.launch import shared_submit
 from tests.spark_jobs.launch.launch_case import pipeline
 
 pytestmark = pytest.mark.slow

@@ -14,12 +14,12 @@ from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.shared_drivers.requests import RunRequest
+from hybrid_extensions.shared_drivers.spark import driver as shared_driver
 from sources.config.loader import load_pipeline
 from sources.planning.context import PipelineContext
 from spark_jobs import shared_job
-from spark_jobs.inside.driver import shared_driver
 from spark_jobs.inside.driver.reports.reporter import Reporter
-from spark_jobs.launch.shared_socket import RunRequest
 from spark_jobs.run_state.lock import QueryLock
 
 BROKEN = "BROKEN"

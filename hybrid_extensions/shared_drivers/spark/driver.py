@@ -16,21 +16,21 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.shared_drivers.requests import (
+    Answer,
+    Request,
+    RunRequest,
+    log_of,
+    receive,
+)
 from sources.config.code.own_modules import OwnModules
 from sources.config.loader import load_pipeline
 from sources.errors import HybridError
 from spark_jobs.inside.driver.own_output import OwnOutput
 from spark_jobs.inside.driver.pipeline_run import PipelineRun, only_session
 from spark_jobs.inside.driver.reports.reporter import Beats
-from spark_jobs.launch.shared_socket import (
-    Answer,
-    Request,
-    RunRequest,
-    listen,
-    log_of,
-    receive,
-)
 from spark_jobs.launch.submission.spark_properties import POOL
+from spark_jobs.launch.user_socket import listen
 from spark_jobs.run_state import run_log
 
 IDLE_S = 60.0
@@ -220,3 +220,15 @@ def run_pipeline(
 def _close(descriptors: list[int]) -> None:
     for each in descriptors:
         os.close(each)
+
+
+def serve(folder: Path, settings: dict[str, str], started_by: str, end: threading.Event) -> int:
+    """Run the driver of a folder, by :meth:`SharedDriver.serve`.
+
+    Args:
+        folder: The driver's folder on this machine; no other driver of the folder runs.
+        settings: Digests of what the pipelines have in common, by field.
+        started_by: Name of the pipeline whose launch has started the driver.
+        end: Event that ends the driver.
+    """
+    return SharedDriver(folder, settings, started_by).serve(end)

@@ -1,0 +1,1 @@
+"""What runs inside Spark: the driver that pipelines share."""

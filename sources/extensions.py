@@ -72,6 +72,10 @@ class Extension:
         shared_job: Function that runs a driver which pipelines share, inside Spark: of its folder,
             its settings, the name of the pipeline that started it, and an event that ends it, to
             the exit status.
+        ordered_merging: Function that returns how a sink with ``sequence`` or ``history`` merges,
+            from a loaded pipeline, the target's folder and the generation: a
+            :class:`spark_jobs.inside.sink.merging.declared.Merging`. The first one counts. Called
+            in the driver.
         registered_values: Decoders of values with schemas of a registry, a
             :class:`sources.decoding.registered_values.RegisteredValues`.
         groups: Function from a path to the
@@ -147,6 +151,7 @@ class Extension:
     estimate: str | None = None
     shared_drivers: str | None = None
     shared_job: str | None = None
+    ordered_merging: str | None = None
     registered_values: str | None = None
     expressions: str | None = None
     lost_state: str | None = None

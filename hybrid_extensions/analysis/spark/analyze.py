@@ -49,7 +49,7 @@ from spark_jobs.inside.query.transform.user_transform import load_transform
 from spark_jobs.inside.readers.empty_stream import empty_stream
 from spark_jobs.inside.readers.row_rules import require_evaluable
 from spark_jobs.inside.sink.add_columns_to_target import table_schema
-from spark_jobs.inside.sink.merging.newest_change import target_rows
+from spark_jobs.inside.sink.merging.target_columns import target_rows
 from spark_jobs.inside.sink.sink import require_columns
 
 _HINT = "Correct the transform, then plan again: `hybrid plan P`. Nothing was read or written."

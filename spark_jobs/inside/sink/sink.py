@@ -25,12 +25,14 @@ from spark_jobs.inside.sink.add_columns_to_target import follow_columns, table_s
 from spark_jobs.inside.sink.appending.append_once import append_rows
 from spark_jobs.inside.sink.driver_batches import DriverBatches
 from spark_jobs.inside.sink.emptied_columns import empty_columns
-from spark_jobs.inside.sink.merging import unchanged_values
 from spark_jobs.inside.sink.merging.declared import declared_merging
-from spark_jobs.inside.sink.merging.every_version import require_validity
 from spark_jobs.inside.sink.merging.merge_once import with_user_metadata
-from spark_jobs.inside.sink.merging.newest_change import target_rows
 from spark_jobs.inside.sink.merging.small_batches import SmallBatches
+from spark_jobs.inside.sink.merging.target_columns import (
+    TYPE_OF_UNCHANGED,
+    require_validity,
+    target_rows,
+)
 from spark_jobs.inside.sink.table_properties import missing_properties, table_properties
 from spark_jobs.inside.sink.widen_target import widen_columns
 from spark_jobs.run_state.lock import table_turn
@@ -172,7 +174,7 @@ def require_columns(sink: Sink, rows: DataFrame) -> None:
 def _require_types_of_unchanged(sink: Sink, unchanged: str, columns: StructType) -> None:
     """Refuse types by which the values that changes lack could not be ordered."""
     for field, name, needed, part in (
-        ("unchanged", unchanged, unchanged_values.TYPE, "unchanged"),
+        ("unchanged", unchanged, TYPE_OF_UNCHANGED, "unchanged"),
         ("sequence", sink.order[0], StringType(), "position"),
     ):
         if (kind := columns[name].dataType) != needed:

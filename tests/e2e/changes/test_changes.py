@@ -14,12 +14,12 @@ import pytest
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.ordered_changes.spark import deletes
+from hybrid_extensions.ordered_changes.spark.newest_change import merge_changes
+from hybrid_extensions.ordered_changes.spark.truncation import Truncation
 from sources.config.table.sink import Sink
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.inside.sink.merging import deletes
-from spark_jobs.inside.sink.merging.newest_change import merge_changes
-from spark_jobs.inside.sink.merging.truncation import Truncation
 from spark_jobs.inside.sink.sink import prepare_table
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]

@@ -20,6 +20,7 @@ from confluent_kafka import Producer
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.ordered_changes.spark.small_changes import SmallChanges
 from hybrid_extensions.servers.broker import create_topic
 from sources.common.positions import TopicPartition
 from sources.common.schema import ddl, parse_schema
@@ -36,7 +37,6 @@ from spark_jobs.inside.readers.topics.kafka_stream import read_topics
 from spark_jobs.inside.readers.topics.parse_records import parse_values
 from spark_jobs.inside.sink.merging.declared import declared_merging
 from spark_jobs.inside.sink.merging.merge_once import with_user_metadata
-from spark_jobs.inside.sink.merging.small_changes import SmallChanges
 from spark_jobs.inside.sink.sink import prepare_table
 from spark_jobs.table.commit_log import CommitLog
 from spark_jobs.table.kept_deletes import DELETES

@@ -16,11 +16,11 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
+from hybrid_extensions.ordered_changes.spark.every_version import merge_versions
 from sources.config.table.sink import Sink
 from sources.errors import InputError
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.inside.sink.merging.every_version import merge_versions
 from spark_jobs.inside.sink.sink import prepare_table
 from tests.e2e.case import Case, moment
 from tests.e2e.in_session import run_chain

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_jobs.inside.sink.merging.truncation import Truncation
+from hybrid_extensions.ordered_changes.spark.truncation import Truncation
 from tests.e2e.changes.test_changes import Target, gone, up
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]

@@ -1,23 +1,21 @@
-"""Merging of a query's micro-batches: by key, by the order of changes, or as versions."""
+"""Merging of a query's micro-batches: by key, or by the order of changes as an extension does."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from sources.config.loader import LoadedPipeline
 from sources.config.table.sink import Sink
-from sources.extensions import contributions
+from sources.extensions import contributions, none_adds
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.inside.sink.merging.by_key import merge_by_key
-from spark_jobs.inside.sink.merging.every_version import merge_versions
-from spark_jobs.inside.sink.merging.newest_change import merge_changes
-from spark_jobs.inside.sink.merging.small_changes import SmallChanges
-from spark_jobs.inside.sink.merging.truncation import Truncation
 from spark_jobs.table.ownership.target_guard import TargetGuard
 
 
@@ -35,6 +33,22 @@ class MergeRows(Protocol):
         """
 
 
+class ChangesInDriver(Protocol):
+    """What merges a query's small micro-batches of changes in the driver, without a Spark job."""
+
+    def merge(self, changes: pa.RecordBatch, batch_id: int, metadata: str) -> bool:
+        """Merge a micro-batch in one commit, unless the table records it already.
+
+        Args:
+            changes: The changes, in the order in which they were read.
+            batch_id: Number of the micro-batch, the version of the commit's transaction.
+            metadata: What the commit says in ``userMetadata``.
+
+        Returns:
+            Whether it is done; False if Spark has to merge it.
+        """
+
+
 @dataclass(frozen=True)
 class Merging:
     """How a query's micro-batches are merged; created in the driver when the query begins.
@@ -44,28 +58,23 @@ class Merging:
         target: The table's folder, which exists.
         generation: State of the generation that owns the target.
         rows: Merges rows in one commit.
-        truncation: The TRUNCATEs that are followed; None if they are not.
-        is_plain: Whether a micro-batch of changes is merged as a whole, and in one commit, so that
-            the driver may do it.
+        small: Makes what merges small micro-batches of a query without Spark, from the query's
+            rows, of which only the columns are looked at; or None. None where Spark merges all.
     """
 
     sink: Sink
     target: Folder
     generation: Generation
     rows: MergeRows
-    truncation: Truncation | None = None
-    is_plain: bool = False
+    small: Callable[[DataFrame], ChangesInDriver | None] | None = None
 
-    def in_driver(self, rows: DataFrame) -> SmallChanges | None:
+    def in_driver(self, rows: DataFrame) -> ChangesInDriver | None:
         """Return what merges small micro-batches without Spark; None if Spark has to merge.
 
         Args:
             rows: The query's rows, of which only the columns are looked at.
         """
-        if not self.is_plain:
-            return None
-        made_of = (rows, self.sink, self.target, self.generation, self.truncation)
-        return SmallChanges(*made_of) if SmallChanges.fits(rows, self.sink) else None
+        return None if self.small is None else self.small(rows)
 
     def batch(self, batch: DataFrame, batch_id: int, guard: TargetGuard) -> None:
         """Merge a micro-batch in one commit, unless the target already contains it.
@@ -94,18 +103,21 @@ def declared_merging(loaded: LoadedPipeline, target: Folder, generation: Generat
         generation: State of the generation that owns the target.
     """
     sink = loaded.pipeline.sink
-    rows: MergeRows
-    truncation = Truncation(sink, generation) if loaded.pipeline.follows_truncates else None
-    if sink.history is not None:
-        rows = partial(merge_versions, target=target, sink=sink, generation=generation)
-    elif sink.sequence:
-        rows = partial(
-            merge_changes, target=target, sink=sink, generation=generation, truncation=truncation
-        )
-    else:
+    if sink.history is None and not sink.sequence:
         rows = partial(merge_by_key, target=target, key=sink.key, generation=generation)
-    is_plain = sink.history is None and bool(sink.sequence)
-    merging = Merging(sink, target, generation, rows, truncation, is_plain)
+        merging = Merging(sink, target, generation, rows)
+    else:
+        merging = _ordered(loaded, target, generation)
     for around in contributions("merging"):
         merging = around(loaded, merging)
     return merging
+
+
+def _ordered(loaded: LoadedPipeline, target: Folder, generation: Generation) -> Merging:
+    """Return the merging by the order of changes, or as versions, of an installed extension."""
+    for make in contributions("ordered_merging"):
+        merging: Merging = make(loaded, target, generation)
+        return merging
+    does = "merges rows by `sink.sequence`, or keeps their versions by `sink.history`"
+    otherwise = "declare a sink without `sequence` and `history`, which merges by key alone"
+    raise none_adds(does, otherwise, field="sink.sequence")

@@ -22,8 +22,6 @@ from sources.errors import InputError
 from sources.storage.folder import Folder
 from spark_jobs.inside.sink.merging.clauses import of_source
 
-TYPE = MapType(StringType(), StringType())
-"""Type of the column ``sink.unchanged``."""
 _LONG = (StringType, BinaryType, ArrayType, MapType)
 _AT = "__at"
 

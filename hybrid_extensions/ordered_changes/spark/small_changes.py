@@ -1,9 +1,9 @@
 """Merge of a small micro-batch of changes that the driver has in memory, without a Spark job.
 
 Spark merges the same micro-batch to the same rows
-(:func:`spark_jobs.inside.sink.merging.newest_change.merge_changes`), with rules for changes that
-are not whole, or that something later has overtaken. Here nothing is done about them: such a
-micro-batch is Spark's.
+(:func:`hybrid_extensions.ordered_changes.spark.newest_change.merge_changes`), with rules for
+changes that are not whole, or that something later has overtaken. Here nothing is done
+about them: such a micro-batch is Spark's.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ import pyarrow.compute as pc
 from deltalake import Transaction
 from pyspark.sql import DataFrame
 
+from hybrid_extensions.ordered_changes.spark.deletes import Deletes
+from hybrid_extensions.ordered_changes.spark.newest_change import change_clauses
+from hybrid_extensions.ordered_changes.spark.truncation import Truncation
 from sources.config.table.sink import Sink
 from sources.decoding.batch_cursor import as_mask
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
-from spark_jobs.inside.sink.merging.deletes import Deletes
 from spark_jobs.inside.sink.merging.keys import KeyRange
-from spark_jobs.inside.sink.merging.newest_change import change_clauses, target_rows
 from spark_jobs.inside.sink.merging.small_merge import SmallMerge, compares_alike, merge_by_rust
-from spark_jobs.inside.sink.merging.truncation import Truncation
+from spark_jobs.inside.sink.merging.target_columns import target_rows
 from spark_jobs.table.kept_deletes import DELETES
 
 

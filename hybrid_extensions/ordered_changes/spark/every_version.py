@@ -12,8 +12,8 @@ from __future__ import annotations
 from deltalake import Transaction
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
-from pyspark.sql.types import TimestampType
 
+from hybrid_extensions.ordered_changes.spark.deletes import comparable, order
 from sources.common.counting import counted
 from sources.common.sql.sql_names import in_backticks
 from sources.config.table.sink import VALID_FROM, VALID_TO, Sink
@@ -21,52 +21,12 @@ from sources.errors import InputError
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.inside.sink.merging.clauses import When, column, of_source
-from spark_jobs.inside.sink.merging.deletes import comparable, order
 from spark_jobs.inside.sink.merging.keys import KeyRange
 from spark_jobs.inside.sink.merging.merge_once import merge_once
+from spark_jobs.inside.sink.merging.target_columns import with_validity
 
 _IS_NEW = "__is_new"
 _BEFORE = "__valid_to_before"
-
-
-def with_validity(rows: DataFrame, time: str) -> DataFrame:
-    """Add the columns of a version's validity: from its own time on, with no end yet (null).
-
-    Args:
-        rows: Rows that the transform returned.
-        time: Column with the time from which a version is valid (``sink.history``).
-    """
-    begin = F.col(in_backticks(time)).alias(VALID_FROM)
-    return rows.select("*", begin, F.lit(None).cast(TimestampType()).alias(VALID_TO))
-
-
-def require_validity(rows: DataFrame, time: str) -> None:
-    """Refuse rows whose time is no timestamp, or that already have a validity column.
-
-    Args:
-        rows: DataFrame that the transform returns; only its columns are looked at.
-        time: The column that ``sink.history`` names, which the rows have.
-
-    Raises:
-        InputError: Names the column.
-    """
-    if (kind := rows.schema[time].dataType) != TimestampType():
-        message = (
-            f"`sink.history`: column `{time}` has the type {kind.simpleString()}. It says from "
-            "when on a version is valid, so it has to be a timestamp."
-        )
-        hint = (
-            f"Let the function or query of `transform` return `{time}` as a timestamp, or name "
-            "another column under `sink.history`."
-        )
-        raise InputError(message, hint, field="sink.history", column=time)
-    for name in (VALID_FROM, VALID_TO):
-        if name in rows.columns:
-            message = f"The transform returns a column `{name}`, which `sink.history` adds itself."
-            hint = (
-                f"Rename `{name}` in the function or query of `transform`, or leave it out there."
-            )
-            raise InputError(message, hint, field="sink.history", column=name)
 
 
 def merge_versions(

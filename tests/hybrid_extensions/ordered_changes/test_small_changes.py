@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from hybrid_extensions.ordered_changes.spark.small_changes import last_of_each_key
 from sources.config.table.sink import Sink
-from spark_jobs.inside.sink.merging.small_changes import last_of_each_key
 
 
 def sink_of(*key: str, sequence: list[str]) -> Sink:

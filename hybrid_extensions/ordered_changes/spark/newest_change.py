@@ -2,7 +2,7 @@
 
 A row of the target keeps the sequence of the change that wrote it, and only a change that is not
 older replaces it. A removed row can't keep its sequence:
-:mod:`spark_jobs.inside.sink.merging.deletes` does.
+:mod:`hybrid_extensions.ordered_changes.spark.deletes` does.
 """
 
 from __future__ import annotations
@@ -11,37 +11,26 @@ from deltalake import Transaction
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from sources.common.sql.sql_names import in_backticks
-from sources.config.table.sink import Sink
-from sources.state.generation import Generation
-from sources.storage.folder import Folder
-from spark_jobs.inside.sink.merging.clauses import When, column, of_source
-from spark_jobs.inside.sink.merging.deletes import Deletes, comparable, order
-from spark_jobs.inside.sink.merging.every_version import with_validity
-from spark_jobs.inside.sink.merging.keys import KeyRange
-from spark_jobs.inside.sink.merging.merge_once import merge_once
-from spark_jobs.inside.sink.merging.small_merge import SmallMerge, bytes_of
-from spark_jobs.inside.sink.merging.soft_deletes import SEEN, with_values_before
-from spark_jobs.inside.sink.merging.truncation import Truncation
-from spark_jobs.inside.sink.merging.unchanged_values import (
+from hybrid_extensions.ordered_changes.spark.deletes import Deletes, comparable, order
+from hybrid_extensions.ordered_changes.spark.soft_deletes import SEEN, with_values_before
+from hybrid_extensions.ordered_changes.spark.truncation import Truncation
+from hybrid_extensions.ordered_changes.spark.unchanged_values import (
     ValueByValue,
     lacks_key,
     latest_values,
     long_columns,
     require_key,
 )
+from sources.common.sql.sql_names import in_backticks
+from sources.config.table.sink import Sink
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
+from spark_jobs.inside.sink.merging.clauses import When, column, of_source
+from spark_jobs.inside.sink.merging.keys import KeyRange
+from spark_jobs.inside.sink.merging.merge_once import merge_once
+from spark_jobs.inside.sink.merging.small_merge import SmallMerge, bytes_of
+from spark_jobs.inside.sink.merging.target_columns import target_rows
 from spark_jobs.table.kept_deletes import DELETES
-
-
-def target_rows(rows: DataFrame, sink: Sink) -> DataFrame:
-    """Return rows with the columns of the target, which may differ from the transform's.
-
-    The column that marks deletes (``sink.deleted``) is dropped if the sink removes deleted rows.
-    Those of the validity are added if it keeps all versions.
-    """
-    if sink.history is not None:
-        return with_validity(rows, sink.history)
-    return rows.drop(sink.deleted) if sink.deleted and sink.removes_rows else rows
 
 
 def merge_changes(  # noqa: PLR0913 - the last one is rare

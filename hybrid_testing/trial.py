@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from hybrid_extensions.analysis.spark.analyze import analyze
 from hybrid_testing.chain import read_bounded
 from hybrid_testing.rows import ONE, Inputs
 from hybrid_testing.under_test import REFERENCE, Transform, testing
 from sources.common.schema import names_and_types
 from sources.config.loader import LoadedPipeline, declare
 from sources.errors import HybridError
+from sources.extensions import contributions, none_adds
 from sources.planning.transform_analysis import AnalysisRequest
 from sources.storage.folder import Folder
 from spark_jobs.inside.readers.empty_stream import empty_stream
@@ -84,6 +84,8 @@ class Trial:
             replayed=[],
             digest="",
         )
+        if (analyze := next(contributions("transform_analysis"), None)) is None:
+            raise none_adds("analyzes transforms", "test the transform in a run of a pipeline")
         with self._as_in_a_run():
             made = analyze(self.spark, loaded, request, Folder(folder))
         if made.columns is None:

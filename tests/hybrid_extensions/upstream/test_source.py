@@ -20,6 +20,7 @@ from sources.errors import InputError
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
 from sources.planning.plan import Plan, make_plan
+from tests.extensions import needs
 from tests.minimal import minimal_declaration
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)
@@ -74,6 +75,7 @@ def test_the_table_is_found_by_the_other_pipeline_and_is_its_asset(tmp_path: Pat
     assert upstream_specs(second) == []
 
 
+@needs("delta_history")
 def test_runs_go_by_the_place_that_was_planned_and_need_no_file_of_the_other_pipeline(
     tmp_path: Path,
 ) -> None:
@@ -90,6 +92,7 @@ def test_runs_go_by_the_place_that_was_planned_and_need_no_file_of_the_other_pip
     assert found.rows == 1
 
 
+@needs("delta_history")
 def test_one_version_is_read_without_an_interval(tmp_path: Path) -> None:
     upstream(tmp_path, sink={"path": "first", "mode": "merge", "key": ["id"]})
     for number in range(3):
@@ -123,6 +126,7 @@ def test_pipelines_that_read_each_other_are_refused(tmp_path: Path) -> None:
     assert "read each other's tables in a circle: " in error.message
 
 
+@needs("delta_history")
 def test_the_status_counts_what_is_to_be_read_and_names_what_can_not_be(tmp_path: Path) -> None:
     upstream(tmp_path)
     append(tmp_path / "first", 1)

@@ -15,6 +15,7 @@ from sources.planning.transform_analysis import read_analysis, request_by_declar
 from sources.state.generation import Generation
 from spark_jobs.launch.questions import spark_process
 from spark_jobs.launch.questions.transform_check import TransformCheck
+from tests.extensions import needs
 from tests.minimal import minimal_pipeline
 from tests.services.processes import NEVER_ENDS, runs, wait_for
 
@@ -74,6 +75,7 @@ def planned(loaded: LoadedPipeline, monkeypatch: pytest.MonkeyPatch) -> tuple[Pl
     return plan, generation
 
 
+@needs("analysis")
 def test_an_unchanged_transform_is_analyzed_once(
     loaded: LoadedPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +91,7 @@ def test_an_unchanged_transform_is_analyzed_once(
     assert process.starts == 2
 
 
+@needs("analysis")
 def test_a_new_plan_is_checked_before_it_is_written_and_only_then(
     loaded: LoadedPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +106,7 @@ def test_a_new_plan_is_checked_before_it_is_written_and_only_then(
     assert read_analysis(generation) is not None
 
 
+@needs("analysis")
 @pytest.mark.parametrize(("kind", "error"), [("input", InputError), ("seam", SeamError)])
 def test_a_refusal_is_raised_with_its_fields(
     loaded: LoadedPipeline,
@@ -119,6 +123,7 @@ def test_a_refusal_is_raised_with_its_fields(
     assert read_analysis(generation) is None
 
 
+@needs("analysis")
 @pytest.mark.parametrize(
     ("script", "told"),
     [
@@ -142,6 +147,7 @@ def test_where_spark_does_not_run_the_plan_is_made_with_a_warning(
         assert check.settle(plan, generation).warnings == []
 
 
+@needs("analysis")
 def test_a_missing_jar_is_no_reason_to_refuse_a_plan(
     loaded: LoadedPipeline, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -152,6 +158,7 @@ def test_a_missing_jar_is_no_reason_to_refuse_a_plan(
     assert "the spark jars are expected there" in made.warnings[0]
 
 
+@needs("analysis")
 def test_no_process_and_no_file_is_left(
     loaded: LoadedPipeline, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -76,6 +76,8 @@ class Extension:
             from a loaded pipeline, the target's folder and the generation: a
             :class:`spark_jobs.inside.sink.merging.declared.Merging`. The first one counts. Called
             in the driver.
+        class_archive: Archive of the classes that drivers load, a
+            :class:`spark_jobs.jvm.installed_archive.ClassArchive`. The first one counts.
         registered_values: Decoders of values with schemas of a registry, a
             :class:`sources.decoding.registered_values.RegisteredValues`.
         groups: Function from a path to the
@@ -152,6 +154,7 @@ class Extension:
     shared_drivers: str | None = None
     shared_job: str | None = None
     ordered_merging: str | None = None
+    class_archive: str | None = None
     registered_values: str | None = None
     expressions: str | None = None
     lost_state: str | None = None

@@ -28,7 +28,7 @@ def jars(
     With `spark` among them, also archive the classes that a driver loads: drivers start faster.
     """
     with answer(as_json) as show:
-        from spark_jobs.jvm.class_archive import make_archive
+        from spark_jobs.jvm.installed_archive import installed_archive
         from spark_jobs.jvm.jar_sets import sets_with
         from spark_jobs.jvm.jars import resolve_sets
         from spark_jobs.jvm.spark_version import installed_parts, spark_home
@@ -37,8 +37,9 @@ def jars(
             sets or sets_with(installed_parts()), lambda text: typer.echo(text, err=True)
         )
         found = {name: str(paths[0].parent) for name, paths in fetched.items()}
-        if "spark" in fetched:
+        archive = installed_archive()
+        if "spark" in fetched and archive is not None:
             typer.echo("Starting Spark once to archive its classes.", err=True)
-            found["classes"] = str(make_archive(spark_home(), fetched["spark"]))
+            found["classes"] = str(archive.make(spark_home(), fetched["spark"]))
         lines = "\n".join(f"{name}: {folder}" for name, folder in found.items())
         show({"ok": True, **found}, lines)

@@ -17,7 +17,7 @@ from sources.config.document.yaml_document import variables_used
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.state.generation import Generation
-from spark_jobs.jvm.class_archive import use_archive
+from spark_jobs.jvm.installed_archive import with_archive
 from spark_jobs.jvm.jar_sets import excludes, packages
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import spark_environment
@@ -187,7 +187,7 @@ def _command(
         job = str(PACKAGE / script)
         own = [JAR.require()] if needs_own_jar(loaded) else []
         if place.kind == "local":
-            conf = use_archive(spark_home(), resolve("spark"), conf)
+            conf = with_archive(spark_home(), resolve("spark"), conf)
         every = [*(jar for name in sets for jar in resolve(name)), *own]
         jars = ["--jars", ",".join(map(str, every))]
         if _shares_no_folder(loaded):
@@ -252,7 +252,7 @@ def analysis_environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str
     here = {"master": "local[1]", "deploy_mode": "client", "driver_memory": "1g"}
     settings = pipeline.spark.model_copy(update={**here, "conf": {**pipeline.spark.conf, **_BRIEF}})
     local = replace(loaded, pipeline=pipeline.model_copy(update={"spark": settings}))
-    conf = use_archive(home, resolve("spark"), spark_properties(local, Place(), scratch))
+    conf = with_archive(home, resolve("spark"), spark_properties(local, Place(), scratch))
     jars = [jar for name in _sets(loaded) for jar in resolve(name)]
     jars += [JAR.require()] if needs_own_jar(local) else []
     words = [word for key, value in conf.items() for word in ("--conf", f"{key}={value}")]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.jvm import class_archive
-from spark_jobs.jvm.class_archive import use_archive
+from hybrid_extensions.class_archive import archive as class_archive
+from hybrid_extensions.class_archive.archive import use_archive
 from spark_jobs.jvm.java import require_java
 from spark_jobs.jvm.spark_version import spark_home
 

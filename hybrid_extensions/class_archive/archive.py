@@ -17,9 +17,10 @@ from pathlib import Path
 
 from sources.common.cache import cache_folder, make_private
 from sources.errors import RunError
+from spark_jobs.jvm.installed_archive import ClassArchive
 from spark_jobs.jvm.java import find_java, spark_environment
 
-_JOB = Path(__file__).parent / "archive_job.py"
+_JOB = Path(__file__).parent / "spark" / "archive_job.py"
 _TIMEOUT_S = 1200.0
 
 
@@ -149,3 +150,13 @@ def archive_file(home: Path, jars: Sequence[Path]) -> Path:
 
 def _class_path(jars: Sequence[Path]) -> str:
     return os.pathsep.join(map(str, jars))
+
+
+class _Archive:
+    """Implements :class:`spark_jobs.jvm.installed_archive.ClassArchive`."""
+
+    use = staticmethod(use_archive)
+    make = staticmethod(make_archive)
+
+
+ARCHIVE: ClassArchive = _Archive()

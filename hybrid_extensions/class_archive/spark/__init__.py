@@ -1,0 +1,1 @@
+"""What runs inside Spark: the job whose classes are archived."""

@@ -31,10 +31,10 @@ from rich.table import Table
 from hybrid_extensions.servers.broker import LocalBroker
 from hybrid_extensions.servers.process import free_ports, is_taken
 from orchestration import operations
-from orchestration.audit.installed_audit import audit
-from orchestration.audit.report import AuditReport
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.cli import terminal_tables
+from orchestration.comparison.installed_audit import audit
+from orchestration.comparison.report import AuditReport
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError, InputError, RunError

@@ -35,8 +35,8 @@ from examples.demo import (
 )
 from hybrid_extensions.servers.s3 import LOGIN, LocalS3, client
 from orchestration import operations
-from orchestration.audit.installed_audit import audit
-from orchestration.audit.report import AuditReport
+from orchestration.comparison.installed_audit import audit
+from orchestration.comparison.report import AuditReport
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
 from sources.state.generation import Generation

@@ -33,11 +33,11 @@ from hybrid_extensions.feeds.loop import compare, compared_in_words, deliver_onc
 from hybrid_extensions.training.columns import Asked
 from hybrid_extensions.training.point_in_time import TrainingSet, training_set
 from orchestration import operations
-from orchestration.audit.installed_audit import audit
-from orchestration.audit.report import AuditReport
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, run_chain
 from orchestration.cli import terminal_tables
+from orchestration.comparison.installed_audit import audit
+from orchestration.comparison.report import AuditReport
 from sources.config.code.transform import SqlTransform
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import RunError

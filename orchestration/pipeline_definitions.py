@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import dagster as dg
 
-from orchestration.audit.installed_audit import installed_audit
 from orchestration.chain import steps_of
+from orchestration.comparison.installed_audit import installed_audit
 from orchestration.defs.assets.chain_assets import pipeline_assets
 from orchestration.defs.assets.table import table_asset
 from orchestration.defs.assets.upstream import upstream_specs

@@ -115,7 +115,7 @@ class Extension:
         scaffolder: What ``dg scaffold defs`` writes a pipeline's component with, a subclass of
             ``dagster.Scaffolder``.
         audit: Audit of a pipeline's table, an
-            :class:`orchestration.audit.installed_audit.Audit`.
+            :class:`orchestration.comparison.installed_audit.Audit`.
         captured_tables: What asks captured databases about their tables, in drivers, too: a
             :class:`sources.captured_tables.CapturedTables`. The first one counts.
         capture: What copies and follows database tables, an

@@ -2,8 +2,8 @@
 
 Belongs here: everything that computes a verdict, and the command and the action that ask for one.
 Does not belong here: the verdict as it is kept and shown, and what else compares two tables
-(:mod:`orchestration.audit`). Code that plans, reads or writes data for a run does not belong here
-either: the proof would repeat its errors.
+(:mod:`orchestration.comparison`). Code that plans, reads or writes data for a run does not belong
+here either: the proof would repeat its errors.
 
 What the audit does on its own, without Spark, plan or checkpoint:
 
@@ -19,7 +19,7 @@ What the audit does on its own, without Spark, plan or checkpoint:
   pipeline's ``audit.sql``. delta-rs reads the rows of the target.
 
 What could not be checked is ``unknown``, which is never as good as right; the reason is in the
-report (:mod:`orchestration.audit.report`).
+report (:mod:`orchestration.comparison.report`).
 
 What it shares with the runs:
 

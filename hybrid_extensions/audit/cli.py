@@ -39,8 +39,8 @@ def audit(
     """
     with answer(as_json) as show:
         from hybrid_extensions.audit.run import audit as compare_with_input
-        from orchestration.audit.kept_audit import accept_audit, keep_audit
         from orchestration.cli import terminal_tables
+        from orchestration.comparison.kept_audit import accept_audit, keep_audit
         from sources.serving import declared_generation, generation_with_role
 
         loaded = load_acting(pipeline, generation)

@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from hybrid_extensions.audit.run import audit
-from orchestration.audit.kept_audit import keep_audit
+from orchestration.comparison.kept_audit import keep_audit
 from orchestration.defs.assets.table import kept_action, last_action
 from orchestration.defs.checks.audit import audit_evaluation
 from orchestration.defs.jobs.actions import Action

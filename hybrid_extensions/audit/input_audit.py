@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hybrid_extensions.audit.run import audit
-from orchestration.audit.installed_audit import Audit
-from orchestration.audit.report import AuditReport
+from orchestration.comparison.installed_audit import Audit
+from orchestration.comparison.report import AuditReport
 from sources.config.loader import LoadedPipeline
 
 

@@ -23,8 +23,8 @@ from hybrid_extensions.audit.recount.recounted_bad_records import (
     recount_bad_rows,
 )
 from hybrid_extensions.audit.source_views import SourceViews
-from orchestration.audit.report import EXAMPLES, AuditExample, BadLine
-from orchestration.audit.sql import count_rows, duckdb_types, error_text
+from orchestration.comparison.report import EXAMPLES, AuditExample, BadLine
+from orchestration.comparison.sql import count_rows, duckdb_types, error_text
 from sources.common.positions import EndPosition
 from sources.common.sql.sql_names import literal, quoted
 from sources.config.loader import LoadedPipeline
@@ -49,7 +49,7 @@ class Inputs:
         distinct: Number of rows of the table ``input``, or of those of several inputs: of all
             sources, each key counted once.
         ambiguous: Number of keys whose rows differ while nothing says which of them counts.
-        examples: Up to :data:`orchestration.audit.report.EXAMPLES` examples of them.
+        examples: Up to :data:`orchestration.comparison.report.EXAMPLES` examples of them.
         bad_records: Lines of the report about bad records, in the order of the sources.
         notes: Sentences about records that are not counted as rows.
         unchecked: Sentences about sources whose rows no other reader than that of the runs reads.

@@ -14,13 +14,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from orchestration.audit.report import EXAMPLES, ROUNDING, AuditReport, InputRows
+from orchestration.comparison.report import EXAMPLES, ROUNDING, AuditReport, InputRows
 from sources.common.counting import counted
 from sources.errors import InputError
 
 if TYPE_CHECKING:
     from hybrid_extensions.audit.computed.expected_query import ExpectedQuery
-    from orchestration.audit.compare_tables import Comparison
+    from orchestration.comparison.compare_tables import Comparison
     from sources.common.positions import EndPosition
     from sources.config.loader import LoadedPipeline
     from sources.config.pipeline import Pipeline
@@ -87,8 +87,8 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     from hybrid_extensions.audit.inputs import create_inputs  # noqa: PLC0415
     from hybrid_extensions.audit.readers.files import AuditFiles  # noqa: PLC0415
     from hybrid_extensions.audit.recount.recounted_ledger import recount_ledgers  # noqa: PLC0415
-    from orchestration.audit.compare_tables import compare  # noqa: PLC0415
-    from orchestration.audit.sql import MEMORY_LIMIT, open_database  # noqa: PLC0415
+    from orchestration.comparison.compare_tables import compare  # noqa: PLC0415
+    from orchestration.comparison.sql import MEMORY_LIMIT, open_database  # noqa: PLC0415
     from sources.planning.context import PipelineContext  # noqa: PLC0415
     from sources.planning.files.open_snapshot import open_in_words  # noqa: PLC0415
     from sources.state.adopted_table import read_adopted  # noqa: PLC0415

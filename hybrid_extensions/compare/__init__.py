@@ -1,7 +1,7 @@
 """Comparison of a captured table with its database, row by row: by hand, or in ranges by schedule.
 
 Belongs here: reading both sides, rechecks of rows that differ, and the verdict's check. Does not
-belong here: the verdict as it is kept and shown (`orchestration.audit.kept_compare`), how a
+belong here: the verdict as it is kept and shown (`orchestration.comparison.kept_compare`), how a
 kind of database is read, and the repair of rows that differ.
 """
 

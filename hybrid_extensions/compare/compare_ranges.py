@@ -14,7 +14,7 @@ from hybrid_extensions.cdc.compared.key_range import KEYS, RANGE_ROWS, KeyRange
 from hybrid_extensions.compare.compare_range import LiveRun, RangeComparison, compare_range
 from hybrid_extensions.compare.compared_sides import rows_of
 from hybrid_extensions.compare.declare import CompareSection
-from orchestration.audit.kept_compare import (
+from orchestration.comparison.kept_compare import (
     ComparedRange,
     KeptCompare,
     keep_compare,

@@ -16,8 +16,8 @@ from hybrid_extensions.cdc.compared.compared_table import (
     compared_tables,
 )
 from hybrid_extensions.compare.compared_sides import compared_sides
-from orchestration.audit.report import EXAMPLES
-from orchestration.audit.sql import as_json, count_rows
+from orchestration.comparison.report import EXAMPLES
+from orchestration.comparison.sql import as_json, count_rows
 from sources.config.loader import LoadedPipeline
 
 
@@ -33,7 +33,7 @@ class SourceComparison:
         found: Rows of the target.
         only_in_source: Rows of the database table that the target does not hold with equal values.
         only_in_target: Rows of the target that the database table does not hold with equal values.
-        examples: Up to :data:`orchestration.audit.report.EXAMPLES` rows of each side, as JSON.
+        examples: Up to :data:`orchestration.comparison.report.EXAMPLES` rows of each side, as JSON.
         columns: Names of the columns that were compared.
         shard: Topic of the shard that was compared; empty for the whole table.
         shards: Results for each shard, whose sums are those of the whole; empty without shards.

@@ -18,8 +18,8 @@ from hybrid_extensions.cdc.compared.compared_table import ComparedTable
 from hybrid_extensions.cdc.compared.database_rows import DatabaseRows
 from hybrid_extensions.cdc.databases.kinds import part_for
 from hybrid_extensions.cdc.debezium.mysql_json import canonical_json
-from orchestration.audit.maps import sort_maps
-from orchestration.audit.sql import MEMORY_LIMIT, duckdb_type, open_database
+from orchestration.comparison.maps import sort_maps
+from orchestration.comparison.sql import MEMORY_LIMIT, duckdb_type, open_database
 from sources.common.schema import parse_type
 from sources.common.sql.sql_names import column_list, quoted
 from sources.errors import InputError

@@ -8,7 +8,7 @@ import dagster as dg
 from hybrid_extensions.compare.compare_ranges import compare_ranges
 from hybrid_extensions.compare.declare import EQUALS, CompareSection
 from hybrid_extensions.compare.live_run_state import look_at_run
-from orchestration.audit.kept_compare import KeptCompare
+from orchestration.comparison.kept_compare import KeptCompare
 from orchestration.defs.checks.from_job import report_check
 from orchestration.defs.jobs.actions import Action
 from orchestration.defs.jobs.schedules import schedule

@@ -22,7 +22,7 @@ from hybrid_extensions.mariadb.server import (
     answers,
     parse_address,
 )
-from orchestration.audit.sql import duckdb_type
+from orchestration.comparison.sql import duckdb_type
 from sources.common.environment import variable
 from sources.common.schema import parse_type
 from sources.common.sql.sql_names import in_backticks, literal, quoted

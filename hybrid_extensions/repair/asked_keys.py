@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from hybrid_extensions.repair.table import RepairedTable
-from orchestration.audit.sql import duckdb_type
+from orchestration.comparison.sql import duckdb_type
 from sources.common.schema import parse_type
 from sources.common.sql.sql_names import column_list, literal, quoted
 from sources.errors import InputError

@@ -26,8 +26,8 @@ from hybrid_extensions.cdc.databases.captured_table import (
 )
 from hybrid_extensions.cdc.databases.kinds import access_to
 from hybrid_extensions.repair.table import RepairedTable
-from orchestration.audit.maps import sort_maps
-from orchestration.audit.sql import create_empty_table, duckdb_type, insert_arrow
+from orchestration.comparison.maps import sort_maps
+from orchestration.comparison.sql import create_empty_table, duckdb_type, insert_arrow
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.schema import parse_schema, parse_type
 from sources.common.sql.sql_names import column_list, quoted

@@ -28,7 +28,7 @@ from hybrid_extensions.repair.differences import Asked, Differences, find_differ
 from hybrid_extensions.repair.positions import log_end_of, repair_version
 from hybrid_extensions.repair.table import RepairedTable
 from hybrid_extensions.repair.wait_for_live_run import wait_for_run
-from orchestration.audit.sql import MEMORY_LIMIT, open_database
+from orchestration.comparison.sql import MEMORY_LIMIT, open_database
 from sources.errors import StateError
 from sources.storage.tables.delta import delta_table
 from spark_jobs.run_state.truncate_position import read_truncated

@@ -28,7 +28,7 @@ from hybrid_extensions.repair.differences import Differences
 from hybrid_extensions.repair.result import RepairResult
 from hybrid_extensions.repair.rewrite import Rewritten, Touched, files_to_rewrite, rewrite
 from hybrid_extensions.repair.table import RepairedTable, require_repairable
-from orchestration.audit.kept_compare import keep_repaired
+from orchestration.comparison.kept_compare import keep_repaired
 from orchestration.generations.merge_turn import between_merges
 from orchestration.generations.switch_lock import hold_switch_lock_in_turn
 from sources.common.positions import now_ms

@@ -19,10 +19,10 @@ from hybrid_extensions.report.model import (
     TargetPart,
 )
 from hybrid_extensions.report.plan_part import plan_part
-from orchestration.audit.compared_tables import open_target
-from orchestration.audit.installed_audit import audit
-from orchestration.audit.kept_audit import KeptAudit, keep_audit, read_audit
-from orchestration.audit.sql import error_text
+from orchestration.comparison.compared_tables import open_target
+from orchestration.comparison.installed_audit import audit
+from orchestration.comparison.kept_audit import KeptAudit, keep_audit, read_audit
+from orchestration.comparison.sql import error_text
 from orchestration.generations.lifecycle import overview
 from orchestration.progress.forecast import rate
 from orchestration.supervision.status import status

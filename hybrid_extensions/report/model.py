@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from orchestration.audit.kept_audit import KeptAudit
+from orchestration.comparison.kept_audit import KeptAudit
 from orchestration.generations.lifecycle import GenerationLine
 from orchestration.supervision.status import Status
 from orchestration.supervision.status_part import StatusPart

@@ -7,9 +7,9 @@ import dagster as dg
 
 from hybrid_extensions.trial.run import SampleRun, try_sample
 from hybrid_extensions.trial.sample_pipeline import SampleOptions, parse_share
-from orchestration.audit.kept_audit import KeptAudit
-from orchestration.audit.report import in_words
 from orchestration.chain import Observer, Outcome, Step
+from orchestration.comparison.kept_audit import KeptAudit
+from orchestration.comparison.report import in_words
 from orchestration.defs.jobs.actions import Action
 from orchestration.defs.show import metadata
 from sources.common.counting import counted

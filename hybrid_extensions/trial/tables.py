@@ -8,9 +8,9 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from orchestration.audit.report import example_text
 from orchestration.cli import terminal_tables
 from orchestration.cli.fitting_table import Fitting
+from orchestration.comparison.report import example_text
 from sources.common.counting import counted
 from sources.common.durations import duration
 

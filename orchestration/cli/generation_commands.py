@@ -61,8 +61,8 @@ def compare(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     Nothing is changed; differences do not affect the exit status.
     """
     with answer(as_json) as show:
-        from orchestration.audit.compare_generations import compare_generations
         from orchestration.cli import terminal_tables
+        from orchestration.comparison.compare_generations import compare_generations
 
         found = compare_generations(load(pipeline))
         show({"ok": True, **found.to_dict()}, terminal_tables.comparison(found))

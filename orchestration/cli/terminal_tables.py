@@ -20,8 +20,8 @@ _SHORT = len("30 Sep 2024 00:00")
 """Cells of a plan up to this length, times among them, stay on one line."""
 
 if TYPE_CHECKING:
-    from orchestration.audit.compare_generations import GenerationComparison
-    from orchestration.audit.report import AuditReport, BadLine, LedgerLine
+    from orchestration.comparison.compare_generations import GenerationComparison
+    from orchestration.comparison.report import AuditReport, BadLine, LedgerLine
     from orchestration.generations.lifecycle import GenerationLine
     from orchestration.progress.plan_preview import Preview
     from orchestration.supervision.source_status import SourceStatus

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from orchestration import operations
-from orchestration.audit.compare_generations import GenerationComparison, compare_generations
 from orchestration.chain import BoundedStep, ChainRun, Observer, Step, run_chain
+from orchestration.comparison.compare_generations import GenerationComparison, compare_generations
 from orchestration.generations import promotion
 from orchestration.generations.switch_lock import hold_switch_lock
 from orchestration.generations.switch_progress import Say

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from orchestration import operations, step_observers
-from orchestration.audit.installed_audit import query_misfit
+from orchestration.comparison.installed_audit import query_misfit
 from orchestration.generations import switch_steps
 from orchestration.generations.switch_lock import hold_switch_lock
 from orchestration.generations.switch_progress import Say, Steps, say_nothing, told_if_interrupted

@@ -16,9 +16,9 @@ from pydantic import (
     model_serializer,
 )
 
-from orchestration.audit.kept_audit import KeptAudit, read_audit
-from orchestration.audit.kept_compare import KeptCompare, read_compare
 from orchestration.capture.interface import installed_capture
+from orchestration.comparison.kept_audit import KeptAudit, read_audit
+from orchestration.comparison.kept_compare import KeptCompare, read_compare
 from orchestration.supervision.belonging_finding import find_refusal
 from orchestration.supervision.live_look import look_at_live
 from orchestration.supervision.rules.verdict import Verdict

@@ -13,6 +13,7 @@ from sources.common.fields import Declared, Duration
 from sources.common.positions import span_ms
 from sources.common.sql.proven_expressions import Proven, Unproven
 from sources.config.code.transform import DeclaredTransform, SqlTransform
+from sources.config.inputs import check_inputs
 from sources.config.pipeline_checks import (
     check_arrival,
     check_export_names,
@@ -24,7 +25,6 @@ from sources.config.pipeline_checks import (
 from sources.config.source.deletes_by_key import row_to_delete
 from sources.config.source.event_time import DeclaredEventTime
 from sources.config.source.file_source import FileSource
-from sources.config.source.input import check_inputs
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source_chain import SourceChain
 from sources.config.spark_settings import SparkSettings

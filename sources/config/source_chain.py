@@ -9,9 +9,9 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from sources.common.fields import Declared, Name
+from sources.config.inputs import Input
 from sources.config.source.exported_source import ExportedFiles
 from sources.config.source.file_source import FileSource
-from sources.config.source.input import Input
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.source_kinds import AnySource, SourceSpec
 from sources.decoding.changes.added_columns import AddedColumn

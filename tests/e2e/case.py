@@ -20,8 +20,8 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 
 from hybrid_extensions.servers.broker import create_topic
 from orchestration import operations
-from orchestration.audit.report import AuditReport
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.comparison.report import AuditReport
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hybrid_testing.chain import QUICK, read_bounded
-from orchestration.audit.report import AuditReport
 from orchestration.backlog import backlog_of
+from orchestration.comparison.report import AuditReport
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.hand_over import hand_over

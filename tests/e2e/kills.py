@@ -18,8 +18,8 @@ from benchmarks.record import record
 from hybrid_extensions.servers.broker import LocalBroker
 from hybrid_extensions.servers.process import free_ports
 from orchestration import operations
-from orchestration.audit.report import AuditReport
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.comparison.report import AuditReport
 from sources.config.loader import LoadedPipeline
 from sources.hybrid import SwitchState
 from sources.planning.context import PipelineContext

@@ -6,7 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
-from orchestration.audit.report import AuditReport
+from orchestration.comparison.report import AuditReport
 from orchestration.supervision.status import Status
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError

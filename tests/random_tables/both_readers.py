@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from hybrid_extensions.audit.run import audit
 from hybrid_testing.chain import read_bounded
-from orchestration.audit.report import AuditReport
+from orchestration.comparison.report import AuditReport
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.file_source import FileSource
 from sources.planning.plan import make_plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from orchestration.audit.report import LedgerLine, Outcome
+from orchestration.comparison.report import LedgerLine, Outcome
 from sources.common.counting import counted, counted_as
 from sources.common.positions import iso
 from sources.ledger import LedgerEntry

@@ -24,8 +24,8 @@ from hybrid_extensions.feeds.kept.lookups import (
     create_lookups,
     lateness,
 )
-from orchestration.audit.compared_tables import open_target
-from orchestration.audit.sql import MEMORY_LIMIT, open_database
+from orchestration.comparison.compared_tables import open_target
+from orchestration.comparison.sql import MEMORY_LIMIT, open_database
 from sources.common.counting import counted
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline

@@ -26,7 +26,7 @@ from hybrid_extensions.training.sets.opened_labels import (
 from hybrid_extensions.training.sets.range_states import RangeState, SetLook, look_at
 from hybrid_extensions.training.sets.set_record import ComputedFrom, RangeRecord, write_ranges
 from hybrid_extensions.training.sets.sweep import Sweep
-from orchestration.audit.sql import MEMORY_LIMIT, open_database
+from orchestration.comparison.sql import MEMORY_LIMIT, open_database
 from sources.common.counting import counted
 from sources.common.sql.sql_names import column_list
 from sources.config.loader import LoadedPipeline

@@ -17,8 +17,8 @@ from deltalake.exceptions import DeltaError
 
 from hybrid_extensions.training.point_in_time import require_history
 from hybrid_extensions.training.sets.declare import DeclaredSet, Features
-from orchestration.audit.compared_tables import comparable_as, open_target
-from orchestration.audit.sql import columns_of
+from orchestration.comparison.compared_tables import comparable_as, open_target
+from orchestration.comparison.sql import columns_of
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table.known_at import KNOWN_AT, known_at_of
 from sources.config.table.sink import VALID_TO

@@ -9,8 +9,8 @@ import duckdb
 
 from hybrid_extensions.training.sets.declare import LABEL_RANGE, DeclaredSet
 from hybrid_extensions.training.sets.label_ranges import begin_of, key_sql
-from orchestration.audit.compared_tables import comparable_as, open_target
-from orchestration.audit.sql import columns_of, error_text
+from orchestration.comparison.compared_tables import comparable_as, open_target
+from orchestration.comparison.sql import columns_of, error_text
 from sources.common.counting import counted, counted_as
 from sources.common.sql.sql_names import column_list, literal, quoted
 from sources.config.loader import LoadedPipeline

@@ -9,8 +9,8 @@ from tempfile import TemporaryDirectory
 
 from hybrid_extensions.training.sets.declare import DeclaredSet
 from hybrid_extensions.training.sets.opened_labels import LABELS, in_ranges, open_labels
-from orchestration.audit.compared_tables import open_target
-from orchestration.audit.sql import INSTANT, MEMORY_LIMIT, open_database
+from orchestration.comparison.compared_tables import open_target
+from orchestration.comparison.sql import INSTANT, MEMORY_LIMIT, open_database
 from sources.common.sql.sql_names import column_list, quoted
 from sources.config.loader import LoadedPipeline
 from sources.config.table.known_at import KNOWN_AT

@@ -21,8 +21,8 @@ from hybrid_extensions.training.sets.opened_labels import (
     require_in_ranges,
 )
 from hybrid_extensions.training.sets.set_record import RangeRecord, read_record
-from orchestration.audit.compared_tables import open_target
-from orchestration.audit.sql import INSTANT, schema_of
+from orchestration.comparison.compared_tables import open_target
+from orchestration.comparison.sql import INSTANT, schema_of
 from sources.common.sql.sql_names import column_list, quoted
 from sources.config.loader import LoadedPipeline
 from sources.config.table.known_at import KNOWN_AT

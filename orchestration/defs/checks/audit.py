@@ -6,8 +6,8 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.audit.kept_audit import KeptAudit, read_audit
-from orchestration.audit.report import AuditReport
+from orchestration.comparison.kept_audit import KeptAudit, read_audit
+from orchestration.comparison.report import AuditReport
 from orchestration.defs.keys import control_name, table_key
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.metadata import audit_counts, table

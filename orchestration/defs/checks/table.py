@@ -7,8 +7,8 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.audit.compare_generations import compare_generations, pair
-from orchestration.audit.installed_audit import installed_audit
+from orchestration.comparison.compare_generations import compare_generations, pair
+from orchestration.comparison.installed_audit import installed_audit
 from orchestration.defs.assets.table import (
     card_and_facts,
     card_metadata,

@@ -8,7 +8,7 @@ import dagster as dg
 
 from orchestration import operations
 from orchestration.attribution import acting_user
-from orchestration.audit.compare_generations import GenerationComparison, compare_generations
+from orchestration.comparison.compare_generations import GenerationComparison, compare_generations
 from orchestration.defs.checks.from_job import report_check
 from orchestration.defs.checks.table import COMPARED, report_table
 from orchestration.defs.jobs import job_texts

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
-from orchestration.audit.compare_generations import GenerationComparison
-from orchestration.audit.report import example_text
+from orchestration.comparison.compare_generations import GenerationComparison
+from orchestration.comparison.report import example_text
 from orchestration.defs.show.metadata import Metadata, table
 from orchestration.display import moment
 from sources.common.positions import now_ms

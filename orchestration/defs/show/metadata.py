@@ -9,9 +9,9 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.audit.kept_audit import KeptAudit
-from orchestration.audit.report import in_words
 from orchestration.capture.snapshots import TakenSnapshot
+from orchestration.comparison.kept_audit import KeptAudit
+from orchestration.comparison.report import in_words
 from orchestration.defs.keys import APPROVED
 from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.display import readable_times, second

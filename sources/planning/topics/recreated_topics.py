@@ -24,7 +24,7 @@ class SeenTopics(Record):
     topics: dict[str, str]
 
 
-def require_seen_topics(
+def refuse_recreated_topics(
     generation: Generation,
     source: KafkaSource,
     plan: TopicPlan,

@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
 from orchestration import operations
-from orchestration.audit.compare_generations import compare_generations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.comparison.compare_generations import compare_generations
 from orchestration.generations import promotion
 from orchestration.generations.lifecycle import rerun
 from orchestration.supervision.status import status

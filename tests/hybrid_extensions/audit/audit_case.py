@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
 from hybrid_extensions.audit.run import audit
-from orchestration.audit.report import AuditReport
+from orchestration.comparison.report import AuditReport
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 

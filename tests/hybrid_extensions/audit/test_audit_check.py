@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from orchestration.audit.kept_audit import accept_audit, keep_audit, read_audit
+from orchestration.comparison.kept_audit import accept_audit, keep_audit, read_audit
 from orchestration.defs.checks.audit import AUDITED, audit_again
 from orchestration.defs.jobs.control_job import control_job
 from orchestration.pipeline_definitions import pipeline_definitions

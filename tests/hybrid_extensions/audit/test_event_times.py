@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from orchestration.audit.report import AuditReport, BadLine
+from orchestration.comparison.report import AuditReport, BadLine
 from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from sources.planning.plan import make_plan
 from sources.state.generation import Generation

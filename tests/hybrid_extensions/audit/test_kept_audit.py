@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestration.audit.kept_audit import keep_audit, read_audit
+from orchestration.comparison.kept_audit import keep_audit, read_audit
 from sources.errors import StateError
 from sources.state.generation import Generation
 from tests.command_line import invoke

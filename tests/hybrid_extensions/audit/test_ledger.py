@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.audit.report import AuditReport, LedgerLine
+from orchestration.comparison.report import AuditReport, LedgerLine
 from sources.common.positions import TopicPartition
 from sources.kafka.seam import SeamRule
 from sources.ledger import Ledger, LedgerEntry, SeamCount, count_name, ledger_name

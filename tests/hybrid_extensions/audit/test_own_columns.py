@@ -15,7 +15,7 @@ import pytest
 from deltalake import write_deltalake
 from pyarrow import orc
 
-from orchestration.audit.report import AuditReport
+from orchestration.comparison.report import AuditReport
 from tests.extensions import needs
 from tests.hybrid_extensions.audit.audit_case import Case
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hybrid_extensions.audit.readers.files import AuditFiles
-from orchestration.audit.report import AuditExample
+from orchestration.comparison.report import AuditExample
 from sources.config.source.file_source import FileSource
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings

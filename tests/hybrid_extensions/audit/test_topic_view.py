@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.audit.report import AuditReport
+from orchestration.comparison.report import AuditReport
 from sources.errors import InputError
 from tests.extensions import needs
 from tests.hybrid_extensions.audit.audit_case import COLUMNS, Row, wrong

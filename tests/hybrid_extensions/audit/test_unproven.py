@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from orchestration.audit.report import AuditReport
+from orchestration.comparison.report import AuditReport
 from tests.extensions import needs
 from tests.hybrid_extensions.audit.audit_case import COLUMNS, SCHEMA, Case, row, wrong
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from hybrid_extensions.audit.computed.versions import apply_truncates, resolve_unchanged_values
-from orchestration.audit.report import AuditExample
+from orchestration.comparison.report import AuditExample
 from sources.config.table.sink import Sink
 from tests.extensions import needs
 from tests.hybrid_extensions.audit.audit_case import COLUMNS, SCHEMA, Case, Row, row, wrong

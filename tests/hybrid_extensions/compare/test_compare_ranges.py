@@ -24,7 +24,7 @@ from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.compare.compare_whole import FurtherLooks, keep_compared
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration.audit.kept_compare import KeptCompare, read_compare
+from orchestration.comparison.kept_compare import KeptCompare, read_compare
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError

@@ -11,7 +11,7 @@ import yaml
 
 from hybrid_extensions.compare.dagster import compare_checks
 from hybrid_extensions.compare.declare import EQUALS
-from orchestration.audit.kept_compare import (
+from orchestration.comparison.kept_compare import (
     ComparedRange,
     KeptCompare,
     keep_compare,

@@ -19,7 +19,7 @@ from hybrid_extensions.repair import compared_rows
 from hybrid_extensions.repair.result import RepairResult
 from hybrid_extensions.repair.run import look, repair
 from orchestration import operations
-from orchestration.audit.kept_compare import (
+from orchestration.comparison.kept_compare import (
     ComparedRange,
     KeptCompare,
     keep_compare,

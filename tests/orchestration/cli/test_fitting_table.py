@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console, RenderableType
 
-from orchestration.audit.report import AuditReport, InputRows, LedgerLine
 from orchestration.cli import terminal_tables
 from orchestration.cli.fitting_table import Fitting
+from orchestration.comparison.report import AuditReport, InputRows, LedgerLine
 from orchestration.generations.lifecycle import GenerationLine
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console, RenderableType
 
-from orchestration.audit.report import AuditExample, AuditReport, BadLine, InputRows
 from orchestration.cli import terminal_tables
 from orchestration.cli.after_plan import after_plan
+from orchestration.comparison.report import AuditExample, AuditReport, BadLine, InputRows
 from orchestration.progress.plan_preview import preview
 from orchestration.supervision.source_status import SourceState, SourceStatus
 from orchestration.supervision.status import Status

@@ -11,8 +11,8 @@ import dagster as dg
 import pytest
 from pydantic import ValidationError
 
-from orchestration.audit.compare_generations import GenerationComparison
-from orchestration.audit.report import AuditExample
+from orchestration.comparison.compare_generations import GenerationComparison
+from orchestration.comparison.report import AuditExample
 from orchestration.defs.checks.table import comparison_again
 from orchestration.defs.jobs.action_form import read_form
 from orchestration.defs.jobs.generation_form import GenerationForm

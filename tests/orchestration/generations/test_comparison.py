@@ -13,8 +13,8 @@ import yaml
 from deltalake import write_deltalake
 
 from orchestration import operations
-from orchestration.audit.compare_generations import GenerationComparison, compare_generations
-from orchestration.audit.installed_audit import query_misfit
+from orchestration.comparison.compare_generations import GenerationComparison, compare_generations
+from orchestration.comparison.installed_audit import query_misfit
 from orchestration.defs.show import generation_metadata
 from orchestration.generations import promotion
 from sources.generations import begin

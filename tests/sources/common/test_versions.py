@@ -13,8 +13,8 @@ from hybrid_extensions.cdc.databases.altered_table import TableWatch
 from hybrid_extensions.cdc.databases.replication_slot import SlotGone
 from hybrid_extensions.cdc.slot_watch import SlotWatch
 from hybrid_extensions.cuts.barrier import Barrier, Crossing
-from orchestration.audit.kept_audit import KeptAudit
-from orchestration.audit.kept_compare import KeptCompare
+from orchestration.comparison.kept_audit import KeptAudit
+from orchestration.comparison.kept_compare import KeptCompare
 from orchestration.generations.range_history import RemovedFiles
 from orchestration.generations.switch_lock import SwitchHolder
 from orchestration.requested_state import RequestedState

@@ -12,7 +12,7 @@ from sources.common.positions import TopicPartition
 from sources.errors import SeamError
 from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.plan import make_plan
-from sources.planning.topics.recreated_topics import require_seen_topics
+from sources.planning.topics.recreated_topics import refuse_recreated_topics
 from tests.e2e.case import Case, live_of
 from tests.services.processes import wait_for
 
@@ -37,7 +37,7 @@ def test_a_topic_that_is_deleted_after_it_was_seen_is_refused(
 
     def look(*reached: TopicPartition) -> None:
         generation, log = loaded.require_generation(), KafkaLog(live)
-        require_seen_topics(generation, live, planned, log, reached)
+        refuse_recreated_topics(generation, live, planned, log, reached)
 
     assert planned.topics == {}
     look()

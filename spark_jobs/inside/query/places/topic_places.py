@@ -16,7 +16,7 @@ from sources.kafka.client.look_ups import KafkaLog
 from sources.kafka.start.log_checks import check_in_log, check_not_deleted
 from sources.planning.context import PipelineContext
 from sources.planning.topics.key_of_changes import ExpectedKey, keep_key
-from sources.planning.topics.recreated_topics import require_seen_topics
+from sources.planning.topics.recreated_topics import refuse_recreated_topics
 from sources.planning.topics.topic_plan import require_same_topics
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.query.places.alignments import alignment_of
@@ -189,7 +189,7 @@ class FollowedTopicPlace(SourcePlace):
         log = KafkaLog(self._source)
         planned = self._context.plan.topic_of(self._source.name)
         reached = self._reached()
-        require_seen_topics(self._context.generation, self._source, planned, log, reached)
+        refuse_recreated_topics(self._context.generation, self._source, planned, log, reached)
         self._check_start(log)
         partitions = with_new_partitions(self._start.offsets(), log.partitions)
         if self._context.pipeline.sink.mode == "merge":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from orchestration.audit.report import AuditReport, BadLine, LedgerLine, in_words
+from orchestration.comparison.report import AuditReport, BadLine, LedgerLine, in_words
 from orchestration.display import moment
 from sources.common.positions import Part, Record, now_ms
 from sources.config.loader import LoadedPipeline
@@ -38,7 +38,7 @@ class KeptAudit(Record):
         outcome: ``passed``, ``failed`` or ``unknown``.
         input_rows: Rows of raw input, by source.
         expected, found, missing_rows, duplicated, different, unexpected, ambiguous: Numbers of
-            rows, as in :class:`~orchestration.audit.report.AuditReport`.
+            rows, as in :class:`~orchestration.comparison.report.AuditReport`.
         ledger: The recount of each hand-over.
         bad_records: The recount of bad records.
         unchecked: What could not be checked; sentences.

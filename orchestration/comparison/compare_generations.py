@@ -10,12 +10,12 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from orchestration.audit.compare_tables import compare
-from orchestration.audit.compared_tables import create_target_rows, open_target
-from orchestration.audit.distributions import ColumnChange, column_changes
-from orchestration.audit.installed_audit import query_misfit
-from orchestration.audit.report import EXAMPLES, AuditExample
-from orchestration.audit.sql import MEMORY_LIMIT, open_database
+from orchestration.comparison.compare_tables import compare
+from orchestration.comparison.compared_tables import create_target_rows, open_target
+from orchestration.comparison.distributions import ColumnChange, column_changes
+from orchestration.comparison.installed_audit import query_misfit
+from orchestration.comparison.report import EXAMPLES, AuditExample
+from orchestration.comparison.sql import MEMORY_LIMIT, open_database
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
@@ -48,7 +48,7 @@ class GenerationComparison:
         columns_added: Names of columns that only the candidate has.
         types_changed: Delta types of columns that both tables have with different ones: that of the
             serving generation and that of the candidate, by name.
-        examples: Up to :data:`orchestration.audit.report.EXAMPLES` examples for each of
+        examples: Up to :data:`orchestration.comparison.report.EXAMPLES` examples for each of
             ``missing``, ``added`` and ``changed``.
         columns: What differs by column: changed rows, and how the distribution of numbers moved.
         audit_misfit: Why an audit of the candidate would be refused for its query; None if it fits,

@@ -8,7 +8,7 @@ import duckdb
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from orchestration.audit.sql import FLOATING, INTEGERS, error_text
+from orchestration.comparison.sql import FLOATING, INTEGERS, error_text
 from sources.common.sql.sql_names import column_list
 from sources.errors import InputError, UnavailableError
 from sources.storage.folder import Folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from orchestration.audit.report import AuditReport
+from orchestration.comparison.report import AuditReport
 from sources.config.loader import LoadedPipeline
 from sources.extensions import contributions, none_adds
 

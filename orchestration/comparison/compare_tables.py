@@ -10,9 +10,9 @@ from typing import Any
 
 import duckdb
 
-from orchestration.audit.maps import sort_maps
-from orchestration.audit.report import ROUNDING, AuditExample
-from orchestration.audit.sql import FLOATING, INTEGERS, columns_of, count_rows, error_text
+from orchestration.comparison.maps import sort_maps
+from orchestration.comparison.report import ROUNDING, AuditExample
+from orchestration.comparison.sql import FLOATING, INTEGERS, columns_of, count_rows, error_text
 from sources.common.sql.sql_names import column_list, quoted
 from sources.errors import InputError
 
@@ -32,10 +32,10 @@ class Comparison:
         expected: Rows of ``audit.expected``.
         found: Rows of ``audit.found``.
         counts: Rows by kind of difference: ``missing``, ``duplicated``, ``unexpected`` and
-            ``different``, as in :class:`orchestration.audit.report.AuditReport`.
+            ``different``, as in :class:`orchestration.comparison.report.AuditReport`.
         examples: Examples by kind of difference, ordered by key.
         rounded: By floating-point column without a declared tolerance: rows of which it differs by
-            no more than rounding does, :data:`~orchestration.audit.report.ROUNDING`.
+            no more than rounding does, :data:`~orchestration.comparison.report.ROUNDING`.
         by_column: Of ``different``, the rows that differ in a column, by its name, the most first.
     """
 

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from orchestration.audit.compare_tables import compare
+from orchestration.comparison.compare_tables import compare
 from sources.common.schema import parse_schema
 
 KINDS = {

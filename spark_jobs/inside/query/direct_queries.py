@@ -25,7 +25,7 @@ from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
 from spark_jobs.inside.readers.topics.decode_records import VALUE
 from spark_jobs.inside.sink.appending.append_once import columns_with_statistics
 from spark_jobs.inside.sink.appending.direct_sink import DirectSink
-from spark_jobs.inside.sink.appending.task_files import CODECS, FILES, LEFT, TaskFiles
+from spark_jobs.inside.sink.appending.task_files import CODECS, FILES, HELD, LEFT, TaskFiles
 from spark_jobs.inside.sink.driver_batches import DriverBatches
 from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.delta_table import open_table
@@ -72,7 +72,7 @@ def direct_query(
         return None
     kinds = {name: rows.schema[name].dataType.simpleString() for name in columns}
     files = TaskFiles(target, parse_schema(kinds), columns_with_statistics(table), codec)
-    writers = RowWriters(files.writer, FILES, LEFT)
+    writers = RowWriters(files.writer, FILES, LEFT, HELD)
     # The places of the other sources have no row to read.
     parts = [
         direct.written(writers)

@@ -35,12 +35,14 @@ class RowWriters:
     Attributes:
         writer: Returns the writer of a task; called inside it.
         told: Columns of a writer's reports.
-        left: That of them with the number of records that a task did not write.
+        left: That of them with the number of records that a task has left to Spark.
+        held: That of them with the numbers of records that history has.
     """
 
     writer: Callable[[], RowWriter]
     told: pa.Schema
     left: str
+    held: str
 
     def after(self, read: Step) -> Step:
         """Return a ``mapInArrow`` function that writes the rows which another one returns.

@@ -20,6 +20,7 @@ from orchestration import operations
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
 from sources.kafka.ranges.cut_ranges import Split
+from sources.ledger import SeamCount, count_name
 from sources.storage.tables.delta import delta_table
 from spark_jobs.inside.query.places import followed_topic
 from spark_jobs.inside.query.seam import topic_seam
@@ -150,13 +151,23 @@ def test_history_and_topic_are_written_by_the_tasks_that_parse_them(
         assert found.where(f"id >= {low} AND id < {low + 2}").count() == 2
 
 
-def test_rows_of_the_seam_that_history_cannot_have_are_written_by_tasks(
+@pytest.mark.parametrize(
+    "passing",
+    [
+        pytest.param(("rows", []), id="which has copies of the others"),
+        # Those that history has: 899…999, from its end minus the lateness on.
+        pytest.param(("rows.drop('v')", [101]), id="which lacks a column that is compared"),
+    ],
+)
+def test_rows_of_the_seam_that_a_table_without_them_gets_are_written_by_tasks(
     tmp_path: Path,
     servers: str,
     spark: SparkSession,
     read_by_tasks: list[int],
     monkeypatch: pytest.MonkeyPatch,
+    passing: tuple[str, list[int]],
 ) -> None:
+    transform, by_spark = passing
     monkeypatch.setattr(topic_seam, "LEAST_BY_TASKS", 0)
     case = Case(tmp_path, servers, partitions=2)
     case.write_json_history()
@@ -170,10 +181,21 @@ def test_rows_of_the_seam_that_history_cannot_have_are_written_by_tasks(
         return apply_to_left(seam, rows, batch_id)
 
     monkeypatch.setattr(Seam, "apply_to_left", noted)
-    report = run_and_audit(spark, case.pipeline(json_history))
+    module = tmp_path / "transforms.py"
+    module.write_text(f"{module.read_text()}\ndef passed(rows):\n    return {transform}\n")
+
+    def edit(document: dict[str, Any]) -> None:
+        json_history(document)
+        document["transform"] = "transforms:passed"
+
+    loaded = case.pipeline(edit)
+    report = run_and_audit(spark, loaded)
     assert (report.expected, wrong(report), report.ok) == (2000, {}, True)
-    # Those that history has: 899…999, from its end minus the lateness on.
-    assert (left, len(read_by_tasks)) == ([101], 1)
+    assert (left, len(read_by_tasks)) == (by_spark, 1)
+    # All of them are counted, whoever has left them out.
+    counted = loaded.require_generation().read(count_name("live"), SeamCount)
+    assert counted is not None
+    assert (sum(counted.rows.values()), sum(counted.removed.values())) == (1101, 101)
 
 
 def values(n: int) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
 from sources.config.loader import LoadedPipeline
@@ -16,7 +16,8 @@ from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.driver.warm_up import expected_topic
 from spark_jobs.inside.query.query_sources import declare_query
-from spark_jobs.inside.query.seam.table_rows import rows_of_table
+from spark_jobs.inside.query.seam import topic_seam
+from spark_jobs.inside.query.seam.table_rows import HistoryTable, table_of_history
 from tests.e2e.case import Case, live_of, wrong
 from tests.e2e.in_session import run_history, run_live
 
@@ -43,21 +44,28 @@ def go_live(spark: SparkSession, loaded: LoadedPipeline) -> None:
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each look-up of keys of parsed history, whether they came from the table."""
+    """For each look-up of parsed history for the seam, whether the table has it."""
     found: list[bool] = []
 
-    def noted(*arguments: Any) -> DataFrame | None:
-        rows = rows_of_table(*arguments)
-        found.append(rows is not None)
-        return rows
+    def noted(*arguments: Any) -> HistoryTable | None:
+        table = table_of_history(*arguments)
+        found.append(table is not None)
+        return table
 
-    monkeypatch.setattr("spark_jobs.inside.query.seam.topic_seam.rows_of_table", noted)
+    monkeypatch.setattr("spark_jobs.inside.query.seam.topic_seam.table_of_history", noted)
     return found
 
 
+@pytest.mark.parametrize("most", [topic_seam.MOST_BROADCAST, 10], ids=["few", "many"])
 def test_history_is_not_parsed_again_for_its_keys(
-    tmp_path: Path, servers: str, spark: SparkSession, taken: list[bool]
+    tmp_path: Path,
+    servers: str,
+    spark: SparkSession,
+    taken: list[bool],
+    most: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(topic_seam, "MOST_BROADCAST", most)
     case = case_of(tmp_path, servers)
     loaded = case.pipeline(json_history)
     run_history(spark, loaded)
@@ -69,6 +77,13 @@ def test_history_is_not_parsed_again_for_its_keys(
     assert not [*loaded.require_generation().path("seam").glob("**/keys.json")]
     go_live(spark, loaded)
     assert taken == [True]
+    # Few rows are read by the driver, without a job of Spark that looks their keys up.
+    kept = [path.name for path in loaded.require_generation().path("seam").glob("*/*/*.json")]
+    is_read_by_driver = most > 10
+    assert ("recent.json" in kept, "keys.json" in kept) == (
+        is_read_by_driver,
+        not is_read_by_driver,
+    )
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1200, {})
 

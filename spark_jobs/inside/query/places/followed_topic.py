@@ -132,9 +132,9 @@ class FollowedTopic:
             certain = self._filter.certain_rows(parse_schema(self.columns))
         if parse is None or (self._filter is not None and certain is None):
             return None
-        is_new = None if certain is None else certain.are_new
+        judge = None if certain is None else certain.judge
         made_of = (self.source, self.columns, self.event_time, parse)
-        records = partial(DirectRecords, *made_of, is_new=is_new)
+        records = partial(DirectRecords, *made_of, judge=judge)
 
         def written(writers: RowWriters) -> DataFrame:
             return records(writers).of_stream(self._records(spark))
@@ -153,11 +153,11 @@ class FollowedTopic:
             numbers = session.range(0, len(splits), 1, len(splits))
             return records(writers).of_numbered(splits, numbers, clock_ms)
 
-        def count(batch_id: int, written: int, left: int) -> None:
-            found = ranges.of(batch_id)
+        def count(batch_id: int, written: int, left: int, held: Offsets) -> None:
+            found, told = ranges.of(batch_id), written + left + sum(held.values())
             # Where an offset has no record, it is unknown which one.
-            if self._filter is not None and found and size_of(found) == written + left:
-                self._filter.counts.add(batch_id, found, left)
+            if self._filter is not None and found and size_of(found) == told:
+                self._filter.counts.add(batch_id, found, left, held)
 
         return DirectStream(
             written,

@@ -44,13 +44,14 @@ class DirectStream:
             number, from tasks that read the source themselves; None where that does not pay. None
             if they never do.
         count: Called with the number of a micro-batch, and the numbers of rows that its tasks have
-            written, and of records that they have left; None if nobody counts them.
+            written, of records that they have left, and of those by partition that they have left
+            out, as history has their rows; None if nobody counts them.
     """
 
     written: Callable[[RowWriters], DataFrame]
     left: Callable[[DataFrame, int], DataFrame] | None = None
     read: Callable[[RowWriters, DataFrame, int], DataFrame | None] | None = None
-    count: Callable[[int, int, int], None] | None = None
+    count: Callable[[int, int, int, Offsets], None] | None = None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Rows that are certainly new although they are in the seam, told by the tasks that parse them.
+"""Rows of the seam that are certainly new, or certainly in history, told by tasks that parse them.
 
 A row is new if history has no row with its key. Of each part of a key tasks know the values that
 the kept keys have, so they leave some new rows to the filter, and never write one that history has.
+A row is in history if that has one with the same values. Of all others, the filter decides.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -36,10 +38,19 @@ def are_compared_exactly(keys: pa.Schema, columns: pa.Schema) -> bool:
         keys: Columns of the kept keys.
         columns: Columns of the rows, which have those of the keys.
     """
-    return all(
-        columns.field(key.name).type == key.type and any(is_exact(key.type) for is_exact in _EXACT)
-        for key in keys
-    )
+    return all(columns.field(key.name).type == key.type and is_exact(key.type) for key in keys)
+
+
+def is_exact(kind: pa.DataType) -> bool:
+    """Return whether values of a type are equal in Arrow exactly where they are in Spark."""
+    return any(is_kind(kind) for is_kind in _EXACT)
+
+
+class Copies(Protocol):
+    """Interface of what recognizes copies of history's rows."""
+
+    def are_in(self, rows: pa.RecordBatch, mask: Mask) -> Mask:
+        """Return which rows of a batch history has, of those for which a mask is true."""
 
 
 @dataclass(frozen=True)
@@ -51,29 +62,34 @@ class CertainRows:
         keys: Values that each column of the key has in the kept keys.
         event_time: Name of the event-time column.
         keys_from_ms: Keys of rows before this event time (ms) are not kept.
+        copies: Recognizes rows that history has; None if only the filter can.
     """
 
     ends: Offsets
     keys: Mapping[str, pa.Array]
     event_time: str
     keys_from_ms: int
+    copies: Copies | None = None
 
-    def are_new(self, rows: pa.RecordBatch) -> Mask:
-        """Return which rows history has certainly not delivered.
+    def judge(self, rows: pa.RecordBatch) -> tuple[Mask, Mask]:
+        """Return which rows history has certainly not delivered, and which it certainly has.
 
         Args:
             rows: Parsed rows with their topic, partition and offset (``LOG_COLUMNS``).
         """
         inside = self._are_inside(rows)
         if not inside.any():
-            return ~inside
+            return ~inside, inside
         found = (
             as_mask(pc.is_in(rows.column(name), value_set=values))
             for name, values in self.keys.items()
         )
         times = rows.column(self.event_time).cast(pa.int64())
         is_older = as_mask(pc.less(times, self.keys_from_ms * _US).fill_null(fill_value=False))
-        return ~(inside & (reduce(np.logical_and, found) | is_older))
+        may_be_held = inside & (reduce(np.logical_and, found) | is_older)
+        if self.copies is None:
+            return ~may_be_held, np.zeros(len(rows), bool)
+        return ~may_be_held, self.copies.are_in(rows, may_be_held)
 
     def _are_inside(self, rows: pa.RecordBatch) -> Mask:
         offsets = rows.column(OFFSET).to_numpy()

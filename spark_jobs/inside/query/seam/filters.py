@@ -37,6 +37,7 @@ from spark_jobs.inside.readers.spark_errors import raise_at_record
 from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS
 
 KEYS = "keys"  # with the hashes of their rows
+RECENT = "recent"  # the rows themselves
 _OLDER = "older"
 IS_NEW = "__is_new"
 _IS_OLDER = "__is_older"
@@ -234,6 +235,7 @@ class KeyFilter(SeamFilter):
         columns: Columns by which a row is recognized.
         keys_from_ms: Keys of rows before this event time (ms) are not kept.
         table: The same rows, read from the table that has them; None if it may have others.
+        recent: Those of them whose keys are compared, few, so that keys need not be kept; or None.
     """
 
     def __init__(
@@ -244,10 +246,12 @@ class KeyFilter(SeamFilter):
         *,
         keys_from_ms: int,
         table: DataFrame | None = None,
+        recent: DataFrame | None = None,
     ) -> None:
         self._folder = folder
         self._history = history
-        self._recent = history if table is None else table
+        self._table = history if table is None else table
+        self._recent = recent
         self._key = columns.key
         self._compared = [field for field in history.schema if field.name in columns.compared]
         self._event_time = columns.event_time
@@ -262,6 +266,9 @@ class KeyFilter(SeamFilter):
         unless :meth:`look_up_older` was called before; and with a :class:`SeamError` at the first
         row whose key history holds with other values only.
         """
+        if self._recent is not None:
+            # In one task, as they are few and each micro-batch groups them again.
+            return self._marked(live, F.broadcast(self._grouped(self._recent.coalesce(1))))
         kept = self.keep()
         # A broadcast table has to fit into memory, the driver's first; a sort can spill.
         way = "broadcast" if kept.rows <= MOST_BROADCAST else "merge"
@@ -357,7 +364,7 @@ class KeyFilter(SeamFilter):
                 return kept
             # Rows without an event time may be in the seam, too.
             at = F.col(in_backticks(self._event_time))
-            recent = self._recent.where((at >= self._keys_from) | at.isNull())
+            recent = self._table.where((at >= self._keys_from) | at.isNull())
             return publish_rows(
                 self._folder, KEYS, write_rows(self._folder, KEYS, self._grouped(recent))
             )

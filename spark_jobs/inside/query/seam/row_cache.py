@@ -86,6 +86,24 @@ def write_rows(place: Folder, name: str, rows: DataFrame) -> KeptRows:
     return KeptRows(folder=folder, rows=counted.get["rows"])
 
 
+def write_table(place: Folder, name: str, rows: pa.Table) -> KeptRows:
+    """Write rows that this process has as a Parquet file into a new folder, as :func:`write_rows`.
+
+    Args:
+        place: A folder of the state.
+        name: Name of the rows, with which the folder's name begins.
+        rows: The rows.
+
+    Raises:
+        UnavailableError: The state's store does not answer.
+    """
+    folder = f"{name}-{uuid.uuid4().hex}"
+    written = pa.BufferOutputStream()
+    pq.write_table(rows, written)
+    place.folder(folder).replace_bytes("rows.parquet", written.getvalue().to_pybytes())
+    return KeptRows(folder=folder, rows=len(rows))
+
+
 def publish_rows(place: Folder, name: str, written: KeptRows) -> KeptRows:
     """Publish written rows under a name, unless it is taken; return the rows that have the name.
 

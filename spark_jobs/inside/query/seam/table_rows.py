@@ -1,18 +1,23 @@
 """Rows of history as the target has them, so that history need not be parsed again.
 
 The target holds exactly these rows if a pipeline appends what its transform passes on, and nothing
-of the topic is in it yet. Spark skips parts of its files by event time.
+of the topic is in it yet. Parts of its files are skipped by event time.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Collection
+from dataclasses import dataclass
 from urllib.parse import unquote
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
+from sources.common.schema import TIMESTAMP
 from sources.planning.context import PipelineContext
 from sources.serving import target_of
 from sources.storage.folder import Folder
@@ -27,6 +32,7 @@ from spark_jobs.table.table_snapshot import is_absolute
 
 # Spark takes paths with these for patterns.
 _PATTERN = frozenset("*?[]{}\\")
+_US = 1000  # microseconds in a millisecond
 
 
 def is_in_table(spark: SparkSession, context: PipelineContext, columns: Collection[str]) -> bool:
@@ -55,10 +61,10 @@ def is_in_table(spark: SparkSession, context: PipelineContext, columns: Collecti
     return passed is not None and set(passed).issuperset(columns)
 
 
-def rows_of_table(
+def table_of_history(
     spark: SparkSession, context: PipelineContext, source: str, columns: Collection[str]
-) -> DataFrame | None:
-    """Return history's rows from the target; None if it may lack some, or have others.
+) -> HistoryTable | None:
+    """Return the target if it has history's rows; None if it may lack some, or have others.
 
     Args:
         spark: The Spark session.
@@ -81,21 +87,63 @@ def rows_of_table(
     if version_of(target) != known.verified or not is_in_table(spark, context, columns):
         return None
     # Whatever others do from here on is not looked at, and ends the query.
-    return _rows_at(spark, target, known.verified)
+    return HistoryTable(target, open_table(target, known.verified))
 
 
-def _rows_at(spark: SparkSession, target: Folder, version: int) -> DataFrame:
-    """Return the rows of a version of a Delta table.
+@dataclass(frozen=True)
+class HistoryTable:
+    """A version of the target that has the rows of history, and no others.
 
-    Spark takes seconds to read a log for the first time, delta-rs milliseconds.
+    Attributes:
+        target: The table's folder.
+        table: The table at that version.
     """
-    table = open_table(target, version)
-    paths = [unquote(path) for path in paths_of(table)]
-    is_ordinary = is_plain(table) and not table.metadata().partition_columns
-    is_named = not _PATTERN.intersection(target.url, *paths) and not any(map(is_absolute, paths))
-    if not paths or not is_ordinary or not is_named:
-        at = spark.read.format("delta").option("versionAsOf", version)
-        return at.load(target.hadoop_path)
-    schema = StructType.fromJson(json.loads(table.schema().to_json()))
-    files = [target.folder(path).hadoop_path for path in paths]
-    return spark.read.schema(schema).parquet(*files)
+
+    target: Folder
+    table: DeltaTable
+
+    @property
+    def schema(self) -> StructType:
+        """Its columns."""
+        return StructType.fromJson(json.loads(self.table.schema().to_json()))
+
+    def rows(self, spark: SparkSession) -> DataFrame:
+        """Return the rows, which Spark reads.
+
+        It takes seconds to read a log for the first time, delta-rs milliseconds.
+        """
+        target, paths = self.target, [unquote(path) for path in paths_of(self.table)]
+        is_named = not _PATTERN.intersection(target.url, *paths)
+        if not paths or not self._is_ordinary or not is_named or any(map(is_absolute, paths)):
+            at = spark.read.format("delta").option("versionAsOf", self.table.version())
+            return at.load(target.hadoop_path)
+        files = [target.folder(path).hadoop_path for path in paths]
+        return spark.read.schema(self.schema).parquet(*files)
+
+    def recent(self, columns: Collection[str], at: str, from_ms: int, most: int) -> pa.Table | None:
+        """Return rows from an event time on, and those without one, read by this process.
+
+        Args:
+            columns: Names of the columns to return.
+            at: Name of the event-time column.
+            from_ms: The event time, in ms since 1970.
+            most: Highest number of rows to read.
+
+        Returns:
+            None if there are more, or if Spark has to read the table.
+
+        Raises:
+            OSError: A file can't be read.
+        """
+        rows = self.table.to_pyarrow_dataset() if self._is_ordinary else None
+        if rows is None or rows.schema.field(at).type != TIMESTAMP:
+            return None
+        time = pc.field(at)
+        is_recent = (time >= pa.scalar(from_ms * _US, TIMESTAMP)) | time.is_null()
+        if rows.count_rows(filter=is_recent) > most:
+            return None
+        return rows.to_table(sorted(columns), filter=is_recent)
+
+    @property
+    def _is_ordinary(self) -> bool:
+        return is_plain(self.table) and not self.table.metadata().partition_columns

@@ -5,6 +5,7 @@ Spark takes what a task tells once, so such counts need no proof but that each o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from pyspark.sql import DataFrame, Observation
@@ -46,27 +47,27 @@ class TaskCounts:
         self._left = (batch_id, observed)
         return observe_seam(marked, self._offsets, observed)
 
-    def add(self, batch_id: int, ranges: Ranges, left: int) -> None:
+    def add(self, batch_id: int, ranges: Ranges, left: int, held: Offsets) -> None:
         """Count the rows of a micro-batch, unless a record that was left has none, or two.
 
         Args:
             batch_id: Its number.
             ranges: Its offsets, each of which has a record.
             left: Number of records that its tasks have left, whose rows were computed by now.
+            held: Number of rows by partition that its tasks have left out, as history has them.
         """
         found = self._left[1].get if left and self._left and self._left[0] == batch_id else {}
         if found.get(ROWS, 0) != left:
             return
-        held = {
-            self._offsets.partitions[int(kind["x"]) // 2]: int(kind["y"])
-            for kind in found.get(COUNTS) or []
-            if not int(kind["x"]) % 2
-        }
+        counted = Counter(held)
+        for kind in found.get(COUNTS) or []:
+            number, is_new = divmod(int(kind["x"]), 2)
+            counted[self._offsets.partitions[number]] += 0 if is_new else int(kind["y"])
         read = {
             at: min(end, self._ends[at]) - first
             for at, (first, end) in ranges.items()
             if first < self._ends.get(at, 0)
         }
         self.by_batch[batch_id] = {
-            at: (held.get(at, 0), count - held.get(at, 0)) for at, count in read.items()
+            at: (counted[at], count - counted[at]) for at, count in read.items()
         }

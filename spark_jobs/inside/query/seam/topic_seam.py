@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
+from pyspark.sql.types import StructType
 
 from sources.common.positions import EndPosition, Offsets, StartPosition, TopicPartition
 from sources.config.source.kafka_source import KafkaSource
@@ -24,6 +25,7 @@ from spark_jobs.inside.query.seam.filters import (
     IS_NEW,
     KEYS,
     MOST_BROADCAST,
+    RECENT,
     EventTimeFilter,
     KeyColumns,
     KeyFilter,
@@ -33,9 +35,10 @@ from spark_jobs.inside.query.seam.filters import (
     kept_name,
 )
 from spark_jobs.inside.query.seam.metrics import SeamMetrics, observe_seam
-from spark_jobs.inside.query.seam.row_cache import find_kept
+from spark_jobs.inside.query.seam.row_cache import KeptRows, find_kept, publish_rows, write_table
+from spark_jobs.inside.query.seam.same_rows import SameRows
 from spark_jobs.inside.query.seam.seam_offsets import NUMBER, POSITION, SeamOffsets
-from spark_jobs.inside.query.seam.table_rows import is_in_table, rows_of_table
+from spark_jobs.inside.query.seam.table_rows import HistoryTable, is_in_table, table_of_history
 from spark_jobs.inside.query.seam.task_counts import TaskCounts
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import PARTITION, TOPIC, read_topics
@@ -155,7 +158,7 @@ class Seam:
         return self._without_held(rows, self._mark(rows))
 
     def certain_rows(self, columns: pa.Schema) -> CertainRows | None:
-        """Return the check by which tasks write rows of the seam that are certainly new.
+        """Return the check by which tasks tell rows of the seam that are certainly new, or old.
 
         Call it after :meth:`apply`, which keeps the keys.
 
@@ -165,21 +168,30 @@ class Seam:
         Returns:
             None if only the filter can tell which rows are new, or if the seam is short.
         """
-        if self._offsets.total < LEAST_BY_TASKS:
-            return None
-        kept = find_kept(self._folder, KEYS) if self.rule == "key" else None
-        if kept is None or kept.rows > MOST_BROADCAST:
+        if self.rule != "key" or self._offsets.total < LEAST_BY_TASKS:
             return None
         names = self._pipeline.key
-        keys = kept.columns(self._folder, [kept_name(name) for name in names])
-        keys = keys.rename_columns(names).combine_chunks()
+        if (recent := find_kept(self._folder, RECENT)) is not None:
+            known = recent.columns(self._folder, sorted(self._key_columns.all))
+        else:
+            kept = find_kept(self._folder, KEYS)
+            if kept is None or kept.rows > MOST_BROADCAST:
+                return None
+            known = kept.columns(self._folder, [kept_name(name) for name in names])
+            known = known.rename_columns(names)
+        keys = known.select(names).combine_chunks()
         if not are_compared_exactly(keys.schema, columns):
             return None
         values = {name: pc.unique(keys[name]) for name in names}
         starts = self.start.offsets()
         ends = {at: end for at, end in self.seam_end.items() if starts.get(at, 0) < end}
-        event_time = self._pipeline.event_time.column
-        return CertainRows(ends, values, event_time, self._keys_from_ms)
+        return CertainRows(
+            ends,
+            values,
+            self._pipeline.event_time.column,
+            self._keys_from_ms,
+            None if recent is None else SameRows.of(known, [*names, *self._compared()], columns),
+        )
 
     def in_driver(self, spark: SparkSession, columns: pa.Schema) -> DriverFilter | None:
         """Return the filter for rows in the driver's memory; None if only Spark can decide.
@@ -306,8 +318,8 @@ class Seam:
         return _new(marked)
 
     def _needs_keys(self) -> bool:
-        """Whether keys of history have to be looked up for the filter: they are not kept yet."""
-        return self.rule == "key" and find_kept(self._folder, KEYS) is None
+        """Whether keys of history have to be looked up for the filter: none are kept yet."""
+        return self.rule == "key" and not any(find_kept(self._folder, n) for n in (KEYS, RECENT))
 
     def _filter(self, spark: SparkSession) -> SeamFilter:
         """The filter that the rule asks for."""
@@ -317,7 +329,10 @@ class Seam:
             end_ms = max(each.event_time_ms for each in self._ends)
             return EventTimeFilter(self._pipeline.event_time.column, end_ms)
         if self._keys is None:
-            self._keys = self._key_filter(spark, self._table(spark))
+            table = self._table(spark)
+            recent = self._recent(table)
+            rows = None if table is None or recent is not None else table.rows(spark)
+            self._keys = self._key_filter(spark, rows, recent)
         return self._keys
 
     def _sequence_filter(self) -> SeamFilter:
@@ -352,26 +367,46 @@ class Seam:
             self._pipeline.row_rules,
         )
 
-    def _key_filter(self, spark: SparkSession, table: DataFrame | None = None) -> KeyFilter:
+    def _key_filter(
+        self,
+        spark: SparkSession,
+        table: DataFrame | None = None,
+        recent: KeptRows | None = None,
+    ) -> KeyFilter:
+        history, rows = self._history.batch(spark), None
+        if recent is not None:
+            schema = StructType([history.schema[name] for name in sorted(self._key_columns.all)])
+            rows = recent.read(spark, self._folder, schema)
         return KeyFilter(
             self._folder,
-            self._history.batch(spark),
+            history,
             self._key_columns,
             keys_from_ms=self._keys_from_ms,
             table=table,
+            recent=rows,
         )
 
-    def _table(self, spark: SparkSession) -> DataFrame | None:
-        """Return history's rows from the target, if the keys are to be read from there."""
+    def _table(self, spark: SparkSession) -> HistoryTable | None:
+        """Return the target if history's rows are to be read from there."""
         if not self._needs_keys():
             return None
         table = None
         if self._history.is_parsed:
             name, columns = self._source.name, self._key_columns.all
-            table = rows_of_table(spark, self._context, name, columns)
+            table = table_of_history(spark, self._context, name, columns)
         if table is None:
             self._history.require_unchanged()
         return table
+
+    def _recent(self, table: HistoryTable | None) -> KeptRows | None:
+        """Return the rows of history that are compared, if they are kept; keep them if few."""
+        if (kept := find_kept(self._folder, RECENT)) is not None or table is None:
+            return kept
+        columns = self._key_columns
+        made_of = (columns.all, columns.event_time, self._keys_from_ms, MOST_BROADCAST)
+        if (rows := table.recent(*made_of)) is None:
+            return None
+        return publish_rows(self._folder, RECENT, write_table(self._folder, RECENT, rows))
 
     @property
     def _key_columns(self) -> KeyColumns:

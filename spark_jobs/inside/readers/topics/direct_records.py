@@ -10,10 +10,13 @@ them.
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
@@ -37,6 +40,8 @@ from spark_jobs.inside.readers.topics.range_records import RECORDS, Fetched, as_
 _EARLIEST, _LATEST = _BOUNDS = ("__earliest", "__latest")
 BatchParser = Callable[[pa.BinaryArray], pa.StructArray]
 """Turns values into rows; those that it can't decide about are null."""
+Judge = Callable[[pa.RecordBatch], tuple[Mask, Mask]]
+"""Tells of parsed rows which are certainly new, and which history certainly has."""
 _Part = tuple[pa.RecordBatch, Callable[[Mask], pa.RecordBatch]]
 _US = 1000  # microseconds in a millisecond
 
@@ -105,8 +110,9 @@ class DirectRecords:
         event_time: Check of the event times.
         parse: How tasks parse, from :func:`batch_parser`.
         writers: How tasks write.
-        is_new: Which parsed rows, with their places in the log, may be written: those that history
-            has certainly not delivered. None if all may.
+        judge: Which parsed rows, with their places in the log, may be written, as history has
+            certainly not delivered them, and which are left out, as it certainly has. None if all
+            may be written.
     """
 
     source: KafkaSource
@@ -114,7 +120,7 @@ class DirectRecords:
     event_time: EventTimeCheck
     parse: BatchParser
     writers: RowWriters
-    is_new: Callable[[pa.RecordBatch], Mask] | None = None
+    judge: Judge | None = None
 
     def of_stream(self, records: DataFrame) -> DataFrame:
         """Return the reports of tasks that write records which Spark's Kafka source reads.
@@ -168,7 +174,7 @@ class DirectRecords:
         bounds_ms = self.event_time.declared.bounds_ms(clock_ms) if self._is_checked else None
         columns = FetchedColumns(self.source.record_columns, bounds_ms)
         left = partial(FetchedColumns(self.source.record_columns).left, self._names)
-        places = [] if self.is_new is None else LOG_COLUMNS
+        places = [] if self.judge is None else LOG_COLUMNS
         needed = [VALUE, *places, *self.source.record_columns]
         fetch, write = fetcher(self.source), self._writer
 
@@ -203,7 +209,7 @@ class DirectRecords:
         column = self.event_time.declared.column if self._is_checked else None
         returned = pa.schema([*self.writers.told, *record])
         names = self.source.value_schema(self.columns).names
-        return _Writer(self.parse, names, column, self.is_new, self.writers, returned)
+        return _Writer(self.parse, names, column, self.judge, self.writers, returned)
 
 
 @dataclass(frozen=True)
@@ -250,6 +256,14 @@ def count_as_times(times: pa.Array, low_ms: Int64Array | int, high_ms: Int64Arra
     return within | as_mask(times.is_null())
 
 
+def _by_partition(rows: pa.RecordBatch) -> Counter[tuple[str, int]]:
+    """Return the number of rows by topic and partition."""
+    topic, partition, _ = LOG_COLUMNS
+    places = pa.Table.from_batches([rows.select([topic, partition])])
+    counted = places.group_by([topic, partition]).aggregate([([], "count_all")])
+    return Counter({(row[topic], row[partition]): row["count_all"] for row in counted.to_pylist()})
+
+
 def _where(batch: pa.RecordBatch, mask: Mask) -> pa.RecordBatch:
     return batch.filter(pa.array(mask))
 
@@ -264,7 +278,7 @@ class _Writer:
         parse: How values are parsed.
         columns: Names of the columns of a value.
         event_time: Column whose bounds are looked at; None for none.
-        is_new: Which parsed rows may be written; None if all may.
+        judge: Which parsed rows may be written, and which are left out; None if all are written.
         writers: How tasks write.
         returned: Columns of its result: what writers tell, and those of a record.
     """
@@ -272,36 +286,43 @@ class _Writer:
     parse: BatchParser
     columns: Sequence[str]
     event_time: str | None
-    is_new: Callable[[pa.RecordBatch], Mask] | None
+    judge: Judge | None
     writers: RowWriters
     returned: pa.Schema
 
     def __call__(self, parts: Iterator[_Part]) -> Iterator[pa.RecordBatch]:
-        writer, left = self.writers.writer(), 0
+        writer, left, held = self.writers.writer(), 0, Counter[tuple[str, int]]()
         for batch, where in parts:
-            rows, good = self._rows(batch)
+            rows, good, old = self._rows(batch)
             if not good.all():
-                others = where(~good)
-                left += len(others)
-                yield self._filled(others)
+                if old.any():
+                    held += _by_partition(rows.filter(pa.array(old)))
+                if (unclear := ~(good | old)).any():
+                    others = where(unclear)
+                    left += len(others)
+                    yield self._filled(others)
                 rows = rows.filter(pa.array(good))
             yield from map(self._filled, writer.add(rows))
         yield from map(self._filled, writer.close())
         if left:
             yield self._filled(pa.RecordBatch.from_pydict({self.writers.left: [left]}))
+        if held:
+            told = json.dumps([[*at, count] for at, count in held.items()])
+            yield self._filled(pa.RecordBatch.from_pydict({self.writers.held: [told]}))
 
-    def _rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask]:
-        """Return the records with the columns of their values, and which of them are good."""
+    def _rows(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, Mask, Mask]:
+        """Return the records with the columns of their values, which are good, and which old."""
         objects = self.parse(batch.column(VALUE))
         arrays = [*batch.columns, *objects.flatten()]
         rows = pa.RecordBatch.from_arrays(arrays, [*batch.schema.names, *self.columns])
         good = as_mask(objects.is_valid())
-        if self.is_new is not None:
-            good &= self.is_new(rows)
-        if self.event_time is None:
-            return rows, good
-        low_ms, high_ms = (batch.column(name).to_numpy() for name in (_EARLIEST, _LATEST))
-        return rows, good & count_as_times(rows.column(self.event_time), low_ms, high_ms)
+        if self.event_time is not None:
+            low_ms, high_ms = (batch.column(name).to_numpy() for name in (_EARLIEST, _LATEST))
+            good &= count_as_times(rows.column(self.event_time), low_ms, high_ms)
+        if self.judge is None:
+            return rows, good, np.zeros(len(rows), bool)
+        new, old = self.judge(rows)
+        return rows, good & new, good & old
 
     def _filled(self, part: pa.RecordBatch) -> pa.RecordBatch:
         """Return rows with all columns of the result; those that they lack are null."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from sources.common.positions import Offsets, TopicPartition
 from sources.common.schema import ddl
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
@@ -22,6 +24,7 @@ from spark_jobs.inside.arrow_map import map_in_arrow
 from spark_jobs.inside.sink.appending.append_once import append_once
 from spark_jobs.inside.sink.appending.task_files import (
     FILES,
+    HELD,
     LEFT,
     PATH,
     SIZE,
@@ -52,7 +55,8 @@ class DirectSink:
             source themselves, which is faster; or None if Spark should read this one. None if Spark
             reads all.
         count: Called with the number of a micro-batch, and the numbers of rows that its tasks have
-            written, and of records that they have left. None if nobody counts them.
+            written, of records that they have left, and of those by partition whose rows history
+            has. None if nobody counts them.
         positions: Says the positions of micro-batches, for their commits.
         in_driver: Given the number of a micro-batch, reads its rows without Spark, or returns None
             if Spark has to. None if it always has to.
@@ -64,7 +68,7 @@ class DirectSink:
     files: TaskFiles
     left: Callable[[DataFrame, int], DataFrame] | None
     read: Callable[[DataFrame, int], DataFrame | None] | None
-    count: Callable[[int, int, int], None] | None = None
+    count: Callable[[int, int, int, Offsets], None] | None = None
     positions: CommitPositions | None = None
     in_driver: Callable[[int], pa.RecordBatch | None] | None = None
 
@@ -109,14 +113,14 @@ class DirectSink:
         # Tasks write once; then the records that they left are looked at.
         batch = batch.persist()
         try:
-            is_told = F.col(PATH).isNotNull() | F.col(LEFT).isNotNull()
+            is_told = F.coalesce(PATH, F.col(LEFT).cast("string"), HELD).isNotNull()
             told = batch.where(is_told).select(*FILES.names).collect()
             written, left = _rows_in(told), sum(row[LEFT] or 0 for row in told)
             if left:
                 rows = self.left(batch.where(~is_told).drop(*FILES.names), batch_id)
                 told += map_in_arrow(rows, self.files.write, ddl(FILES)).collect()
             if self.count is not None:
-                self.count(batch_id, written, left)
+                self.count(batch_id, written, left, _held_in(told))
             return _actions(told)
         finally:
             batch.unpersist()
@@ -125,6 +129,15 @@ class DirectSink:
 def _rows_in(told: Sequence[Row]) -> int:
     """Return the number of rows in the files that tasks have told of."""
     return sum(json.loads(row[STATISTICS])["numRecords"] for row in told if row[PATH] is not None)
+
+
+def _held_in(told: Sequence[Row]) -> Offsets:
+    """Return the number of records by partition of which tasks have told that history has them."""
+    found = Counter[TopicPartition]()
+    for row in told:
+        for topic, partition, count in json.loads(row[HELD] or "[]"):
+            found[TopicPartition(topic, partition)] += count
+    return found
 
 
 def _actions(told: Sequence[Row] | Sequence[dict[str, Any]]) -> list[AddAction]:

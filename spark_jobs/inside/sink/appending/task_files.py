@@ -19,11 +19,19 @@ from sources.formats.parquet.table_file import statistics
 from sources.storage.folder import Folder
 
 PATH, SIZE, STATISTICS, LEFT = "__path", "__size", "__statistics", "__left"
+HELD = "__held"
 FILES = pa.schema(
-    [(PATH, pa.string()), (SIZE, pa.int64()), (STATISTICS, pa.string()), (LEFT, pa.int64())]
+    [
+        (PATH, pa.string()),
+        (SIZE, pa.int64()),
+        (STATISTICS, pa.string()),
+        (LEFT, pa.int64()),
+        (HELD, pa.string()),
+    ]
 )
-"""What a task tells: of each file its name in the table's folder, bytes and Delta's statistics; and
-in one more row how many records it has left to Spark, if any."""
+"""What a task tells: of each file its name in the table's folder, bytes and Delta's statistics; in
+one more row how many records it has left to Spark, if any; and in another one, as JSON, a list of
+topics, partitions and numbers of records whose rows history has, so that they were not written."""
 CODECS = ("snappy", "gzip", "zstd", "uncompressed")
 """Values of ``spark.sql.parquet.compression.codec`` that can be written."""
 GROUP_BYTES = 64 << 20

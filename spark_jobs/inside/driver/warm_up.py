@@ -2,9 +2,10 @@
 
 While history is read, a few records of the topic go through the live query's own steps into a sink
 that discards them. So the first live micro-batch finds a JVM whose code is loaded and compiled, the
-keys of history, and a stream that is built. If another driver reads the topic, it finds at least
-the keys, whose look-up takes seconds in a JVM that has just started. A failure here is only logged:
-whatever is wrong fails the live query again, which reports it.
+keys of history, and a stream that is built. Where tasks will read and write the topic's rows, past
+those steps, this would only take time from history. If another driver reads the topic, it finds at
+least the keys, whose look-up takes seconds in a JVM that has just started. A failure here is only
+logged: whatever is wrong fails the live query again, which reports it.
 """
 
 from __future__ import annotations
@@ -100,6 +101,8 @@ def _rehearse(
                 return
             if not ahead.is_same_driver:
                 expected.keep_seam_keys(spark)
+                return
+            if expected.waits_for_table(spark):
                 return
             rows = expected.rehearsal(spark, shadow)
             if stop.is_set():

@@ -16,7 +16,7 @@ from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.driver.warm_up import expected_topic
 from spark_jobs.inside.query.query_sources import declare_query
-from spark_jobs.inside.query.seam import topic_seam
+from spark_jobs.inside.query.seam.filters import MOST_BROADCAST
 from spark_jobs.inside.query.seam.table_rows import HistoryTable, table_of_history
 from tests.e2e.case import Case, live_of, wrong
 from tests.e2e.in_session import run_history, run_live
@@ -56,7 +56,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return found
 
 
-@pytest.mark.parametrize("most", [topic_seam.MOST_BROADCAST, 10], ids=["few", "many"])
+@pytest.mark.parametrize("most", [MOST_BROADCAST, 10], ids=["few", "many"])
 def test_history_is_not_parsed_again_for_its_keys(
     tmp_path: Path,
     servers: str,
@@ -65,7 +65,7 @@ def test_history_is_not_parsed_again_for_its_keys(
     most: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(topic_seam, "MOST_BROADCAST", most)
+    monkeypatch.setattr("spark_jobs.inside.query.seam.topic_seam.MOST_BROADCAST", most)
     case = case_of(tmp_path, servers)
     loaded = case.pipeline(json_history)
     run_history(spark, loaded)
@@ -73,7 +73,7 @@ def test_history_is_not_parsed_again_for_its_keys(
     expected = expected_topic(query, live_of(loaded))
     assert expected is not None
     expected.keep_seam_keys(spark)
-    assert expected.prepare(spark) is None
+    expected.prepare(spark)
     assert not [*loaded.require_generation().path("seam").glob("**/keys.json")]
     go_live(spark, loaded)
     assert taken == [True]

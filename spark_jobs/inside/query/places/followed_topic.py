@@ -57,9 +57,9 @@ class Prepared:
     """DataFrame of the topic that is read next, built while history is still being read.
 
     Attributes:
-        made_of: Source, start offsets, offsets of a micro-batch and seam filter that it was built
+        made_of: Source, start offsets, offsets of a micro-batch and kept columns that it was built
             with. After the switch it is used only if these are the same.
-        rows: The DataFrame, a stream of the topic's parsed rows.
+        rows: The DataFrame, a stream of the topic's parsed rows, without the seam filter.
     """
 
     made_of: tuple[Any, ...]
@@ -100,8 +100,8 @@ class FollowedTopic:
 
         Args:
             spark: The Spark session.
-            prepared: DataFrame that was built before; it is returned if source, offsets and filter
-                are still those it was built with.
+            prepared: DataFrame of the rows without the filter that was built before; it is used if
+                source and offsets are still those it was built with.
 
         Raises:
             InputError: The schema of the values can't be obtained, ``select`` does not fit it, or
@@ -109,13 +109,13 @@ class FollowedTopic:
             SeamError: The filter needs history, and Kafka has deleted records of it.
             StateError: The seam is filtered by log position, and ``sequence`` is not declared.
         """
-        if prepared is not None and prepared.made_of == self._made_of:
-            return prepared.rows
-        raw = self._raw(spark)
-        rows = parse_values(
-            raw, self.source, self.columns, self.generation, self.event_time, self.rules
-        )
+        is_ready = prepared is not None and prepared.made_of == self._made_of
+        rows = prepared.rows if prepared is not None and is_ready else self._parsed(spark)
         return rows if self._filter is None else self._filter.apply(rows)
+
+    def _parsed(self, spark: SparkSession) -> DataFrame:
+        made_of = (self.source, self.columns, self.generation, self.event_time, self.rules)
+        return parse_values(self._raw(spark), *made_of)
 
     def direct(self, spark: SparkSession, place: int) -> DirectStream | None:
         """Return the topic's stream whose reading tasks write the rows themselves, past Spark.
@@ -209,12 +209,9 @@ class FollowedTopic:
         Nothing is read from the topic. :meth:`rows` uses it if it still fits then.
 
         Raises:
-            InputError: The schema of the values can't be obtained, ``select`` does not fit it, or
-                the seam filter needs a planned file that is missing or was rewritten.
-            SeamError: The filter needs history, and Kafka has deleted records of it.
-            StateError: The seam is filtered by log position, and ``sequence`` is not declared.
+            InputError: The schema of the values can't be obtained, or ``select`` does not fit it.
         """
-        return Prepared(self._made_of, self.rows(spark))
+        return Prepared(self._made_of, self._parsed(spark))
 
     def _raw(self, spark: SparkSession) -> DataFrame:
         made_of = (spark, self.source, self.partitions, self.max_offsets)
@@ -233,10 +230,8 @@ class FollowedTopic:
 
     @property
     def _made_of(self) -> tuple[Any, ...]:
-        seam = self._filter
         key = known_key(self.generation, self.source) if self.source.changes else None
-        made_of = (self.source, self.partitions, self.max_offsets, seam and seam.made_of, key)
-        return (*made_of, self.alignment)
+        return (self.source, self.partitions, self.max_offsets, key, self.alignment)
 
 
 def is_small_at_first(source: KafkaSource, rate: RateLimit, log: KafkaLog, start: Offsets) -> bool:
@@ -322,8 +317,7 @@ class ExpectedTopic:
         """Return the topic's rows, parsed and filtered as by the live query, for a trial run.
 
         A stream; a micro-batch reads one offset of each partition. The keys of history that the
-        seam filter needs are looked up, and kept for the live query; those that it will read from
-        the target are not, and no row is taken for one of history.
+        seam filter needs are looked up, and kept for the live query.
 
         Args:
             spark: The Spark session.
@@ -337,7 +331,14 @@ class ExpectedTopic:
         raw = stream_topics(spark, self._live, self._start.offsets(), 1)
         rules = self._context.pipeline.row_rules
         rows = parse_values(raw, self._live, self._columns, shadow, self._event_time, rules)
-        return rows if self._seam.is_passed({}) else self._seam.rehearse(rows)
+        return rows if self._seam.is_passed({}) else self._seam.apply(rows)
+
+    def waits_for_table(self, spark: SparkSession) -> bool:
+        """Return whether rows of history for the seam will be read from the target, at the switch.
+
+        Tasks write the topic's rows then, as a rule, and a rehearsal would be in vain.
+        """
+        return self._seam.waits_for_table(spark)
 
     def keep_seam_keys(self, spark: SparkSession) -> None:
         """Write the keys of history that the seam filter will need, as Parquet, before the switch.
@@ -351,23 +352,16 @@ class ExpectedTopic:
         """
         self._seam.keep_keys(spark)
 
-    def prepare(self, spark: SparkSession) -> Prepared | None:
+    def prepare(self, spark: SparkSession) -> Prepared:
         """Build the DataFrame of the topic's rows from the expected start offsets on.
 
-        Called while history is read. After the switch it is used if start, rate limit and filter
-        are then the same. Nothing is read from the topic.
-
-        Returns:
-            None if it can't be built before history is read to its end.
+        Called while history is read. After the switch it is used if start and rate limit are then
+        the same. Nothing is read from the topic.
 
         Raises:
             UnavailableError: The broker does not answer.
-            InputError: The schema of the values can't be obtained, or a planned file is missing or
-                was rewritten.
-            SeamError: Kafka has deleted records of history.
+            InputError: The schema of the values can't be obtained.
         """
-        if self._seam.waits_for_table(spark):
-            return None
         generation, live = self._context.generation, self._live
         log = KafkaLog(live)
         partitions = with_new_partitions(self._start.offsets(), log.partitions)

@@ -275,13 +275,6 @@ class KeyFilter(SeamFilter):
         schema = self._grouped(self._history).schema
         return self._marked(live, kept.read(live.sparkSession, self._folder, schema).hint(way))
 
-    def mark_without_keys(self, live: DataFrame) -> DataFrame:
-        """Mark rows by the steps of :meth:`mark`, as if history had none of their keys."""
-        columns = self._grouped(self._history).schema
-        # Not of an empty table: Spark would leave out the join.
-        null = [F.lit(None).cast(each.dataType).alias(each.name) for each in columns]
-        return self._marked(live, F.broadcast(live.sparkSession.range(1).select(*null)))
-
     def _marked(self, live: DataFrame, keys: DataFrame) -> DataFrame:
         is_held = self._matches(live, keys) & is_in_seam()
         # Each key is kept once, so no row is doubled.

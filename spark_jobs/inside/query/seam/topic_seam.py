@@ -94,11 +94,6 @@ class Seam:
         self._keys: KeyFilter | None = None
 
     @property
-    def made_of(self) -> tuple[object, ...]:
-        """All values that the seam filter depends on; equal values mean equal filters."""
-        return (self.rule, self._folder.url, list(self._ends), self.seam_end)
-
-    @property
     def _folder(self) -> Folder:
         """Folder of the kept keys; history that has grown since has another one."""
         splits = sum(end.splits for end in self._ends)
@@ -214,20 +209,6 @@ class Seam:
         """
         marked = self._mark(rows)
         return _new(self.counts.observe(marked, batch_id) if self._ends_with_seam else marked)
-
-    def rehearse(self, rows: DataFrame) -> DataFrame:
-        """Return rows as :meth:`apply` does, for a trial run while history is still read.
-
-        Keys that will be read from the target, where all of history is not yet, are left out.
-
-        Raises:
-            InputError, SeamError, StateError: As :meth:`apply`.
-        """
-        if not self.waits_for_table(rows.sparkSession):
-            return self.apply(rows)
-        placed = self._offsets.mark(rows)
-        marked = self._key_filter(rows.sparkSession).mark_without_keys(placed)
-        return self._without_held(rows, marked)
 
     def waits_for_table(self, spark: SparkSession) -> bool:
         """Return whether the filter's keys will be read from the target, once it has history.

@@ -48,6 +48,7 @@ _TLS_FILES = ("ssl_ca", "ssl_cert", "ssl_key")
 VERIFY_CA = "VERIFY_CA"
 """Value of ``ssl_mode`` by which the name in the server's certificate does not count."""
 _TLS_MODES = (VERIFY_CA, "VERIFY_IDENTITY")
+_CONTEXTS: dict[tuple[Any, ...], ssl.SSLContext] = {}
 
 
 class Address(NamedTuple):
@@ -275,8 +276,23 @@ def text_of(error: Exception) -> str:
     return text
 
 
+class _Connection(pymysql.connections.Connection):  # type: ignore[type-arg]
+    """Connection that reads certificates once a process, and again if one of the files changes.
+
+    The driver reads them for each connection; without TLS files all authorities that the system
+    trusts, although it checks none then.
+    """
+
+    def _create_ssl_ctx(self, sslp: Any) -> Any:
+        files = [Path(value) for value in sslp.values() if isinstance(value, str)]
+        key = (*sorted(sslp.items()), *(each.stat().st_mtime_ns for each in files))
+        if key not in _CONTEXTS:
+            _CONTEXTS[key] = super()._create_ssl_ctx(sslp)  # type: ignore[misc]
+        return _CONTEXTS[key]
+
+
 def _connect(address: Address, silence_s: float, **more: Any) -> pymysql.Connection[Cursor]:
-    connection = pymysql.connect(
+    connection = _Connection(
         host=address.host,
         port=address.port,
         user=address.user,

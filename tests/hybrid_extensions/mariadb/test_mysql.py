@@ -259,6 +259,26 @@ def test_a_login_without_tls_needs_a_package_which_is_named_where_it_is_missing(
     assert needs_public_key(parse_address(plain.dsn("", "two")))
 
 
+def test_certificates_are_read_once_and_again_once_their_file_is_another(
+    mysql: LocalMySql, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("MYSQL_PWD", mysql.password)
+    with mysql.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT concat(@@datadir, @@ssl_ca)")
+        [(authority,)] = cursor.fetchall()
+    file = tmp_path / "authority.pem"
+    file.write_bytes(Path(authority).read_bytes())
+    for dsn in (mysql.dsn(""), f"{mysql.dsn('')}?ssl_ca={file}&ssl_mode=verify_ca"):
+        opened = [connect(parse_address(dsn), "snapshot") for _ in range(2)]
+        first, second = (each.ctx for each in opened)
+        assert first is second
+        for each in opened:
+            each.close()
+    trustme.CA().cert_pem.write_to_path(str(file))
+    with pytest.raises(InputError, match="self-signed certificate"):
+        connect(parse_address(dsn), "snapshot")
+
+
 def test_certificates_are_checked_with_or_without_the_name_in_them(
     mysql: LocalMySql, plain: LocalMySql, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

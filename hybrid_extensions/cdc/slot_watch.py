@@ -44,6 +44,8 @@ class SlotWatch(Record):
         unread_lsn: End of the database's log at a look that the connector has not read up to, or
             not confirmed; None if it had read all.
         unread_since_ms: When that look was, in ms since 1970.
+        unknown_since_ms: Since when no look found out the slot's state, in ms since 1970; None if
+            the last one did.
         misset: Why changes were lost or had other values, by a setting of the connector that a look
             found first; empty if none did. It stays, as the rows do.
     """
@@ -52,6 +54,7 @@ class SlotWatch(Record):
     idle_since_ms: int | None = None
     unread_lsn: int | None = None
     unread_since_ms: int | None = None
+    unknown_since_ms: int | None = None
     misset: str = ""
 
 
@@ -122,12 +125,17 @@ def _observe(slot_of: WatchedSlot, generation: Generation, looked_ms: int) -> Sl
     )
     if not before.misset and (misset := settings_problem(options, topic)):
         before = before.model_copy(update={"misset": f"{misset} Found at {iso(looked_ms)}."})
-    watch = before if isinstance(slot, str) else _after(before, slot, looked_ms)
+    if isinstance(slot, str):
+        since_ms = before.unknown_since_ms or looked_ms
+        watch = before.model_copy(update={"unknown_since_ms": since_ms})
+    else:
+        watch = _after(before, slot, looked_ms)
     seen = SlotSeen(
         shard=options.topic or "",
         gone=None if gone is None else _gone_in_words(gone),
         idle_since_ms=watch.idle_since_ms,
         unread_since_ms=watch.unread_since_ms,
+        unknown_since_ms=watch.unknown_since_ms,
         connector=options.connector or "",
         restart_command=restart_command(options.connector) if options.connector else "",
         is_restarted=options.restart_connector,
@@ -187,5 +195,6 @@ def _after(before: SlotWatch, slot: Slot, looked_ms: int) -> SlotWatch:
             "idle_since_ms": idle_since_ms,
             "unread_lsn": lsn,
             "unread_since_ms": since_ms,
+            "unknown_since_ms": None,
         }
     )

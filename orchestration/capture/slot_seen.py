@@ -19,6 +19,8 @@ class SlotSeen:
             dropped, or has or had lost its log; None if it never was.
         idle_since_ms: Since when no connector reads the slot, in ms since 1970; None if one does.
         unknown: Why the state of the slot is unknown; None if it is known.
+        unknown_since_ms: Since when it has been unknown at each look, in ms since 1970; None if it
+            is known.
         retained_bytes: Bytes of write-ahead log that the database keeps for the slot; None if
             unknown.
         unread_bytes: Bytes of the log that the connector has not read; None if unknown.
@@ -39,6 +41,7 @@ class SlotSeen:
     gone: str | None = None
     idle_since_ms: int | None = None
     unknown: str | None = None
+    unknown_since_ms: int | None = None
     retained_bytes: int | None = None
     unread_bytes: int | None = None
     is_confirmation: bool = False

@@ -177,7 +177,8 @@ def slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
     """Judge whether the replication slot still delivers changes and has a reader. A pure function.
 
     The finding's number is the time without a reader, or without progress of it, in seconds; its
-    limit is ``freshness``. A shorter time, or an unknown state, only warns.
+    limit is ``freshness``. A shorter time only warns, and so does a state that has been unknown for
+    up to ``late_after``.
 
     Args:
         slot: The slot as one look saw it.
@@ -197,7 +198,11 @@ def _slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
         return Finding(name="slot", passed=False, text=slot.misset)
     if slot.unknown is not None:
         text = f"The state of the slot is unknown: {slot.unknown.rstrip('.')}."
-        return Finding(name="slot", passed=False, is_pending=True, text=text)
+        unknown_ms = 0 if slot.unknown_since_ms is None else now_ms - slot.unknown_since_ms
+        is_long = unknown_ms > span_ms(expected.late_after)
+        if is_long:
+            text += f" This has been so for {_span(unknown_ms)}."
+        return Finding(name="slot", passed=False, is_pending=not is_long, text=text)
     idle_ms, limit_ms = 0, span_ms(expected.freshness)
     text = "A connector reads the slot."
     if slot.idle_since_ms is not None:

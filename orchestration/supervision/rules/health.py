@@ -137,10 +137,11 @@ def _by_slot(health: Health, seen: SlotSeen, slot: Finding) -> Health | None:
     if not slot.is_pending:
         if seen.gone is None and seen.misset:
             return "wrong-rows" if health in (*_WORKING, "dropping-rows") else None
-        # Whatever else holds: no more changes arrive.
-        of_cut_off = () if seen.is_read else ("dropping-rows", "wrong-rows")
+        # Whatever else holds: no more changes arrive. Of an unknown slot that is not known.
+        is_read = seen.is_read or (seen.gone is None and seen.unknown is not None)
+        of_cut_off = () if is_read else ("dropping-rows", "wrong-rows")
         if health in (*_WORKING, *of_cut_off):
-            return "late" if seen.is_read else "cut-off"
+            return "late" if is_read else "cut-off"
     if health == "healthy" and (seen.is_read or seen.failure or seen.unknown is not None):
         return "catching-up"
     return None

@@ -80,6 +80,13 @@ def test_a_slot_is_idle_since_it_was_first_seen_so(look: Look) -> None:
     assert look(IDLE, 12).seen.idle_since_ms == 12
 
 
+def test_a_slot_is_unknown_since_the_first_look_that_got_no_answer(look: Look) -> None:
+    assert look("no answer", 5).seen.unknown_since_ms == 5
+    assert look("another reason", 9).seen.unknown_since_ms == 5
+    assert look(IDLE, 10).seen.unknown_since_ms is None
+    assert look("no answer", 11).seen.unknown_since_ms == 11
+
+
 def test_a_connector_that_reads_on_is_not_behind_since_its_first_byte(look: Look) -> None:
     active = IDLE._replace(state="active")
     assert look(active, 1).seen.unread_since_ms == 1

@@ -257,6 +257,16 @@ def slot(**seen: Any) -> Seen:
             "catching-up",
             "The state of the slot is unknown: no answer.",
         ),
+        (
+            slot(unknown="no answer", unknown_since_ms=NOW - 600 * S),
+            "catching-up",
+            "The state of the slot is unknown: no answer.",
+        ),
+        (
+            slot(unknown="no answer", unknown_since_ms=NOW - 601 * S, idle_since_ms=NOW - 700 * S),
+            "late",
+            "The state of the slot is unknown: no answer. This has been so for 10 min 1 s.",
+        ),
         (slot(idle_since_ms=NOW - 20 * S), "healthy", ""),
         (slot(idle_since_ms=NOW - 21 * S), "cut-off", "has read the slot for 21 s"),
         # It stays so until somebody acts.

@@ -64,7 +64,6 @@ T = TypeVar("T")
 _PARTITIONS = 3
 _CHUNKS = 12
 _POLL_S = 3.0
-_REST_S = 5.0
 _FAILURES = 60
 _LIMIT = timedelta(minutes=10)
 _COLUMN = "note"
@@ -112,27 +111,6 @@ class _LongTransactions(Sessions):
         cursor.execute("COMMIT")
         with self._lock:
             self.changes += changed
-
-
-class _PacedCustomers(Customers):
-    """Customers who go on slowly once they have changed as many rows as were asked for.
-
-    They last as long as the kills, and drivers that are killed would find more to read each time.
-
-    Args:
-        asked: How many rows they change at full speed.
-        of_customers: As for :class:`~examples.shop.Customers`.
-        by_name: As there.
-    """
-
-    def __init__(self, asked: int, *of_customers: Any, **by_name: Any) -> None:
-        super().__init__(*of_customers, **by_name)
-        self._asked = asked
-
-    def _transaction(self, cursor: Any, chance: random.Random) -> None:
-        super()._transaction(cursor, chance)
-        if self.changes >= self._asked:
-            self._stop.wait(_REST_S)
 
 
 class _SlowReader(Observer):
@@ -249,8 +227,7 @@ def main() -> int:
 def _run(folder: Path, options: argparse.Namespace, cleanup: ExitStack) -> dict[str, Any]:
     database, loaded = _open(folder, options, cleanup)
     killer: _SpreadKiller
-    customers = _PacedCustomers(
-        options.rows_changed,
+    customers = Customers(
         database.dsn,
         options.seed,
         rows=100,
@@ -258,6 +235,8 @@ def _run(folder: Path, options: argparse.Namespace, cleanup: ExitStack) -> dict[
         enough=lambda changes: not killer.is_alive() and changes >= options.rows_changed,
         pause_s=options.pause,
         tables=[_TABLE],
+        # They last as long as the kills, and drivers that are killed find more to read each time.
+        asked=options.rows_changed,
     )
     long = _LongTransactions(database.dsn, options.seed, options.rows)
     asked = Killed(options.drivers, options.crashes)

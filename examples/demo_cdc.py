@@ -155,6 +155,8 @@ def _run(kind: str, options: argparse.Namespace, stages: Stages, cleanup: ExitSt
         rows=60,
         enough=lambda changes: is_done.is_set() and changes >= options.changes,
         pause_s=options.pause,
+        # For `seconds` they last at their full rate, however many changes that makes.
+        asked=None if options.seconds else options.changes,
     )
     customers.start()
     cleanup.callback(customers.stop)

@@ -25,6 +25,7 @@ NAMES = ("orders", "lines", "stock", "kinds")
 TABLES = tuple(f"public.{name}" for name in NAMES)
 _PATIENCE_S = 120.0
 _AGAIN_S = 0.5
+_REST_S = 5.0
 
 
 class _Dialect(NamedTuple):
@@ -348,6 +349,8 @@ class Customers(Sessions):
         threads: Number of threads.
         pause_s: Pause of each thread after a transaction, in seconds.
         tables: The tables of the shop that are changed.
+        asked: After so many changed rows each thread rests for five seconds after a transaction.
+            Whoever follows the changes with a slow machine would find ever more of them.
 
     Attributes:
         changes: Number of rows changed so far.
@@ -363,12 +366,14 @@ class Customers(Sessions):
         threads: int = 3,
         pause_s: float = 0.0,
         tables: Sequence[str] = NAMES,
+        asked: int | None = None,
     ) -> None:
         super().__init__(dsn, [f"{seed}-{number}" for number in range(threads)], pause_s)
         changes = _dialect(dsn).transactions
         self._parts = [part for table in tables for part in changes[table]]
         self._rows = rows
         self._enough = enough
+        self._asked = asked
         self._lock = threading.Lock()
         self.changes = 0
 
@@ -378,6 +383,8 @@ class Customers(Sessions):
             self.changes += changed
             if self._enough(self.changes):
                 self._stop.set()
+        if self._asked is not None and self.changes >= self._asked:
+            self._stop.wait(_REST_S)
 
     def _change(self, cursor: Any, chance: random.Random) -> int:
         """Run a random transaction, and return the number of rows that it changed.

@@ -276,7 +276,7 @@ def text_of(error: Exception) -> str:
     return text
 
 
-class _Connection(pymysql.connections.Connection):  # type: ignore[type-arg]
+class _Connection(pymysql.connections.Connection):
     """Connection that reads certificates once a process, and again if one of the files changes.
 
     The driver reads them for each connection; without TLS files all authorities that the system

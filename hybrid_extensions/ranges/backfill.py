@@ -186,7 +186,7 @@ def _backfill(
     if side is None:
         say(f"No file contains rows from {utc(scope.read.since)} until {utc(scope.read.until)}.")
     else:
-        run_chain(ChainRun(side, _Lines(say), rest_requested=True))
+        run_chain(ChainRun(side, Lines(say), rest_requested=True))
     held.note("2 of 2: replacing the range in the table")
     replacement = _replacement(context, scope, folder, side, turn)
     done = replacement.run(lambda paths: folder.replace(REMOVED, RemovedFiles(paths=paths)))
@@ -280,16 +280,22 @@ def _serving(loaded: LoadedPipeline) -> PipelineContext:
     return PipelineContext.require(in_service(loaded)[-1])
 
 
-class _Lines(Observer):
-    """A line for the plan and for what it is about to read."""
+class Lines(Observer):
+    """Observer of a chain with a line for the plan and for what it is about to read.
+
+    Args:
+        say: Called with each line.
+    """
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
 
     def started(self, step: Step[Any]) -> None:
+        """Say the name of a step that begins."""
         self._say(step.name)
 
     def finished(self, step: Step[Any], outcome: Outcome[Any]) -> None:
+        """Say how much the plan reads, once it is made."""
         if isinstance(step, PlanStep):
             splits = sum(part.splits for part in outcome.value.files)
             self._say(f"{counted(splits, 'split is', 'splits are')} to be read.")

@@ -1,4 +1,4 @@
-"""The command that recomputes ranges of targets."""
+"""The commands that recompute ranges of targets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from orchestration.cli import panels, remedies
-from orchestration.cli.output import INTERRUPTED, AsJson, By, answer, load, person, tell
+from orchestration.cli.output import (
+    INTERRUPTED,
+    AsJson,
+    By,
+    PipelineFile,
+    answer,
+    load,
+    person,
+    tell,
+)
 
 if TYPE_CHECKING:
     from hybrid_extensions.ranges.backfill import RangeLook, RangeResult
@@ -74,6 +83,28 @@ def backfill(  # noqa: PLR0913, PLR0917 - each is an option
         show(request.document(found), request.in_words(found))
         if any(each.state == "interrupted" for each in found):
             raise typer.Exit(INTERRUPTED)
+
+
+@app.command(rich_help_panel=panels.TABLE)
+def follow(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
+    """Recompute what was made of ranges that were recomputed in the table that is followed.
+
+    The live run, which waits before such a range, reads on afterwards.
+    """
+    with answer(as_json) as show:
+        from hybrid_extensions.ranges.followed.follow import follow as recompute
+
+        done = recompute(load(pipeline), tell, person(by))
+        text = " ".join(each.text for each in done) or "No range has to follow."
+        rows = [
+            {
+                "version": each.version,
+                "range": each.replaced.model_dump(mode="json"),
+                **each.rows._asdict(),
+            }
+            for each in done
+        ]
+        show({"ok": True, "ranges": rows}, text)
 
 
 def _spans(since: str | None, until: str | None, ranges: list[str]) -> list[Span]:

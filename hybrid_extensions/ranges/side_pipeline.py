@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from glob import escape
+from typing import Any
 
 import yaml
 
@@ -16,6 +18,8 @@ from sources.planning.context import PipelineContext
 from sources.state.local_copy import local_copy
 from sources.storage.folder import Folder
 
+Declaration = Mapping[str, Any]
+"""A source as a pipeline's file declares it."""
 _SAME = (
     "name",
     "event_time",
@@ -53,13 +57,11 @@ def side_pipeline(
         StateError: The state can't be read or written.
         UnavailableError: The state's store does not answer.
     """
-    loaded, generation = context.loaded, context.generation
     if not parts:
         return None
     declared: dict[str, dict[str, object]] = {}
     for part in parts:
-        limits = {"since": part.since.isoformat(), "until": part.until.isoformat()}
-        declared[part.source.name] = {"time_range": limits}
+        declared[part.source.name] = {"time_range": limits(part.since, part.until)}
         if part.source.table is not None:
             # The table that the generation has read, whatever has the name now.
             declared[part.source.name]["path"] = part.source.path
@@ -67,33 +69,60 @@ def side_pipeline(
             # These files alone: a look at all of them would find the damaged ones again.
             paths = dict.fromkeys(part.listing.splits["path"].to_pylist())
             declared[part.source.name]["path"] = [escape(path) for path in paths]
+    # What was exported for the generation, whatever the origin holds now.
+    exported = {
+        part.source.name: part.source.declaration()
+        for part in parts
+        if isinstance(part.source, ExportedFiles)
+    }
+
+    def sources(kept: Sequence[Declaration]) -> Sequence[Declaration]:
+        return [
+            {**exported.get(each["name"], each), **declared[each["name"]]}
+            for each in kept
+            if each["name"] in declared
+        ]
+
+    return declare_side(context, folder, scope, sources)
+
+
+def limits(since: datetime, until: datetime) -> dict[str, str]:
+    """Return a ``time_range`` as a file declares it; begin inclusive, end exclusive."""
+    return {"since": since.isoformat(), "until": until.isoformat()}
+
+
+def declare_side(
+    context: PipelineContext,
+    folder: Folder,
+    scope: RangeScope,
+    sources: Callable[[Sequence[Declaration]], Sequence[Declaration]],
+) -> LoadedPipeline:
+    """Return the pipeline that computes a range; declare it in its folder at the first call.
+
+    Args:
+        context: The serving generation.
+        folder: State folder of the recomputation.
+        scope: The range.
+        sources: Returns the sources to read, given those that the generation's file declares.
+
+    Raises:
+        StateError: The state can't be read or written.
+        UnavailableError: The state's store does not answer.
+    """
+    loaded, generation = context.loaded, context.generation
     own, definition = folder.folder("definition"), kept_folder(loaded, generation.name)
     if not own.exists(loaded.path.name):
         document = yaml.safe_load(definition.read_bytes(loaded.path.name) or b"")
         kept = {key: document[key] for key in _SAME if key in document}
         left_out = _NOT_FOR_A_RANGE if scope.windows is None else (*_NOT_FOR_A_RANGE, *_CUTTING)
         more = {} if scope.windows is None else {"batch": _ONE_BATCH}
-        # What was exported for the generation, whatever the origin holds now.
-        exported = {
-            part.source.name: part.source.declaration()
-            for part in parts
-            if isinstance(part.source, ExportedFiles)
-        }
-        sources = [
-            {
-                key: value
-                for key, value in exported.get(each["name"], each).items()
-                if key not in left_out
-            }
-            | more
-            | declared[each["name"]]
-            for each in document["sources"]
-            if each["name"] in declared
-        ]
         mode = document["sink"]["mode"] if scope.windows is None else "merge"
         side = {
             **kept,
-            "sources": sources,
+            "sources": [
+                {key: value for key, value in each.items() if key not in left_out} | more
+                for each in sources(document["sources"])
+            ],
             "state": folder.location("state"),
             "sink": {
                 **document["sink"],

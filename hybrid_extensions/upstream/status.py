@@ -16,6 +16,7 @@ from sources.files.tables.table_commits import TableCommits
 from sources.generations import acting_on
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import found_so_far
+from sources.planning.files.passed_range import position_after
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import delta_table
 from sources.storage.tables.file_times import file_times
@@ -84,7 +85,8 @@ def _followed(loaded: LoadedPipeline) -> Iterator[UpstreamStatus]:
     context = None if generation is None else PipelineContext(acting, generation)
     if context is None or not context.is_planned or context.plan.folder is None:
         return
-    position = found_so_far(context.generation, context.plan.folder)[-1].position
+    parts = found_so_far(context.generation, context.plan.folder)
+    position = position_after(context.generation, parts)
     if position is None:
         return
     newest: int | None = None

@@ -61,6 +61,15 @@ class EventWindows(Part):
             return None
         return Interval(_moment(first), _moment(after - self.slide_us + self.length_us))
 
+    def touched_by(self, since: datetime, until: datetime) -> Interval:
+        """Return the starts of the windows that have event times of a range: the first, the end.
+
+        Args:
+            since: Start of the range, inclusive.
+            until: End of the range, exclusive.
+        """
+        return Interval(_moment(self._start_from(to_us(since) - self.length_us + 1)), until)
+
     def latest_until(self, final: datetime) -> datetime:
         """Return the latest exclusive end of a range of which all windows have ended by a time.
 

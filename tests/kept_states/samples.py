@@ -31,10 +31,12 @@ from sources.config.source.file_options import FileBatch
 from sources.config.source.rate_limit import CurrentRate, RateLimit
 from sources.config.source.snapshot import Chunk, SnapshotManifest
 from sources.errors import ErrorReport
+from sources.files.tables.table_position import TablePosition
 from sources.planning.approval import Approval
 from sources.planning.exports import ExportRecord
 from sources.planning.files.discovery import Discovery
 from sources.planning.files.open_snapshot import WholeTable
+from sources.planning.files.passed_range import PassedRange
 from sources.planning.files.rounds import Round
 from sources.planning.plan import Plan
 from sources.planning.topics.followed_columns import FollowedChange, FollowedColumns
@@ -244,6 +246,7 @@ def samples(plan: Plan, end: EndPosition) -> Sequence[Record]:
         *_of_snapshots(),
         StagedListing(batch=3),
         Discovery(number=1, files=files),
+        PassedRange(position=TablePosition(place="/t", table_id="1", version=3, commit="0")),
         WholeTable(source="snapshot", chunks=12, at_ms=_AT),
         Truncated(position="0" * 32),
         Repairs(

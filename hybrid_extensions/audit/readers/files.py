@@ -45,6 +45,7 @@ from sources.files.tables.lake import lake_of
 from sources.hybrid import Boundedness
 from sources.planning.files.discovery import found_so_far
 from sources.planning.files.file_plan import FoundFiles
+from sources.planning.files.passed_range import position_after
 from sources.planning.plan import Plan
 from sources.storage.stores import Stores
 
@@ -211,7 +212,7 @@ class AuditFiles:
         parts: Sequence[FoundFiles] = [part for part in plan.files if part.source == source.name]
         if plan.folder is not None and plan.folder.source == source.name:
             parts = found_so_far(generation, plan.folder)
-        position = parts[-1].position if parts else None
+        position = position_after(generation, parts) if parts else None
         return None if position is None else position.version
 
     def notes(self, source: FileSource) -> list[str]:

@@ -2,7 +2,8 @@
 
 A source that follows a table reads every row once, so only commits that append are followed. What
 removes or rewrites rows, or is no longer in the log, is refused: the rows that were read before are
-in the target already. Compaction leaves the rows as they are, and is skipped.
+in the target already. Compaction leaves the rows as they are, and is skipped. Before a commit that
+says which range of event times it has replaced, reading waits until that range has followed.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ from typing import Any, NamedTuple, NoReturn
 from deltalake.exceptions import DeltaError
 
 from sources.errors import InputError
+from sources.files.tables.replaced_range import ReplacedRange, replaced_range
 from sources.files.tables.table_position import TablePosition
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import delta_table
 from sources.storage.tables.delta_log import OWNER, commit_digest, commit_name
 
+_FOLLOW = (
+    "Let this pipeline's table follow: `hybrid follow P`, which recomputes that range and reads "
+    "on. Where that is refused, compute the whole table again: `hybrid rerun P`."
+)
 _WAY_OUT = (
     "Compute the whole table again in a new generation, which reads that table as it is now and "
     "follows it from there, while the present one serves: `hybrid rerun P`. Or step by step: "
@@ -33,11 +39,14 @@ class Appended(NamedTuple):
         position: The version after the last of these commits.
         paths: The files, as the log has them: as URIs, relative if they are in the table's folder.
         commits: Number of commits that append files.
+        replaced: Range that the commit after ``position`` has replaced, before which reading waits;
+            None if there is no such commit.
     """
 
     position: TablePosition
     paths: frozenset[str]
     commits: int
+    replaced: ReplacedRange | None = None
 
 
 class TableCommits:
@@ -71,7 +80,8 @@ class TableCommits:
             position: The position.
             to_read: Whether the files are to be read from the table at the position returned. It
                 then lies before a compaction of files that are among those returned: at a later
-                version the rows are in other files, together with rows of older ones.
+                version the rows are in other files, together with rows of older ones. It lies
+                before a replaced range, too, which is refused otherwise.
 
         Raises:
             InputError: A commit removes or rewrites rows, or is no longer in the log; or the table
@@ -86,6 +96,8 @@ class TableCommits:
             found = _actions(text)
             if to_read and paths & {str(each["path"]) for each in found.rearranged}:
                 break
+            if to_read and found.removed and found.replaced is not None and not found.metadata:
+                return Appended(at, frozenset(paths), commits, found.replaced)
             self._require_append(position, version, found)
             commits += bool(found.added)
             paths.update(str(each["path"]) for each in found.added)
@@ -131,6 +143,9 @@ class TableCommits:
         for metadata in found.metadata:
             if metadata.get("id") != position.table_id:
                 self._refuse(position, f"was created again by the commit of version {version}")
+        if found.removed and found.replaced is not None:
+            what = f"a recomputed range, {found.replaced}"
+            self._refuse(position, f"got version {version} by {what}", _FOLLOW)
         if found.removed:
             owners = [each.get("configuration", {}).get(OWNER) for each in found.metadata]
             what = (
@@ -140,13 +155,13 @@ class TableCommits:
             )
             self._refuse(position, f"got version {version} by {what}")
 
-    def _refuse(self, position: TablePosition, what: str) -> NoReturn:
+    def _refuse(self, position: TablePosition, what: str, way_out: str = _WAY_OUT) -> NoReturn:
         message = (
             f"Source `{self._source}`: the table {position.place} {what}. Its rows were read up to "
             f"version {position.version}, and only what is appended can be followed; nothing after "
             "that version was read."
         )
-        raise InputError(message, _WAY_OUT, source=self._source, table=position.place)
+        raise InputError(message, way_out, source=self._source, table=position.place)
 
     def _read(self, version: int) -> bytes | None:
         return self._table.read_bytes(commit_name(version))
@@ -162,6 +177,7 @@ class _Actions(NamedTuple):
         metadata: Descriptions of the table that it replaces.
         operation: Delta's name of the change, with the condition of the rows that it replaces, if
             the commit says so.
+        replaced: Range of event times that it has replaced, if the commit says so.
     """
 
     added: Sequence[dict[str, Any]]
@@ -169,6 +185,7 @@ class _Actions(NamedTuple):
     rearranged: Sequence[dict[str, Any]]
     metadata: Sequence[dict[str, Any]]
     operation: str
+    replaced: ReplacedRange | None
 
 
 def _actions(text: bytes) -> _Actions:
@@ -183,6 +200,7 @@ def _actions(text: bytes) -> _Actions:
         rearranged=[each for each in removed if not each.get("dataChange", True)],
         metadata=metadata,
         operation=_operation(info[0] if info else {}),
+        replaced=replaced_range(info[0] if info else {}),
     )
 
 

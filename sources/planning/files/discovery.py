@@ -19,6 +19,7 @@ from sources.files.tables.table_position import TablePosition
 from sources.planning.context import PipelineContext
 from sources.planning.event_times import judge_outside
 from sources.planning.files.file_plan import FoundFiles, found_files, keep_splits, read_splits
+from sources.planning.files.passed_range import position_after
 from sources.state.generation import Generation
 
 
@@ -97,13 +98,18 @@ class GrowingFolder:
         self.parts = found_so_far(context.generation, plan.folder)
         every = [*plan.files, *self.parts]
         self._known = paths_of(read_splits(part, context.generation) for part in every)
-        self._position = self.parts[-1].position
+        self._position = position_after(context.generation, self.parts)
         self._listed_ms = now_ms()
 
     @property
     def splits(self) -> int:
         """Number of splits (files, or regions of large ones) found so far; nothing is read."""
         return sum(part.splits for part in self.parts)
+
+    @property
+    def position(self) -> TablePosition | None:
+        """Version of the table up to which all is found; None for a folder."""
+        return self._position
 
     @property
     def due_ms(self) -> int:
@@ -122,6 +128,19 @@ class GrowingFolder:
         if self._position is not None:
             return set(self._appended(self._position, to_read=False).paths)
         return set(new_files(self._loaded, self._source, self._known)["path"].to_pylist())
+
+    def before_a_range(self) -> set[str]:
+        """Return the paths of files that commits before the next replaced range append.
+
+        As :meth:`undiscovered`, of a table that is followed; but what follows is no error.
+
+        Raises:
+            InputError: The storage refuses; or the table removes or rewrites other rows before.
+            UnavailableError: The storage does not answer.
+        """
+        if self._position is None:
+            return self.undiscovered()
+        return set(self._appended(self._position, to_read=True).paths)
 
     def discover(self) -> FoundFiles | None:
         """List the folder, and write new files to the state, before anything reads them.
@@ -143,6 +162,8 @@ class GrowingFolder:
             if not known.paths:
                 # Commits without rows, such as a compaction: only this process skips them.
                 self._position, self._listed_ms = known.position, now_ms()
+                if known.replaced is not None:
+                    self._pass(known.position)
                 return None
         listing = list_arrived(
             self._loaded,
@@ -168,6 +189,12 @@ class GrowingFolder:
         self._position = standing.position
         self.parts.append(standing)
         return standing
+
+    def _pass(self, before: TablePosition) -> None:
+        """Go on after a replaced range, if another process has recorded that it was followed."""
+        passed = position_after(self._generation, self.parts)
+        if passed is not None and passed.version > before.version:
+            self._position = passed
 
     def _appended(self, position: TablePosition, *, to_read: bool) -> Appended:
         table = self._loaded.place(position.place)

@@ -47,24 +47,24 @@ class TwoPipelines:
         hidden.write_text("".join(f"{as_json(n)}\n" for n in ids))
         hidden.rename(inbox / hidden.name.removeprefix("."))
 
-    def first(self) -> LoadedPipeline:
+    def first(self, **more: Any) -> LoadedPipeline:
         """The first pipeline; it appends every row as it is."""
         history = {"name": "history", "type": "files", "path": "in/*.parquet", "format": "parquet"}
         inbox = {**history, "name": "inbox", "path": "inbox", "format": "json"}
         watched = {**inbox, "schema": COLUMNS, "discovery_interval": "100 ms"}
         sink = {"path": "rows", "mode": "append", "key": ["id"]}
-        return self._declare("first", [history, watched], "identity", sink)
+        return self._declare("first", [history, watched], "identity", sink, **more)
 
-    def second(self, *, windows: bool = True) -> LoadedPipeline:
+    def second(self, *, windows: bool = True, **more: Any) -> LoadedPipeline:
         """The second one: windows over the rows of the first, or these rows again."""
         table = {"name": "rows", "type": "table", "pipeline": "first.yaml"}
         table |= {"discovery_interval": "100 ms"}
         if not windows:
             sink = {"path": "copied", "mode": "append", "key": ["id"]}
-            return self._declare("second", [table], "identity", sink)
+            return self._declare("second", [table], "identity", sink, **more)
         sink = {"path": "windows", "mode": "merge", "key": ["start"]}
         audit = {"sql": "hourly.sql"}
-        return self._declare("second", [table], "hourly", sink, audit=audit)
+        return self._declare("second", [table], "hourly", sink, audit=audit, **more)
 
     def compact(self) -> None:
         """Write the rows of the first table again, in fewer files."""
@@ -97,7 +97,7 @@ class TwoPipelines:
         return int(count[0][0])
 
     def _declare(
-        self, name: str, sources: list[dict[str, Any]], transform: str, sink: Any, **more: Any
+        self, name: str, sources: list[dict[str, Any]], transform: str, sink: Any, /, **more: Any
     ) -> LoadedPipeline:
         document = {
             "name": name,
@@ -109,8 +109,7 @@ class TwoPipelines:
             "sink": sink,
             "state": "state",
             "spark": {"conf": dict(SMALL)},
-            **more,
-        }
+        } | more
         path = self.folder / f"{name}.yaml"
         path.write_text(yaml.safe_dump(document))
         return load_pipeline(path)

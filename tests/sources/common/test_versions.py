@@ -32,6 +32,7 @@ from sources.planning.declaration_digests import PlannedBy
 from sources.planning.exports import ExportRecord
 from sources.planning.files.discovery import Discovery
 from sources.planning.files.open_snapshot import WholeTable
+from sources.planning.files.passed_range import PassedRange
 from sources.planning.files.rounds import Round
 from sources.planning.plan import Plan
 from sources.planning.topics.followed_columns import FollowedColumns
@@ -89,6 +90,7 @@ KINDS: list[type[Record]] = [
     Launch,
     LeaseRecord,
     Ledger,
+    PassedRange,
     Plan,
     PlannedBy,
     ProgressLog,

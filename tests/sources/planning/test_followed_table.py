@@ -12,16 +12,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
+from sources.files.tables.replaced_range import ReplacedRange
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
 from sources.planning.files.file_plan import FoundFiles, read_splits
+from sources.planning.files.passed_range import pass_range
 from sources.planning.plan import make_plan
 from sources.serving import OWNER
 from sources.storage.tables.delta_log import commit_name
@@ -217,6 +219,48 @@ def test_what_does_not_only_append_is_refused_with_its_version_and_nothing_is_re
         assert "in a new generation, " in caught.value.hint
         assert "`hybrid rerun P`" in caught.value.hint
     assert case.found == Counter(range(6))
+
+
+def replace_range(table: Path) -> None:
+    """Replace the row of minute 1, as the recomputation of a range does."""
+    replaced = ReplacedRange(column="at", since=BEGIN, until=BEGIN + timedelta(minutes=2))
+    write_deltalake(
+        table,
+        rows(range(1, 2)),
+        mode="overwrite",
+        predicate="id = 1",
+        commit_properties=CommitProperties(custom_metadata=replaced.as_metadata()),
+    )
+
+
+def test_before_a_replaced_range_reading_waits_until_it_has_followed(tmp_path: Path) -> None:
+    case = Followed(tmp_path)
+    case.append()
+    case.plan()
+    running = case.growing()
+    case.append()
+    replace_range(case.table)
+    case.append()
+    found = running.discover()
+    assert found is not None
+    assert found.position is not None
+    assert found.position.version == 1
+    # What was appended after the range is not found, however often it is looked.
+    assert (running.discover(), running.discover(), case.look()) == (None, None, None)
+    assert running.before_a_range() == set()
+    with pytest.raises(InputError, match=r"version 2 by a recomputed range, `at` from 2024-01-01T"):
+        running.undiscovered()
+    generation = case.loaded.require_generation()
+    passed = found.position.model_copy(update={"version": 2, "commit": ""})
+    pass_range(generation, "orders", passed)
+    # The one that runs sees it, and so does one that begins.
+    assert case.growing().position == passed
+    assert running.discover() is None
+    after = running.discover()
+    assert after is not None
+    assert after.position is not None
+    assert (after.splits, after.position.version) == (1, 3)
+    assert case.growing().undiscovered() == set()
 
 
 def test_a_new_generation_reads_what_a_refused_one_could_not(tmp_path: Path) -> None:

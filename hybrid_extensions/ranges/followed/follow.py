@@ -1,0 +1,246 @@
+"""Following of ranges that were recomputed in the table that a pipeline follows.
+
+Its live run waits before the commit that has replaced such a range. Once it has committed all rows
+of the commits before, the range is recomputed here, from the followed table at that very version;
+then the run is told to read on after it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from hybrid_extensions.ranges.backfill import Lines
+from hybrid_extensions.ranges.followed.followed_scope import scope_of
+from hybrid_extensions.ranges.range_scope import RangeScope, utc
+from hybrid_extensions.ranges.side_pipeline import Declaration, declare_side, limits
+from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement
+from orchestration.chain import ChainRun, run_chain
+from orchestration.generations.merge_turn import between_merges
+from orchestration.generations.range_history import RANGES, REMOVED, RemovedFiles
+from orchestration.generations.switch_lock import hold_switch_lock_in_turn
+from sources.common.counting import counted
+from sources.config.loader import LoadedPipeline
+from sources.errors import StateError
+from sources.files.tables.replaced_range import ReplacedRange
+from sources.files.tables.table_commits import TableCommits
+from sources.files.tables.table_position import TablePosition
+from sources.kept_definitions import in_service
+from sources.planning.context import PipelineContext
+from sources.planning.files.discovery import GrowingFolder
+from sources.planning.files.passed_range import pass_range
+from sources.serving import target_of
+from sources.state.action_log import recorded
+from spark_jobs.launch import process
+from spark_jobs.run_state.heartbeat import read_heartbeat
+
+_POLL_S = 0.3
+# Of the source's declaration: what the table at one version does not have.
+_FOLLOWING = (
+    "type",
+    "pipeline",
+    "format",
+    "path",
+    "table",
+    "version",
+    "discovery_interval",
+    "asset",
+)
+
+
+class _Pending(NamedTuple):
+    """Commit of the followed table before which the live run waits.
+
+    Attributes:
+        position: Its version.
+        replaced: The range that it has replaced.
+    """
+
+    position: TablePosition
+    replaced: ReplacedRange
+
+
+class FollowedRange(NamedTuple):
+    """A range of the followed table that this pipeline's table has by now, too.
+
+    Attributes:
+        version: Version of the followed table that the rows were recomputed from.
+        replaced: The range there.
+        scope: What was made of it here.
+        rows: Numbers of rows that were removed and written here; all zero if that was done before.
+    """
+
+    version: int
+    replaced: ReplacedRange
+    scope: RangeScope
+    rows: Replaced
+
+    @property
+    def text(self) -> str:
+        """A sentence about it."""
+        since, until = utc(self.scope.since), utc(self.scope.until)
+        return (
+            f"Version {self.version} of the followed table, {self.replaced}: from {since} until "
+            f"{until} {counted(self.rows.removed, 'row')} replaced by {self.rows.written:,}."
+        )
+
+
+def follows_a_table(loaded: LoadedPipeline) -> bool:
+    """Return whether a pipeline's last source is a table that is followed."""
+    source = loaded.pipeline.growing_folder
+    return source is not None and source.is_table
+
+
+def require_followable(loaded: LoadedPipeline, replaced: ReplacedRange) -> None:
+    """Refuse a range of a followed table before it is recomputed there; nothing is written.
+
+    A pipeline that was never planned has read nothing, and accepts any range.
+
+    Args:
+        loaded: The pipeline that follows the table.
+        replaced: The range.
+
+    Raises:
+        StateError: The pipeline's table can't follow the range; names it.
+        UnavailableError: A store does not answer.
+    """
+    context = _context(loaded)
+    if context is not None:
+        scope_of(context, replaced)
+
+
+def follow(
+    loaded: LoadedPipeline, say: Callable[[str], None] = lambda _: None, by: str | None = None
+) -> list[FollowedRange]:
+    """Recompute what a pipeline made of ranges that were recomputed in the table that it follows.
+
+    Each range is one commit, after which the live run reads on; one after the other, in the order
+    of the followed table's commits. Safe to repeat after an interruption.
+
+    Args:
+        loaded: The pipeline.
+        say: Called with a line of text for each step.
+        by: Who asked for it; None if unknown.
+
+    Returns:
+        The ranges, none if there is nothing to follow.
+
+    Raises:
+        InputError: The followed table was changed otherwise, or can't be read.
+        StateError: The pipeline follows no table, or was not planned; its table can't follow a
+            range; its live run has ended before it had read the commits before; or a promotion,
+            rollback or discard is under way.
+        RunError: The Spark run that reads the range failed; the table is not changed.
+        UnavailableError: A store does not answer.
+    """
+    if not follows_a_table(loaded):
+        message = f"Pipeline `{loaded.pipeline.name}` follows no table, so no range has to follow."
+        hint = "Recompute a range of it from its files: `hybrid backfill P --since … --until …`."
+        raise StateError(message, hint, pipeline=loaded.pipeline.name)
+    done: list[FollowedRange] = []
+    with hold_switch_lock_in_turn(loaded, "recomputation of followed ranges", say) as held:
+        context = PipelineContext.require(in_service(loaded)[-1])
+        while (pending := _next(context)) is not None:
+            held.note(f"recomputing what was made of {pending.replaced}")
+            # Refused before anything is waited for or computed.
+            scope_of(context, pending.replaced)
+            _wait_until_read(context, say)
+            scope = scope_of(context, pending.replaced)
+            of = {"version": str(pending.position.version), "range": str(pending.replaced)}
+            name = context.generation.name
+            with recorded(loaded.state, "follow", by, name, of) as after:
+                done.append(_follow(context, pending, scope, say))
+                after["rows"] = done[-1].text
+    return done
+
+
+def _context(loaded: LoadedPipeline) -> PipelineContext | None:
+    serving = in_service(loaded)[-1]
+    generation = serving.open_generation(create=False)
+    context = None if generation is None else PipelineContext(serving, generation)
+    return context if context is not None and context.is_planned else None
+
+
+def _next(context: PipelineContext) -> _Pending | None:
+    """Return the next commit of the followed table that has replaced a range; None without one."""
+    source, position = context.pipeline.growing_folder, GrowingFolder(context).position
+    if source is None or position is None:
+        return None
+    commits = TableCommits(source.name, context.loaded.place(position.place))
+    while True:
+        found = commits.appended_after(position, to_read=True)
+        if found.replaced is not None:
+            version = found.position.version + 1
+            return _Pending(commits.position(position.table_id, version), found.replaced)
+        if found.position == position:
+            return None
+        # A compaction of what commits append: read in parts.
+        position = found.position
+
+
+def _wait_until_read(context: PipelineContext, say: Callable[[str], None]) -> None:
+    """Wait until the live run has committed all rows of the commits before a replaced range.
+
+    Raises:
+        StateError: It has ended before.
+    """
+    source = context.pipeline.sources[-1].name
+    is_told = False
+    while True:
+        is_running = process.find_running(context.generation, source) is not None
+        folder = GrowingFolder(context)
+        beat = read_heartbeat(context.generation, source)
+        done = 0 if beat is None or beat.splits_done is None else beat.splits_done
+        if not (waiting := len(folder.before_a_range()) + folder.splits - done):
+            return
+        if not is_running:
+            message = (
+                f"The live run of `{source}` has ended, and {counted(waiting, 'file')} of the "
+                "followed table, from before the recomputed range, are not read yet."
+            )
+            hint = "Start it, `hybrid resume P`, and repeat this while it runs: `hybrid follow P`."
+            raise StateError(message, hint, source=source, generation=context.generation.name)
+        if not is_told:
+            say(f"The live run reads {counted(waiting, 'file')} of the commits before.")
+        is_told = True
+        time.sleep(max(_POLL_S, context.generation.poll_s))
+
+
+def _follow(
+    context: PipelineContext,
+    pending: _Pending,
+    scope: RangeScope,
+    say: Callable[[str], None],
+) -> FollowedRange:
+    generation, position = context.generation, pending.position
+    # The same for each attempt, so that one that was interrupted is resumed.
+    folder = generation.folder(f"{RANGES}/followed-{position.version}")
+
+    def sources(kept: Sequence[Declaration]) -> Sequence[Declaration]:
+        own = {key: value for key, value in kept[-1].items() if key not in _FOLLOWING}
+        table = {"path": position.place, "version": position.version}
+        time_range = limits(scope.read.since, scope.read.until)
+        return [{**own, "type": "files", "format": "delta", **table, "time_range": time_range}]
+
+    say(f"{pending.replaced} was recomputed by version {position.version} of {position.place}.")
+    side = declare_side(context, folder, scope, sources)
+    run_chain(ChainRun(side, Lines(say), rest_requested=True))
+    replacement = Replacement(
+        table=target_of(context.loaded, generation.name),
+        side=side.target,
+        where=scope.where(context.pipeline.event_time.column),
+        # All rows here are of the commits that were read: history and live run alike.
+        history=None,
+        key=context.pipeline.sink.key,
+        transaction=f"{generation.info.transaction_id}-range-{folder.name}",
+        scratch=folder.folder("scratch"),
+        turn=between_merges(context, "recomputation of followed ranges"),
+    )
+    rows = replacement.run(lambda paths: folder.replace(REMOVED, RemovedFiles(paths=paths)))
+    pass_range(generation, context.pipeline.sources[-1].name, position)
+    for name in ("scratch", "state", "rows"):
+        folder.folder(name).delete_all()
+    found = FollowedRange(position.version, pending.replaced, scope, rows or Replaced(0, 0, 0))
+    say(found.text)
+    return found

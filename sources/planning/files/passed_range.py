@@ -1,0 +1,61 @@
+"""Ranges of a followed table that were replaced there, and that the pipeline's table has by now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sources.common.positions import Record
+from sources.files.tables.table_position import TablePosition
+from sources.planning.files.file_plan import FoundFiles
+from sources.state.generation import Generation
+
+
+class PassedRange(Record):
+    """Record of the last commit of a followed table that replaced a range, and need not be read.
+
+    Attributes:
+        position: Version of that commit: reading goes on after it.
+    """
+
+    VERSION = 1
+
+    position: TablePosition
+
+
+def pass_range(generation: Generation, source: str, position: TablePosition) -> None:
+    """Record that the pipeline's table has a range as the followed table has it at a version.
+
+    Args:
+        generation: State of the generation.
+        source: Name of the source.
+        position: Version of the commit that has replaced the range.
+
+    Raises:
+        UnavailableError: The state's store does not answer.
+    """
+    generation.replace(_name(source), PassedRange(position=position))
+
+
+def position_after(generation: Generation, parts: Sequence[FoundFiles]) -> TablePosition | None:
+    """Return the version of a followed table up to which all is found, passed ranges included.
+
+    Args:
+        generation: State of the generation.
+        parts: What was found so far.
+
+    Returns:
+        None if the source follows no table.
+
+    Raises:
+        StateError: The record is damaged.
+        UnavailableError: The state's store does not answer.
+    """
+    found = parts[-1].position
+    if found is None:
+        return None
+    passed = generation.read(_name(parts[-1].source), PassedRange)
+    return found if passed is None or passed.position.version < found.version else passed.position
+
+
+def _name(source: str) -> str:
+    return f"discoveries/{source}-passed.json"

@@ -1,0 +1,164 @@
+"""A range that is recomputed in a table follows in the table that was made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from hybrid_extensions.audit.run import audit
+from hybrid_extensions.ranges.backfill import backfill
+from hybrid_extensions.ranges.followed import follow as following
+from hybrid_extensions.ranges.followed.follow import follow
+from orchestration.supervision.status import status_of
+from sources.config.loader import LoadedPipeline
+from sources.errors import StateError
+from sources.files.tables.replaced_range import ReplacedRange
+from sources.kept_definitions import keep_definition
+from sources.planning.context import PipelineContext
+from sources.planning.transform_analysis import keep_analysis, request_by_plan
+from sources.storage.folder import Folder
+from spark_jobs.checkpoint import offset_log
+from spark_jobs.inside.query.transform.analysis import analyze
+from spark_jobs.run_state.heartbeat import Heartbeat
+from tests.e2e.case import moment, wrong
+from tests.e2e.in_session import run_history, run_live
+from tests.hybrid_extensions.upstream.two_pipelines import TwoPipelines
+
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
+
+
+def begun(spark: SparkSession, case: TwoPipelines) -> LoadedPipeline:
+    """The first pipeline, with 900 rows of history and 100 that arrived."""
+    for begin in (0, 300, 600):
+        case.write_history(range(begin, begin + 300))
+    case.arrive(range(900, 1000))
+    first = case.first()
+    planned(spark, first)
+    run_live(spark, first)
+    return first
+
+
+def planned(spark: SparkSession, loaded: LoadedPipeline) -> None:
+    """Plan it, read its history, and keep what a launch keeps: the declaration, the analysis."""
+    run_history(spark, loaded)
+    context = PipelineContext.require(loaded)
+    keep_definition(loaded, context.generation)
+    request = request_by_plan(loaded, context.plan)
+    empty = Folder(loaded.folder / "empty")
+    keep_analysis(context.generation, analyze(spark, loaded, request, empty))
+
+
+def correct(case: TwoPipelines) -> None:
+    """Write the file of minutes 300 to 600 again: other values, and a third of the rows less."""
+    ids = [n for n in range(300, 600) if n % 3]
+    at = pa.array([moment(n) for n in ids], pa.timestamp("us", "UTC"))
+    table = pa.table({"id": pa.array(ids, pa.int64()), "at": at, "v": [n * 2.0 for n in ids]})
+    pq.write_table(table, case.folder / "in" / "000300.parquet")
+
+
+def recompute(first: LoadedPipeline, since: int, until: int) -> None:
+    backfill(first, moment(since), moment(until), f"{since}-{until}")
+
+
+def state(loaded: LoadedPipeline) -> Sequence[Any]:
+    """How far the status says that the table is followed."""
+    part = next(each for each in status_of(loaded).parts if each.name == "upstream")
+    return part.rows[0].cells
+
+
+@pytest.mark.parametrize("windows", [False, True], ids=["rows", "windows"])
+def test_a_range_that_is_recomputed_upstream_follows_while_the_live_run_goes_on(
+    tmp_path: Path, spark: SparkSession, windows: bool
+) -> None:
+    case = TwoPipelines(tmp_path)
+    first, second = begun(spark, case), case.second(windows=windows)
+    planned(spark, second)
+    seen: dict[str, Any] = {}
+
+    def goes_on() -> None:
+        correct(case)
+        recompute(first, 300, 600)
+        # After the range: read once the range has followed, and not before.
+        case.arrive(range(1000, 1100))
+        run_live(spark, first)
+        seen["before"] = (case.differences(second), state(second))
+        seen["done"] = follow(second)
+        seen["again"] = follow(second)
+
+    run_live(spark, second, meanwhile=goes_on)
+    differences, cells = seen["before"]
+    assert differences > 0
+    assert "by a recomputed range, `at` from 2024-01-01T05:00:00Z" in cells[-1]
+    assert "hybrid follow P" in cells[-1]
+    [done], again = seen["done"], seen["again"]
+    rows = (7, 7) if windows else (300, 200)
+    assert (done.rows[:2], again) == (rows, [])
+    assert case.differences(second) == 0
+    assert state(second)[-1] == "up to date"
+    report = audit(second)
+    assert (wrong(report), report.ok, report.input_rows.sources) == ({}, True, {"rows": 1000})
+    # Another one, after which the run is started again.
+    recompute(first, 0, 300)
+    follow(second)
+    case.arrive(range(1100, 1200))
+    run_live(spark, first)
+    run_live(spark, second)
+    assert case.differences(second) == 0
+
+
+def test_one_that_was_killed_before_it_was_recorded_is_done_once(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = TwoPipelines(tmp_path)
+    first, second = begun(spark, case), case.second(windows=False)
+    planned(spark, second)
+    run_live(spark, second)
+    correct(case)
+    recompute(first, 300, 600)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(following, "pass_range", killed)
+        with pytest.raises(KeyboardInterrupt):
+            follow(second)
+    # The range is there, and the run still waits before it.
+    assert case.differences(second) == 0
+    assert "hybrid follow P" in state(second)[-1]
+    [done] = follow(second)
+    assert done.rows[:2] == (0, 0)
+    case.arrive(range(1000, 1100))
+    run_live(spark, first)
+    run_live(spark, second)
+    assert case.differences(second) == 0
+
+
+def test_a_range_of_open_windows_is_refused_before_it_is_recomputed(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    case = TwoPipelines(tmp_path)
+    first, second = begun(spark, case), case.second()
+    planned(spark, second)
+    checkpoint = second.require_generation().checkpoint
+
+    def has_watermark(_: Heartbeat) -> bool:
+        batch = offset_log.last_committed(checkpoint)
+        return batch is not None and offset_log.watermark_ms(checkpoint, batch) > 0
+
+    run_live(spark, second, has_watermark)
+    replaced = ReplacedRange(column="at", since=moment(600), until=moment(900))
+    with pytest.raises(StateError, match=r"Pipeline `second` can't follow the range .* yet"):
+        following.require_followable(second, replaced)
+    following.require_followable(second, replaced.model_copy(update={"until": moment(660)}))
+    other = replaced.model_copy(update={"column": "seen"})
+    with pytest.raises(StateError, match="its own event time is the column `at`"):
+        following.require_followable(second, other)
+    with pytest.raises(StateError, match="Pipeline `first` follows no table"):
+        follow(first)

@@ -12,9 +12,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import time
 import uuid
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
@@ -33,20 +31,13 @@ from examples.demo import (
     live_source,
     prepare,
 )
+from examples.killed_drivers import committed, is_in_a_batch, kill_driver
 from hybrid_extensions.servers.s3 import LOGIN, LocalS3, client
-from orchestration import operations
 from orchestration.comparison.installed_audit import audit
 from orchestration.comparison.report import AuditReport
 from sources.config.loader import LoadedPipeline
-from sources.errors import RunError
-from sources.state.generation import Generation
-from spark_jobs.checkpoint import offset_log
-from spark_jobs.launch.launch_record import last_launch
-from spark_jobs.launch.places.local import kill_group
 
 _BUCKET = "lake"
-_POLL_S = 0.2
-_TIMEOUT_S = 600.0
 
 
 def main() -> int:
@@ -102,7 +93,7 @@ def _run(
     ):
         jobs = [pool.submit(launch_job, one.pipeline.name, folder) for one in loaded]
         # Dagster tries the step again, as its asset says.
-        _kill(first, _is_in_a_batch)
+        kill_driver(first, is_in_a_batch)
         for job in jobs:
             job.result()
     source = live_source(first)
@@ -117,48 +108,14 @@ def _run(
             source.topics[0],
             rate=FEED_RATE / 20,
         )
-        before = _committed(second)
-        _kill(second, lambda _: _committed(second) > before)
+        before = committed(second)
+        kill_driver(second, lambda _: committed(second) > before)
         launch_job(second.pipeline.name, folder)
         feed.result()
     with stages("streams caught up and stopped"), ThreadPoolExecutor() as pool:
         list(pool.map(finish, loaded))
     with stages("audit: DuckDB over all raw input"):
         return [audit(one) for one in loaded]
-
-
-def _is_in_a_batch(generation: Generation) -> bool:
-    """Return whether a micro-batch is planned and not committed."""
-    checkpoint = generation.checkpoint
-    return offset_log.last_planned(checkpoint) != offset_log.last_committed(checkpoint)
-
-
-def _committed(loaded: LoadedPipeline) -> int:
-    """Return the last micro-batch whose commit is in the checkpoint, -1 if there is none."""
-    generation = loaded.open_generation(create=False)
-    batch = None if generation is None else offset_log.last_committed(generation.checkpoint)
-    return -1 if batch is None else batch
-
-
-def _kill(loaded: LoadedPipeline, is_time: Callable[[Generation], bool]) -> None:
-    """Kill a pipeline's driver and its JVM with SIGKILL once a condition holds.
-
-    Raises:
-        RunError: It does not hold in time.
-    """
-    deadline = time.monotonic() + _TIMEOUT_S
-    while time.monotonic() < deadline:
-        generation = loaded.open_generation(create=False)
-        launch = None if generation is None else last_launch(generation)
-        if generation and launch and launch.group and is_time(generation):
-            kill_group(launch.group)
-            console.print(f"          killed: driver of {loaded.pipeline.name}, {launch.source}")
-            while operations.is_live(loaded):
-                time.sleep(_POLL_S)
-            return
-        time.sleep(_POLL_S)
-    message = f"Nothing was killed: {loaded.pipeline.name} was not ready within {_TIMEOUT_S:.0f} s."
-    raise RunError(message, "Look at the logs in the demo's folder.")
 
 
 if __name__ == "__main__":

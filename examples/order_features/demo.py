@@ -1,8 +1,8 @@
 """``make demo-features``: features of orders over two tables, proved by DuckDB.
 
 Orders, profiles of users and rates of currencies, each with weeks of files and a topic that goes on
-with them, become one table; a second one follows it, and adds up each user's days. Of both a
-training set is made, and PostgreSQL serves the second one. At the end DuckDB computes everything
+with them, become one table; a second one follows it, and adds up each user's days. Of both Dagster
+makes a training set, and PostgreSQL serves the second one. At the end DuckDB computes everything
 from all raw input. The exit status is 0 if all of it is equal, 1 if not, 2 if a step fails.
 """
 
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import subprocess
 import sys
 import time
 from contextlib import ExitStack, suppress
@@ -25,13 +24,21 @@ from rich.table import Table
 from examples.demo import ROOT, Stages, conclude, console, stop
 from examples.feature_servers import start_servers
 from examples.flight_data import create_feed_topic, produce, split_feed
+from examples.killed_drivers import committed
 from examples.order_features import data
 from examples.order_features.proof import Compared, prove
+from examples.order_features.steps import (
+    hybrid,
+    kill_live,
+    launch_set,
+    run_with_kill,
+)
 from sources.config.loader import load_pipeline
 from sources.errors import RunError
 
 PIPELINES = Path(__file__).parent / "pipelines"
 ORDERS, USERS = "order_features.yaml", "user_features.yaml"
+_SET = ("user_features", "training", "returns")
 _FINAL_S = 600.0
 _POLL_S = 0.3
 
@@ -41,11 +48,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     default = ROOT / ".demo-features"
     parser.add_argument("--folder", type=Path, default=default, help="is emptied first")
-    folder, stages = parser.parse_args().folder.absolute(), Stages()
+    parser.add_argument("--kills", action="store_true", help="kill each driver twice")
+    options = parser.parse_args()
+    folder, stages = options.folder.absolute(), Stages()
 
     def run(cleanup: ExitStack) -> int:
         start_servers(folder, stages, cleanup)
-        make_features(folder, stages, cleanup)
+        make_features(folder, stages, cleanup, has_kills=options.kills)
         status = conclusion(compare(folder, stages))
         console.print(stages.table())
         return status
@@ -53,7 +62,9 @@ def main() -> int:
     return conclude(run, stages)
 
 
-def make_features(folder: Path, stages: Stages, cleanup: ExitStack) -> None:
+def make_features(
+    folder: Path, stages: Stages, cleanup: ExitStack, *, has_kills: bool = False
+) -> None:
     """Make both tables, the training set and the served rows.
 
     Servers are those of ``KAFKA_BOOTSTRAP_SERVERS``, ``SERVING_DSN`` and ``SERVING_PASSWORD``.
@@ -62,32 +73,47 @@ def make_features(folder: Path, stages: Stages, cleanup: ExitStack) -> None:
         folder: Folder of everything that is made.
         stages: Stopwatch.
         cleanup: Receives callbacks that stop both streams.
+        has_kills: Kill the driver of each table while it reads history, and while it is live.
 
     Raises:
         RunError: A command fails.
     """
     os.environ.update(ORDERS_DATA=str(folder / "data"), ORDERS_OUT=str(folder / "tables"))
-    pipelines, second = folder / "pipelines", folder / "tables" / "user_features"
+    pipelines = folder / "pipelines"
     shutil.copytree(PIPELINES, pipelines)
     with stages("orders, users and rates: three weeks of files; five days of records, two in both"):
         make_input(folder / "data")
-    for each in (ORDERS, USERS):
-        cleanup.callback(stop, load_pipeline(pipelines / each))
+    loaded = {each: load_pipeline(pipelines / each) for each in (ORDERS, USERS)}
+    for each in loaded.values():
+        cleanup.callback(stop, each)
+    run = run_with_kill if has_kills else _run
     with stages("first table: three histories, three hand-overs, one live stream"):
-        hybrid(pipelines, "run", ORDERS)
+        run(pipelines, ORDERS)
     with stages("second table: it reads the first one, then follows it"):
-        hybrid(pipelines, "run", USERS)
+        run(pipelines, USERS)
     with stages("four more days of records, while both streams run"):
+        before = {name: committed(each) for name, each in loaded.items()}
         produce_part(1)
-        _wait_until_final(second)
-    with stages("training set of both tables; rows of the second one in PostgreSQL"):
-        hybrid(pipelines, "training", USERS)
-        hybrid(pipelines, "feed", USERS, "--once")
-        hybrid(pipelines, "feed", USERS, "--served")
+        if has_kills:
+            for name, batch in before.items():
+                kill_live(pipelines, name, after=batch)
+        _wait_until_final(folder)
+    with stages("training set of both tables, by Dagster; rows of the second one in PostgreSQL"):
+        _train_and_serve(pipelines)
     with stages("both streams stopped, both tables audited as they declare it"):
-        for each in (USERS, ORDERS):
-            hybrid(pipelines, "stop", each)
-            hybrid(pipelines, "audit", each)
+        for name in (USERS, ORDERS):
+            hybrid(pipelines, "stop", name)
+            hybrid(pipelines, "audit", name)
+
+
+def _run(pipelines: Path, name: str) -> None:
+    hybrid(pipelines, "run", name)
+
+
+def _train_and_serve(pipelines: Path) -> None:
+    launch_set(pipelines, _SET)
+    hybrid(pipelines, "feed", USERS, "--once")
+    hybrid(pipelines, "feed", USERS, "--served")
 
 
 def make_input(folder: Path) -> None:
@@ -109,31 +135,18 @@ def produce_part(part: int) -> None:
             produce(parts[part], *_topic(name))
 
 
-def hybrid(folder: Path, *arguments: str) -> None:
-    """Show a command, and run it in a folder.
-
-    Raises:
-        RunError: It fails.
-    """
-    console.print(f"[bold]$ hybrid {' '.join(arguments)}[/]")
-    command = [str(Path(sys.executable).with_name("hybrid")), *arguments]
-    code = subprocess.run(command, cwd=folder, check=False).returncode
-    if code != 0:
-        message = f"`hybrid {' '.join(arguments)}` ended with status {code}."
-        raise RunError(message, f"Look at what it said, then repeat it in {folder}.")
-
-
 def _topic(name: str) -> tuple[str, str]:
     """Return the broker and the name of an input's topic."""
     return os.environ["KAFKA_BOOTSTRAP_SERVERS"], os.environ.get("ORDERS_TOPICS", "") + name
 
 
-def _wait_until_final(table: Path) -> None:
+def _wait_until_final(folder: Path) -> None:
     """Wait until the watermark has followed the last orders, so that the last day is written.
 
     Raises:
         RunError: It is not in time.
     """
+    table = folder / "tables" / "user_features"
     deadline = time.monotonic() + _FINAL_S
     while time.monotonic() < deadline:
         with suppress(TableNotFoundError):

@@ -61,7 +61,10 @@ def test_the_proof_counts_rows_that_lack_differ_or_are_too_many() -> None:
 @pytest.mark.spark
 @pytest.mark.kafka
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("has_kills", [False, True], ids=["undisturbed", "killed drivers"])
 def test_all_that_is_made_of_three_inputs_is_what_the_raw_input_makes_it(
+    has_kills: bool,
     tmp_path: Path,
     servers: str,
     postgres: LocalPostgres,
@@ -76,11 +79,13 @@ def test_all_that_is_made_of_three_inputs_is_what_the_raw_input_makes_it(
         # Set by the demo, and restored after the test.
         "ORDERS_DATA": "",
         "ORDERS_OUT": "",
+        "DAGSTER_HOME": "",
+        "HYBRID_PIPELINES": "",
     }.items():
         monkeypatch.setenv(variable, value)
     stages = Stages()
     with ExitStack() as cleanup:
-        demo.make_features(tmp_path, stages, cleanup)
+        demo.make_features(tmp_path, stages, cleanup, has_kills=has_kills)
     compared = demo.compare(tmp_path, stages)
     assert [each.share for each in compared] == ["100 %"] * 4
     assert demo.conclusion(compared) == 0

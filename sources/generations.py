@@ -11,6 +11,7 @@ from sources.serving import (
     candidate_name,
     newest_generation,
     own_table,
+    pending_switch,
     read_serving,
     require_candidate,
     target_of,
@@ -29,10 +30,12 @@ from sources.state.generation import (
     mark_removed,
     read_generation,
     remove_generation,
+    unmark_removed,
 )
 from sources.storage.tables.delta_log import has_log
 
 _NAME = re.compile(r"g(\d+)")
+_LOOK = "Look at `hybrid generation list P` before you try again."
 
 
 def generations(loaded: LoadedPipeline) -> list[Generation]:
@@ -106,7 +109,7 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
     if name == serving.generation:
         _require_definition(loaded, read_generation(loaded.state, name))
     for left in (f"g{number}" for number in _numbers(loaded)):
-        if not is_there(loaded.state, left):
+        if not is_there(loaded.state, left) and not _serves(loaded, left):
             # Left by a process that was killed while it removed it.
             remove(loaded, left)
     # Never reuse a name: a folder that could not be removed keeps its own.
@@ -202,26 +205,58 @@ def _require_definition(loaded: LoadedPipeline, serving: Generation) -> None:
     )
 
 
-def discard(loaded: LoadedPipeline) -> str:
+def discard(loaded: LoadedPipeline, generation: str | None = None) -> str:
     """Remove the newest generation, which was never promoted, with its table; return its name.
 
     Its runs have to be stopped before: this function does not check that.
 
+    Args:
+        loaded: The pipeline.
+        generation: Name of the generation that is to be removed, and no other one; the newest if
+            None.
+
     Raises:
-        StateError: The newest generation serves or has served, or there is none.
+        StateError: The newest generation serves or has served, or there is none; or, while this
+            process was suspended, another one has promoted or discarded it (transient).
     """
     hint = (
         "There is nothing to discard: a generation that serves, or has served, is kept. `hybrid "
         "generation list P` shows all generations."
     )
+    known = loaded.state.read(CURRENT, CurrentGeneration)
     name = require_candidate(loaded, hint)
+    if generation not in (None, name):
+        raise _discarded_by_another(loaded, str(generation))
     newest = newest_before(loaded, name)
     # If this process is killed, the next one finds by the mark what is left to be removed.
     mark_removed(loaded.state, name)
+    # Its lock may have expired. A promotion is recorded before it looks for the mark, and the mark
+    # is written before this looks for the promotion: one of the two sees the other.
+    switch = pending_switch(loaded)
+    if (switch is not None and switch.to == name) or _serves(loaded, name):
+        unmark_removed(loaded.state, name)
+        message = f"Generation {name} is not discarded: another process has begun to promote it."
+        raise StateError(message, _LOOK, transient=True, generation=name)
     # Before anything is removed, so that no process continues with what is left.
-    loaded.state.replace(CURRENT, CurrentGeneration(generation=newest, last=name))
+    made = CurrentGeneration(generation=newest, last=name)
+    if not loaded.state.replace_known(CURRENT, known, made):
+        raise _discarded_by_another(loaded, name)
     remove(loaded, name)
     return name
+
+
+def _serves(loaded: LoadedPipeline, generation: str) -> bool:
+    """Return whether a generation serves or has served, so that it is kept."""
+    serving = read_serving(loaded)
+    return generation == serving.generation or serving.served(generation) is not None
+
+
+def _discarded_by_another(loaded: LoadedPipeline, generation: str) -> StateError:
+    message = (
+        f"Generation {generation} of pipeline `{loaded.pipeline.name}` is not discarded by this "
+        "process: another one has discarded it meanwhile."
+    )
+    return StateError(message, _LOOK, transient=True, generation=generation)
 
 
 def remove(loaded: LoadedPipeline, generation: str) -> None:

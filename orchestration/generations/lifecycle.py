@@ -106,7 +106,7 @@ def discard(loaded: LoadedPipeline, by: str | None = None) -> str:
         before = {"newest": name}
         with recorded(loaded.state, "discard generation", by, name, before) as after:
             operations.stop(declaration_of(loaded, name), by or "")
-            after["deleted"] = generations.discard(loaded)
+            after["deleted"] = generations.discard(loaded, name)
         return after["deleted"]
 
 

@@ -29,6 +29,7 @@ from sources.planning.context import PipelineContext
 from sources.planning.files.open_snapshot import require_whole
 from sources.serving import Serving, Switch, pending_switch, read_serving, require_candidate
 from sources.state.action_log import begin_action, end_action
+from sources.state.generation import is_there
 from spark_jobs.launch.readable_state import require_readable
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.table.ownership.belonging import is_committed, require_belonging
@@ -192,11 +193,7 @@ def _abort(loaded: LoadedPipeline, by: str | None, say: Say) -> Switch | None:
         switch_steps.release(loaded, switch)
         steps.end(f"nothing of {switch.to} is in the target; what was requested applies again")
         steps.begin(f"giving up the {switch.kind} of {switch.to}")
-        loaded.state.delete(Switch.NAME)
-        if switch.action is not None:
-            # Not before: until then it could still be finished.
-            after = {"serving": switch.past, **({"given up by": by} if by else {})}
-            end_action(loaded.state, switch.action, "given up", after)
+        _give_up(loaded, switch, by)
         for left in loaded.state.names(f".{Switch.NAME}.*"):
             # Of a process that was killed while it wrote the document.
             loaded.state.delete(left)
@@ -217,6 +214,14 @@ def _abort(loaded: LoadedPipeline, by: str | None, say: Say) -> Switch | None:
     runs = " and ".join(started)
     steps.end(f"live runs that are started again: {runs}" if runs else "no live run was requested")
     return switch
+
+
+def _give_up(loaded: LoadedPipeline, switch: Switch, by: str | None) -> None:
+    loaded.state.delete(Switch.NAME)
+    if switch.action is not None:
+        # Not before: until then it could still be finished.
+        after = {"serving": switch.past, **({"given up by": by} if by else {})}
+        end_action(loaded.state, switch.action, "given up", after)
 
 
 def _finish(loaded: LoadedPipeline, say: Say) -> bool:
@@ -249,6 +254,11 @@ def _run_steps(loaded: LoadedPipeline, steps: Steps) -> PipelineContext | None:
         # Another process was first.
         return None
     is_done = is_committed(loaded, switch)
+    if not is_done and not is_there(loaded.state, switch.to):
+        # A discard that was suspended goes on, or takes its mark back: it is not waited for.
+        switch_steps.release(loaded, switch)
+        _give_up(loaded, switch, None)
+        raise switch_steps.discarded(switch)
     reported = step_observers.reported(loaded, step_observers.PROMOTION, tell=steps.say)
     with nullcontext() if is_done else switch_steps.naming_the_abort(switch), reported:
         to, past = switch_steps.contexts(loaded, switch)

@@ -35,7 +35,7 @@ from sources.serving import (
     read_serving,
     write_serving,
 )
-from sources.state.generation import Generation, read_generation
+from sources.state.generation import Generation, read_generation, unmark_removed
 from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import LOG, has_log
 from spark_jobs.checkpoint import offset_log
@@ -230,6 +230,8 @@ def record(loaded: LoadedPipeline, switch: Switch) -> Serving:
         before = [] if switch.is_first else older
         serving = Serving(generation=switch.to, before=before, by=switch.by)
         write_serving(loaded, serving)
+    # Of a discard that began meanwhile, and ended before it took it back.
+    unmark_removed(loaded.state, switch.to)
     restore_request(read_generation(loaded.state, switch.past), restore=False)
     forget_log(own_table(loaded, switch.to), loaded.target)
     return serving
@@ -312,6 +314,19 @@ def naming_the_abort(switch: Switch) -> Iterator[None]:
         way = f"`hybrid generation abort P` returns to generation {switch.past}."
         error.hint = f"{error.hint} Or give the switch up: {way}".strip()
         raise
+
+
+def discarded(switch: Switch) -> StateError:
+    """Return (do not raise) the error that ends a switch to a generation that is being removed."""
+    message = (
+        f"Generation {switch.to} is not promoted: it is gone, or another process discards it. "
+        f"{switch.past} serves as before."
+    )
+    hint = (
+        "To replace the rows, begin a new generation with `hybrid generation new P`, run it, and "
+        "promote it. If that is refused, complete the discard first: `hybrid generation discard P`."
+    )
+    return StateError(message, hint, generation=switch.to)
 
 
 def too_late(switch: Switch) -> StateError:

@@ -221,6 +221,22 @@ def mark_removed(home: Folder, name: str) -> None:
     home.replace_bytes(f"{name}/{_REMOVED}", b"{}")
 
 
+def unmark_removed(home: Folder, name: str) -> None:
+    """Take back the mark of :func:`mark_removed`; nothing happens if there is none.
+
+    Nothing of the generation may have been removed yet.
+
+    Args:
+        home: The pipeline's folder in the state folder.
+        name: Name of the generation.
+
+    Raises:
+        StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
+    """
+    home.delete(f"{name}/{_REMOVED}")
+
+
 def remove_generation(home: Folder, name: str, keep: Sequence[str] = ()) -> None:
     """Remove the state folder of a generation; one that a crash left half removed counts as gone.
 

@@ -52,7 +52,7 @@ class Store:
     """All documents, and the single steps that change them.
 
     Args:
-        first: Number of the first write.
+        first: Number before that of the first write; those of ``documents`` are followed.
         documents: What it holds at first.
 
     Attributes:
@@ -65,7 +65,8 @@ class Store:
         # Looked through for each listing, which is every fifth request.
         self._paths = sorted(self.documents)
         self.on_write: Callable[[str], None] = lambda _: None
-        self._writes = first
+        # No number twice: what was read of a commit is remembered by it.
+        self._writes = max((each.number for each in self.documents.values()), default=first)
 
     def put(self, path: str, data: bytes, now_us: int) -> str:
         """Write a document."""

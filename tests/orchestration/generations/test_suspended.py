@@ -1,0 +1,120 @@
+"""Processes that were suspended for longer than their lock lose nothing that others began."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orchestration.generations import promotion
+from orchestration.generations.lifecycle import discard
+from sources import generations
+from sources.errors import StateError
+from sources.generations import begin
+from sources.serving import Switch, pending_switch, read_serving
+from sources.state.generation import is_there, mark_removed
+from tests.orchestration.generations.generation_case import GenerationCase
+from tests.orchestration.generations.test_generations import NEW, OLD, two
+
+
+def before(patch: pytest.MonkeyPatch, where: Any, name: str, others: Callable[[], object]) -> None:
+    """Let others do something at the moment when a function is called for the first time."""
+    real = getattr(where, name)
+
+    def suspended(*args: Any, **options: Any) -> Any:
+        patch.undo()
+        others()
+        return real(*args, **options)
+
+    patch.setattr(where, name, suspended)
+
+
+def test_a_discard_that_wakes_up_during_a_promotion_removes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = two(tmp_path)
+    switch = Switch(to="g2", past="g1", at_ms=1, is_rollback=False)
+    begun = lambda: case.loaded.state.put_if_absent(Switch.NAME, switch)  # noqa: E731
+    before(monkeypatch, generations, "mark_removed", begun)
+    with pytest.raises(StateError, match="another process has begun to promote it") as refused:
+        discard(case.loaded)
+    assert refused.value.transient
+    promotion.finish(case.loaded)
+    assert (case.seen(), read_serving(case.loaded).generation) == (NEW, "g2")
+    assert is_there(case.loaded.state, "g2")
+
+
+def test_a_discard_that_wakes_up_after_a_promotion_removes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = two(tmp_path)
+    before(monkeypatch, generations, "mark_removed", lambda: promote_beside(case, monkeypatch))
+    with pytest.raises(StateError, match="another process has begun to promote it"):
+        discard(case.loaded)
+    assert is_there(case.loaded.state, "g2")
+    assert case.seen() == NEW
+    assert begin(case.loaded).name == "g3"
+    assert is_there(case.loaded.state, "g2")
+
+
+def test_a_discard_that_wakes_up_removes_no_generation_that_was_begun_since(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = two(tmp_path)
+
+    def discarded_and_begun() -> None:
+        generations.discard(case.loaded)
+        begin(case.loaded)
+
+    before(monkeypatch, generations, "require_candidate", discarded_and_begun)
+    with pytest.raises(StateError, match=r"g2 .* another one has discarded it meanwhile"):
+        discard(case.loaded)
+    before(monkeypatch, generations, "mark_removed", discarded_and_begun)
+    with pytest.raises(StateError, match=r"g3 .* another one has discarded it meanwhile"):
+        discard(case.loaded)
+    assert [each.name for each in generations.generations(case.loaded)] == ["g1", "g4"]
+    case.run(NEW)
+    promotion.promote(case.loaded)
+    assert case.seen() == NEW
+
+
+def test_a_promotion_of_what_is_being_discarded_gives_up_and_nothing_is_left_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = two(tmp_path)
+    marked = lambda: mark_removed(case.loaded.state, "g2")  # noqa: E731
+    before(monkeypatch, promotion, "begin_action", marked)
+    with pytest.raises(StateError, match=r"g2 is not promoted: .* g1 serves as before"):
+        promotion.promote(case.loaded)
+    assert pending_switch(case.loaded) is None
+    assert case.seen() == OLD
+    assert discard(case.loaded) == "g2"
+    assert begin(case.loaded).name == "g3"
+
+
+def test_the_mark_of_a_discard_that_was_killed_during_a_promotion_removes_nothing_that_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = two(tmp_path)
+    marked = lambda: mark_removed(case.loaded.state, "g2")  # noqa: E731
+    before(monkeypatch, promotion.switch_steps, "record", marked)
+    promotion.promote(case.loaded)
+    assert is_there(case.loaded.state, "g2")
+    # One that is marked even later.
+    mark_removed(case.loaded.state, "g2")
+    begin(case.loaded)
+    assert case.seen() == NEW
+    assert case.loaded.state.exists("g2/generation.json")
+
+
+def promote_beside(case: GenerationCase, patch: pytest.MonkeyPatch) -> None:
+    """Promote as a process does for which the lock has expired."""
+
+    class Held:
+        note = staticmethod(lambda _: None)
+
+    patch.setattr(promotion, "hold_switch_lock", lambda *_: nullcontext(Held()))
+    promotion.promote(case.loaded)

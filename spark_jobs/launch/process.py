@@ -13,14 +13,21 @@ from typing import NamedTuple
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
 from sources.state.generation import Generation
-from spark_jobs.launch.launch_record import log_path
+from spark_jobs.launch.launch_record import last_launch, log_path
 from spark_jobs.launch.places.local import GRACE_S, wait_until
 from spark_jobs.launch.places.shared import installed_drivers
 from spark_jobs.launch.runs import find_or_launch, find_run
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.launch.watched_run import OnOutput
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
-from spark_jobs.run_state.lock import is_driven_here, is_driver, is_held, query_lock_path
+from spark_jobs.run_state.lock import (
+    is_driven_here,
+    is_driver,
+    is_held,
+    is_launched,
+    query_lock_path,
+    seen_lease,
+)
 
 OnBeat = Callable[[Heartbeat], None]
 """Called with each new heartbeat."""
@@ -163,7 +170,7 @@ def stop(generation: Generation, source: str) -> bool:
         run.end()
         return True
     beat = find_running(generation, source)
-    if beat is None:
+    if beat is None or _is_of_another_run(generation, beat):
         return False
     if beat.host != socket.gethostname():
         message = (
@@ -188,6 +195,20 @@ def stop(generation: Generation, source: str) -> bool:
         os.kill(beat.pid, signal.SIGTERM)
     wait_until(lambda: not is_held(generation), GRACE_S)
     return True
+
+
+def _is_of_another_run(generation: Generation, beat: Heartbeat) -> bool:
+    """Return whether the lock is held for another run than the one that a heartbeat is of.
+
+    A driver that was killed leaves a heartbeat that says ``running``, and the one that was launched
+    since, such as for the next source, holds the lock.
+    """
+    if (seen := seen_lease(generation)) is not None:
+        return seen.holder not in (None, beat.launch_id)
+    if is_driver(generation, beat.pid) or not is_launched(generation):
+        return False
+    last = last_launch(generation)
+    return last is not None and last.launch_id != beat.launch_id
 
 
 def _held_by_another(generation: Generation, beat: Heartbeat) -> RunError:

@@ -26,6 +26,7 @@ SCHEDULES = int(os.environ.get("HYBRID_SCHEDULES", "100"))
 SEED = int(os.environ.get("HYBRID_SEED", "7"))
 WAS_WRONG = {
     3000038: "a discard was suspended, and then removed what was being promoted",
+    3100232: "a discard was killed, and a stop took a dead run of history for a living one",
     3000223: "two commits of the simulated store had one number",
 }
 """Schedules that were wrong once, and why."""

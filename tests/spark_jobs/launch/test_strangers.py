@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ from spark_jobs.launch.launch_record import LAUNCH, Launch
 from spark_jobs.launch.places import local
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from spark_jobs.run_state.lease import LeaseRecord
-from spark_jobs.run_state.lock import LEASE, QueryLock
+from spark_jobs.run_state.lock import LEASE, QueryLock, take_launch_lock
 from tests.orchestration.supervision.live_case import LiveCase
 from tests.services.processes import NEVER_ENDS, runs, wait_for
 
@@ -132,6 +135,31 @@ def test_a_driver_that_was_started_by_hand_is_ended(case: LiveCase) -> None:
         case.generation.delete(LAUNCH)
         assert process.stop(case.generation, "inbox")
         assert driver.wait(60) != 0
+
+
+@pytest.mark.parametrize("host", [socket.gethostname(), "elsewhere"], ids=["here", "elsewhere"])
+@pytest.mark.parametrize("is_local", [True, False], ids=["locks", "lease"])
+def test_what_a_killed_driver_said_last_of_history_keeps_nobody_from_a_stop(
+    case: LiveCase, monkeypatch: pytest.MonkeyPatch, *, is_local: bool, host: str
+) -> None:
+    monkeypatch.setattr(Generation, "is_local", is_local)
+    monkeypatch.setattr(process, "_RELEASE_S", 0.1)
+    case.launch("killed", pid=GONE, host=host, source="history")
+    said = case.generation.read(heartbeat_name("inbox"), Heartbeat)
+    assert said is not None
+    case.generation.replace(heartbeat_name("history"), said)
+    case.launch("live", pid=os.getpid())
+    launched = take_launch_lock(case.generation, "live")
+    assert launched is not None
+    with QueryLock(case.generation, "live"):
+        assert not process.stop(case.generation, "history")
+        case.generation.delete(LAUNCH)
+        case.launch("killed", pid=GONE, host=host)
+        case.generation.delete(LAUNCH)
+        # Of one that was started by hand nothing else is known.
+        with pytest.raises(RunError) if is_local else nullcontext():
+            process.stop(case.generation, "history")
+    launched.release()
 
 
 def test_a_heartbeat_that_names_a_stranger_ends_the_run_and_not_the_stranger(

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.analysis.spark.analyze import analyze
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.ranges.backfill import backfill
 from hybrid_extensions.ranges.followed import follow as following
@@ -24,7 +25,6 @@ from sources.planning.context import PipelineContext
 from sources.planning.transform_analysis import keep_analysis, request_by_plan
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.inside.query.transform.analysis import analyze
 from spark_jobs.run_state.heartbeat import Heartbeat
 from tests.e2e.case import moment, wrong
 from tests.e2e.in_session import run_history, run_live

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.generations import promotion
+from orchestration.generations import promotion, switch_steps
 from orchestration.generations.lifecycle import discard
 from sources import generations
 from sources.errors import StateError
@@ -100,7 +100,7 @@ def test_the_mark_of_a_discard_that_was_killed_during_a_promotion_removes_nothin
 ) -> None:
     case = two(tmp_path)
     marked = lambda: mark_removed(case.loaded.state, "g2")  # noqa: E731
-    before(monkeypatch, promotion.switch_steps, "record", marked)
+    before(monkeypatch, switch_steps, "record", marked)
     promotion.promote(case.loaded)
     assert is_there(case.loaded.state, "g2")
     # One that is marked even later.

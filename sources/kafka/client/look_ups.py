@@ -141,7 +141,7 @@ class KafkaLog:
             UnavailableError: The broker does not answer.
             InputError: The broker refuses.
         """
-        return self._offsets(OffsetSpec.earliest())
+        return self._bounds(OffsetSpec.earliest())
 
     def log_end(self) -> Offsets:
         """Return the log end of each partition: the offset after its last readable record.
@@ -153,7 +153,7 @@ class KafkaLog:
             UnavailableError: The broker does not answer.
             InputError: The broker refuses.
         """
-        return self._offsets(OffsetSpec.latest())
+        return self._bounds(OffsetSpec.latest())
 
     def high_watermark(self) -> Offsets:
         """Return the offset after the last record of each partition, open transactions included.
@@ -162,7 +162,7 @@ class KafkaLog:
             UnavailableError: The broker does not answer.
             InputError: The broker refuses.
         """
-        return self._offsets(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        return self._bounds(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
 
     def offsets_for_time(self, time_ms: int) -> dict[TopicPartition, int | None]:
         """Return the first offset of each partition whose record timestamp is at or after a time.
@@ -350,6 +350,27 @@ class KafkaLog:
     def _offsets(self, spec: Any, isolation: IsolationLevel | None = None) -> Offsets:
         answers = self._ask(spec, isolation)
         return {partition: answer.offset for partition, answer in answers.items()}
+
+    def _bounds(self, spec: Any, isolation: IsolationLevel | None = None) -> Offsets:
+        """Return the first or last offsets; a partition for which there is none has not answered.
+
+        Kafka's -1 for "no such offset" belongs to look-ups by time. As a bound of the log it would
+        be taken for records that are gone, or for a log without any.
+        """
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            found = self._offsets(spec, isolation)
+            at = next((at for at, offset in found.items() if offset < 0), None)
+            if at is None:
+                return found
+            if time.monotonic() > deadline:
+                message = (
+                    f"Source `{self._source.name}`: {self.servers} tells no offset of {at}, but "
+                    f"{found[at]}."
+                )
+                hint = "Look after the broker that leads this partition; then run it again."
+                raise UnavailableError(message, hint, source=self._source.name)
+            time.sleep(_ELECTION_S)
 
     def _ask(self, spec: Any, isolation: IsolationLevel | None = None) -> dict[TopicPartition, Any]:
         level = isolation or IsolationLevel[self._source.isolation.upper()]

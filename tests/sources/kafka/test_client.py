@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -79,4 +81,32 @@ def test_a_partition_that_gets_another_leader_is_waited_for(
         assert set(log.log_end().values()) == {0}
         return
     with pytest.raises(UnavailableError, match="Not leader for partition"):
+        log.log_end()
+
+
+@pytest.mark.kafka
+@pytest.mark.parametrize("missing", [2, 1000])
+def test_a_bound_that_is_no_offset_is_asked_for_again_and_never_taken_for_one(
+    servers: str, monkeypatch: pytest.MonkeyPatch, missing: int
+) -> None:
+    topic = f"no-bounds-{missing}"
+    create_topic(servers, topic, 2)
+    left = [missing]
+    asked = AdminClient.list_offsets
+
+    def without_offsets(*arguments: Any, **options: Any) -> Any:
+        answers = asked(*arguments, **options)
+        if not left[0]:
+            return answers
+        left[0] -= 1
+        nothing: Future[Any] = Future()
+        nothing.set_result(SimpleNamespace(offset=-1001))
+        return {**answers, next(iter(answers)): nothing}
+
+    monkeypatch.setattr(AdminClient, "list_offsets", without_offsets)
+    log = KafkaLog(source(servers, topic), timeout_s=2)
+    if missing == 2:
+        assert set(log.log_start().values()) == {0}
+        return
+    with pytest.raises(UnavailableError, match=f"no offset of topic `{topic}`, partition 0, but -1001"):
         log.log_end()

@@ -108,5 +108,7 @@ def test_a_bound_that_is_no_offset_is_asked_for_again_and_never_taken_for_one(
     if missing == 2:
         assert set(log.log_start().values()) == {0}
         return
-    with pytest.raises(UnavailableError, match=f"no offset of topic `{topic}`, partition 0, but -1001"):
+    with pytest.raises(
+        UnavailableError, match=f"no offset of topic `{topic}`, partition 0, but -1001"
+    ):
         log.log_end()

@@ -17,7 +17,7 @@ from spark_jobs.launch.launch_record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 _POLL_S = 0.3
-_SEAM_COUNT_S = 60.0
+_MOST_MORE_S = 60.0
 OPEN_S = 900.0
 """Seconds after which a broker has ended any transaction (``transaction.max.timeout.ms``)."""
 
@@ -30,7 +30,7 @@ def wait_until_caught_up(
     Input that arrives while it waits counts, too; so does what a captured database's log holds when
     this is called, and the connector has not read. There is no time limit, but for transactions
     that stay open: 15 minutes. It then waits, for a minute at most, until the run has also counted
-    the rows of the seam, which the audit compares.
+    the rows of the seam, which the audit compares, and written the windows that have ended.
 
     Args:
         context: The pipeline and its state.
@@ -47,7 +47,7 @@ def wait_until_caught_up(
     name = context.pipeline.sources[-1].name
     backlog = backlog_of(context)
     connector = capture_wait(context)
-    caught_up_at: float | None = None
+    caught_up: tuple[float, Heartbeat] | None = None
     held_since: float | None = None
     while True:
         beat = process.find_running(context.generation, name)
@@ -68,9 +68,9 @@ def wait_until_caught_up(
         if held_since is not None and time.monotonic() - held_since > OPEN_S:
             raise _open_transaction(name, held)
         if waiting == 0 and not held and not is_behind:
-            caught_up_at = caught_up_at or time.monotonic()
-            is_over = time.monotonic() - caught_up_at > _SEAM_COUNT_S
-            if is_over or _seam_is_counted(context, name):
+            since, first = caught_up = caught_up or (time.monotonic(), beat)
+            is_done = _seam_is_counted(context, name) and _is_written(context, first, beat)
+            if is_done or time.monotonic() - since > _MOST_MORE_S:
                 return
         time.sleep(max(_POLL_S, context.generation.poll_s))
 
@@ -101,6 +101,21 @@ def _seam_is_counted(context: PipelineContext, source: str) -> bool:
     """Return whether the run has counted the rows of the seam; True if it removes none."""
     ledger, count = read_ledger(context.generation, source)
     return ledger is None or not ledger.is_filtered or count is not None
+
+
+def _is_written(context: PipelineContext, first: Heartbeat, beat: Heartbeat) -> bool:
+    """Return whether the run has written all rows that follow from the input it has committed.
+
+    A window that ends by the last records of its input is appended by the micro-batch after theirs.
+
+    Args:
+        context: The pipeline and its state.
+        first: The heartbeat by which all input was committed.
+        beat: The latest one.
+    """
+    if beat.watermark_ms is None or context.pipeline.sink.mode != "append":
+        return True
+    return beat.idle or (beat.batch_id or 0) > (first.batch_id or 0)
 
 
 class UpToNow:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -158,3 +160,42 @@ class TestATransactionThatIsOpen:
         assert said[0] == (101, "records behind an open transaction")
         assert "kafka-transactions.sh" in told.value.hint
         self.open.abort_transaction()
+
+
+_BUSY: dict[str, Any] = {"watermark_ms": 5, "batch_id": 7, "idle": False}
+
+
+@pytest.mark.parametrize(
+    ("mode", "said", "looks"),
+    [
+        pytest.param("append", [_BUSY, _BUSY, {**_BUSY, "batch_id": 8}], 3, id="written by then"),
+        pytest.param("append", [_BUSY, {**_BUSY, "idle": True}], 2, id="none has ended"),
+        pytest.param("append", [{**_BUSY, "idle": True}], 1, id="written before"),
+        pytest.param("append", [{**_BUSY, "watermark_ms": None}], 1, id="no watermark"),
+        pytest.param("merge", [_BUSY], 1, id="merged as they grow"),
+    ],
+)
+def test_windows_that_end_by_the_last_records_are_waited_for(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    said: list[dict[str, Any]],
+    looks: int,
+) -> None:
+    live = LiveCase(tmp_path, sink_mode=mode)
+    nothing = SimpleNamespace(unit="records", waiting=lambda _beat: 0, held=lambda: 0)
+    monkeypatch.setattr(catch_up, "backlog_of", lambda _context: nothing)
+    left = iter(said)
+    live.launch("a", **next(left))
+    seen: list[int] = []
+
+    def look(waiting: int, _unit: str) -> None:
+        # It has read the heartbeat; the next look reads the next one.
+        seen.append(waiting)
+        for following in left:
+            live.launch("a", **following)
+            break
+
+    with live.alive():
+        wait_until_caught_up(PipelineContext(live.loaded, live.generation), look)
+    assert seen == [0] * looks

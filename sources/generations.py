@@ -245,6 +245,34 @@ def discard(loaded: LoadedPipeline, generation: str | None = None) -> str:
     return name
 
 
+def take_back_discard(loaded: LoadedPipeline, generation: str) -> bool:
+    """Let a generation stay whose discard was begun and not completed; called by its promotion.
+
+    The process that began it was killed, or is suspended: when it wakes up, it is refused.
+
+    Returns:
+        Whether the generation is there; False if it is discarded.
+
+    Raises:
+        StateError: The state is damaged, or can't be written.
+        UnavailableError: The state's store does not answer.
+    """
+    home = loaded.state
+    if is_there(home, generation):
+        return True
+    known = home.read(CURRENT, CurrentGeneration)
+    # Means the same, and is another document than the one that the discard has read. Once only, as
+    # it must never be again what a discard has read.
+    made = CurrentGeneration(generation=generation, last=generation)
+    is_current = known is not None and known.generation == generation and known != made
+    if not (is_current and home.exists(f"{generation}/{IDENTITY}")):
+        return False
+    if not home.replace_known(CURRENT, known, made):
+        return False
+    unmark_removed(home, generation)
+    return True
+
+
 def _serves(loaded: LoadedPipeline, generation: str) -> bool:
     """Return whether a generation serves or has served, so that it is kept."""
     serving = read_serving(loaded)

@@ -23,13 +23,13 @@ from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.supervision import Supervision
 from sources.errors import HybridError, StateError
+from sources.generations import take_back_discard
 from sources.hybrid import Boundedness
 from sources.planning.approval import require_approver
 from sources.planning.context import PipelineContext
 from sources.planning.files.open_snapshot import require_whole
 from sources.serving import Serving, Switch, pending_switch, read_serving, require_candidate
 from sources.state.action_log import begin_action, end_action
-from sources.state.generation import is_there
 from spark_jobs.launch.readable_state import require_readable
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.table.ownership.belonging import is_committed, require_belonging
@@ -254,8 +254,7 @@ def _run_steps(loaded: LoadedPipeline, steps: Steps) -> PipelineContext | None:
         # Another process was first.
         return None
     is_done = is_committed(loaded, switch)
-    if not is_done and not is_there(loaded.state, switch.to):
-        # A discard that was suspended goes on, or takes its mark back: it is not waited for.
+    if not is_done and not take_back_discard(loaded, switch.to):
         switch_steps.release(loaded, switch)
         _give_up(loaded, switch, None)
         raise switch_steps.discarded(switch)

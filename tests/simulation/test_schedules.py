@@ -27,6 +27,7 @@ SEED = int(os.environ.get("HYBRID_SEED", "7"))
 WAS_WRONG = {
     3000038: "a discard was suspended, and then removed what was being promoted",
     3100232: "a discard was killed, and a stop took a dead run of history for a living one",
+    3200037: "what a killed discard had marked could not be promoted",
     3000223: "two commits of the simulated store had one number",
 }
 """Schedules that were wrong once, and why."""

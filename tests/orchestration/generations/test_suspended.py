@@ -16,6 +16,7 @@ from sources.errors import StateError
 from sources.generations import begin
 from sources.serving import Switch, pending_switch, read_serving
 from sources.state.generation import is_there, mark_removed
+from sources.storage.folder import Folder
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import NEW, OLD, two
 
@@ -81,17 +82,37 @@ def test_a_discard_that_wakes_up_removes_no_generation_that_was_begun_since(
     assert case.seen() == NEW
 
 
-def test_a_promotion_of_what_is_being_discarded_gives_up_and_nothing_is_left_in_between(
+def test_what_a_killed_discard_has_marked_can_be_promoted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = two(tmp_path)
-    marked = lambda: mark_removed(case.loaded.state, "g2")  # noqa: E731
-    before(monkeypatch, promotion, "begin_action", marked)
+    mark_removed(case.loaded.state, "g2")
+    promotion.promote(case.loaded)
+    assert (case.seen(), is_there(case.loaded.state, "g2")) == (NEW, True)
+    assert begin(case.loaded).name == "g3"
+
+
+def test_a_discard_that_has_looked_and_wakes_up_after_that_promotion_removes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = two(tmp_path)
+    promoted = lambda: promote_beside(case, monkeypatch)  # noqa: E731
+    before(monkeypatch, Folder, "replace_known", promoted)
+    with pytest.raises(StateError, match=r"g2 .* is not discarded"):
+        discard(case.loaded)
+    assert (case.seen(), read_serving(case.loaded).generation) == (NEW, "g2")
+    assert case.loaded.state.exists("g2/generation.json")
+
+
+def test_a_promotion_of_what_was_discarded_meanwhile_gives_up_and_nothing_is_left_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = two(tmp_path)
+    before(monkeypatch, promotion, "begin_action", lambda: generations.discard(case.loaded))
     with pytest.raises(StateError, match=r"g2 is not promoted: .* g1 serves as before"):
         promotion.promote(case.loaded)
     assert pending_switch(case.loaded) is None
     assert case.seen() == OLD
-    assert discard(case.loaded) == "g2"
     assert begin(case.loaded).name == "g3"
 
 

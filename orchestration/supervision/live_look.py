@@ -45,6 +45,8 @@ class Look(NamedTuple):
         refused: Why the next launch is refused: checkpoint, state and target don't belong together,
             or something was done to the captured table that no change reports. None if it is not
             refused.
+        refused_restart_ms: Time in the supervision's memory of the restart that launched nothing,
+            as it was refused; None if the last one was not.
     """
 
     verdict: Verdict
@@ -52,6 +54,7 @@ class Look(NamedTuple):
     now_ms: int
     capture: CaptureLook | None = None
     refused: ErrorReport | None = None
+    refused_restart_ms: int | None = None
 
 
 def look_at_live(
@@ -119,6 +122,7 @@ def look_at_live(
         )
     log, late_ms = read_progress_log(generation, name), span_ms(expected.late_after)
     is_alive = running is not None or find_run(generation, name) is not None
+    refusal = read_refused(generation, requested.at_ms)
     seen = Seen(
         pipeline=loaded.pipeline.name,
         requested=requested,
@@ -129,7 +133,7 @@ def look_at_live(
         behind_since_ms=behind_ms,
         lag_error=lag_error,
         lag_unknown_since_ms=unknown_ms,
-        refused=read_refused(generation, requested.at_ms),
+        refused=None if refusal is None else refusal.report,
         ended=None if is_alive else why_ended(generation, name),
         restarts=len(restarts),
         last_failure=restarts[-1].why if restarts else None,
@@ -157,7 +161,8 @@ def look_at_live(
         "restarts": restarts,
         **clock._asdict(),
     }
-    return Look(verdict, watch.model_copy(update=changes), looked_ms, looked, refused)
+    refused_ms = None if refusal is None else refusal.restart_ms
+    return Look(verdict, watch.model_copy(update=changes), looked_ms, looked, refused, refused_ms)
 
 
 def _lag(

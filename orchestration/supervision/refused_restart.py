@@ -20,15 +20,18 @@ class RefusedRestart(Record):
         requested_ms: Time of the request that it belongs to, in ms since 1970.
         launch_id: Id of the last launch at that time; None if nothing was launched yet.
         report: The error that refused it.
+        restart_ms: When the supervision asked for this restart, in ms since 1970; None if it did
+            not.
     """
 
     requested_ms: int
     launch_id: str | None
     report: ErrorReport
+    restart_ms: int | None = None
 
 
-def read_refused(generation: Generation, requested_ms: int) -> ErrorReport | None:
-    """Return the error that refused the last restart, as long as it tells why nothing runs.
+def read_refused(generation: Generation, requested_ms: int) -> RefusedRestart | None:
+    """Return the last restart if it was refused, as long as that tells why nothing runs.
 
     Args:
         generation: The generation.
@@ -43,7 +46,7 @@ def read_refused(generation: Generation, requested_ms: int) -> ErrorReport | Non
     """
     found = generation.read(_REFUSED, RefusedRestart)
     now = (requested_ms, last_launch_id(generation))
-    return found.report if found and (found.requested_ms, found.launch_id) == now else None
+    return found if found and (found.requested_ms, found.launch_id) == now else None
 
 
 def write_refused(generation: Folder, refused: RefusedRestart) -> None:

@@ -11,7 +11,7 @@ from orchestration.requested_state import require_requested
 from orchestration.supervision.live_look import Look, look_at_live
 from orchestration.supervision.refused_restart import RefusedRestart, write_refused
 from orchestration.supervision.rules.verdict import RED, Verdict
-from orchestration.supervision.watch_memory import Restart, Watch, write_watch
+from orchestration.supervision.watch_memory import Restart, Watch, read_watch, write_watch
 from orchestration.supervision.webhook import Alert, alert
 from sources.common.positions import span_ms
 from sources.config.loader import LoadedPipeline
@@ -76,8 +76,9 @@ def decide(look: Look, expected: Supervision) -> tuple[Watch, Restart | None]:
     A run that ended is restarted after a wait that grows with each restart within
     ``restarts.within``; a run that is stuck gets ``end_stuck_after`` to recover. A run whose error
     waiting can't mend is not restarted, nor any run beyond ``restarts.limit``, until people act.
-    While the broker does not answer, or a folder that the run writes is full or read-only, nothing
-    is restarted, and nothing counts.
+    One that was refused before anything was launched does not count: it is tried again without an
+    end, after pauses that double up to ``restarts.longest``. While the broker does not answer, or a
+    folder that the run writes is full or read-only, nothing is restarted, and nothing counts.
 
     Args:
         look: The live run as it is now, with the memory of earlier looks.
@@ -93,23 +94,25 @@ def decide(look: Look, expected: Supervision) -> tuple[Watch, Restart | None]:
     if verdict.waits_for is not None:
         # Each attempt would fail, and count: what is over by itself must not need people.
         return watch, None
-    count, last = len(watch.restarts), watch.restarts[-1] if watch.restarts else None
-    is_under_way = (
-        last is not None
-        and last.replaces == watch.launch_id
-        and now_ms - last.at_ms < span_ms(expected.start_within)
-    )
-    if is_under_way:
-        return watch, None
-    if count >= expected.restarts.limit:
+    kept, refused = watch.restarts, None
+    if kept and kept[-1].replaces == watch.launch_id:
+        if kept[-1].at_ms == look.refused_restart_ms:
+            kept, refused = kept[:-1], kept[-1]
+        elif now_ms - kept[-1].at_ms < span_ms(expected.start_within):
+            # It is under way.
+            return watch, None
+    if len(kept) >= expected.restarts.limit:
         return watch.model_copy(update={"gave_up": True}), None
-    wait = expected.restarts.wait(count)
-    if verdict.down == "stuck":
-        wait = max(wait, expected.end_stuck_after)
-    if now_ms - watch.down_since_ms < span_ms(wait):
+    since_ms, wait_ms = watch.down_since_ms, span_ms(expected.restarts.wait(len(kept)))
+    if refused is not None:
+        tried_ms = min(refused.at_ms - since_ms, span_ms(expected.restarts.longest))
+        since_ms, wait_ms = refused.at_ms, max(wait_ms, tried_ms)
+    elif verdict.down == "stuck":
+        wait_ms = max(wait_ms, span_ms(expected.end_stuck_after))
+    if now_ms - since_ms < wait_ms:
         return watch, None
     restart = Restart(at_ms=now_ms, replaces=watch.launch_id, why=verdict.reason)
-    return watch.model_copy(update={"restarts": [*watch.restarts, restart]}), restart
+    return watch.model_copy(update={"restarts": [*kept, restart]}), restart
 
 
 def restart(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbeat:
@@ -136,6 +139,7 @@ def restart(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbe
     generation = loaded.require_generation()
     requested = require_requested(generation)
     before = last_launch_id(generation)
+    asked = read_watch(generation, requested.at_ms).restarts
     try:
         look = look_at_live(loaded, generation)
         if look is not None and look.verdict.down == "stuck":
@@ -145,7 +149,10 @@ def restart(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbe
         # A driver that was launched reports for itself.
         if last_launch_id(generation) == before:
             refused = RefusedRestart(
-                requested_ms=requested.at_ms, launch_id=before, report=error.report()
+                requested_ms=requested.at_ms,
+                launch_id=before,
+                report=error.report(),
+                restart_ms=asked[-1].at_ms if asked else None,
             )
             # Where the state can't be written, the error itself says so.
             with contextlib.suppress(HybridError):

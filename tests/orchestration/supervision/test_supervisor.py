@@ -7,6 +7,7 @@ import socket
 import tempfile
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from tests.command_line import invoke
 from tests.orchestration.supervision.hook import SECRET, Hook, listening
 from tests.orchestration.supervision.live_case import DISK_FULL, GAP, LiveCase
+from tests.services.processes import wait_for
 from tests.services.small_disk import small_disk
 
 
@@ -289,7 +291,8 @@ def test_a_restart_that_is_refused_is_not_tried_again_until_people_act(tmp_path:
 def test_a_restart_that_a_broker_did_not_answer_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case = LiveCase(tmp_path, {"start_within": "0 s"})
+    pauses = {"backoff": "10 ms", "longest": "20 ms", "limit": 4, "loop": 2}
+    case = LiveCase(tmp_path, {"restarts": pauses})
     case.ask_for_it()
     case.launch("a", state="failed", failure=DISK_FULL)
 
@@ -298,13 +301,53 @@ def test_a_restart_that_a_broker_did_not_answer_is_tried_again(
         raise UnavailableError(message, "Start it.")
 
     monkeypatch.setattr(operations, "resume", unavailable)
-    for _ in range(2):
-        assert look_at(case).restart is not None
+    # More often than the limit is, and nothing of it counts: nothing was launched.
+    for _ in range(2 * case.loaded.pipeline.supervision.restarts.limit):
+        due = wait_for_restart(case).restart
+        assert due is not None
+        assert due.replaces == "a"
         with pytest.raises(UnavailableError):
             restart(case.loaded, case.loaded.pipeline.sources[-1])
-    verdict = look_at(case).verdict
-    assert verdict.down == "dead"
+    verdict = wait_for_restart(case).verdict
+    assert (verdict.health, verdict.down) == ("dead", "dead")
     assert "could not be started again: Broker `b:1` does not answer." in verdict.reason
+    assert len(case.watch().restarts) == 1
+
+
+def wait_for_restart(case: LiveCase) -> Tick:
+    """Look until a restart is due."""
+    found: list[Tick] = []
+
+    def is_due() -> bool:
+        found.append(look_at(case))
+        return found[-1].restart is not None
+
+    wait_for(is_due, lambda: f"a restart: {found[-1]}")
+    return found[-1]
+
+
+SECOND = 1000
+
+
+def test_a_restart_that_launched_nothing_is_tried_again_less_and_less_often_without_an_end() -> (
+    None
+):
+    expected = Supervision()
+    watch = Watch(requested_ms=0, launch_id="a", down_since_ms=0)
+    dead = Verdict(health="dead", reason="r", down="dead")
+    refused_ms, tries = None, []
+    for at_ms in range(0, 3600 * SECOND, SECOND):
+        watch, due = decide(Look(dead, watch, at_ms, refused_restart_ms=refused_ms), expected)
+        if due is not None:
+            tries.append(at_ms // SECOND)
+            # The run of Dagster takes a while to be refused.
+            refused_ms = due.at_ms
+    assert tries[:7] == [10, 20, 40, 80, 160, 320, 620]
+    assert {later - one for one, later in pairwise(tries[6:])} == {300}
+    assert not watch.gave_up
+    # The one that launches something is waited for.
+    watch, due = decide(Look(dead, watch, 3600 * SECOND, refused_restart_ms=None), expected)
+    assert due is None
 
 
 def test_a_driver_that_a_restart_launched_reports_for_itself(

@@ -266,6 +266,8 @@ def _patch_stores(patch: pytest.MonkeyPatch) -> None:
         return Folder(path, SimulatedDocuments()) if path.startswith(SCHEME) else real(self, path)
 
     patch.setattr(stores.Stores, "folder", folder)
+    # Of whose rules nothing is asked.
+    patch.setattr(stores.Stores, "bucket_warnings", lambda *_: [])
     for name in [name for name in vars(SimulatedLog) if not name.startswith("__")] + ["__init__"]:
         patch.setattr(KafkaLog, name, vars(SimulatedLog)[name])
     patch.setattr(planning, "create_missing_topics", lambda _: None)
@@ -372,7 +374,7 @@ def _patch_processes(patch: pytest.MonkeyPatch, product: Product) -> None:
     patch.setattr(submit, "claim_scratch", lambda *_: None)
     patch.setattr(runs, "start", start)
     patch.setattr(WaitingDriver, "fits", lambda _: False)
-    patch.setattr(process, "folder_of_process", lambda _: None)
+    patch.setattr(process, "installed_drivers", lambda: None)
     for module in (driver_state, runs, watched_run, launch_record):
         patch.setattr(module, "local_path", nowhere)
     patch.setattr(heartbeat_writer, "trim", lambda *_: None)

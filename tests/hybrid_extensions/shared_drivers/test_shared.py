@@ -48,7 +48,7 @@ def _no_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     monkeypatch.setenv("HYBRID_CACHE", str(tmp_path / ("cache" * 20)))
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
     monkeypatch.setattr(submit, "resolve", lambda name: [Path(f"/jars/{name}.jar")])
-    monkeypatch.setattr(submit, "use_archive", lambda _home, _jars, conf: conf)
+    monkeypatch.setattr(submit, "with_archive", lambda _home, _jars, conf: conf)
     yield
     if (pid := driver()) is not None:
         os.killpg(os.getpgid(pid), signal.SIGKILL)

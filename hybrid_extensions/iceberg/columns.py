@@ -54,7 +54,7 @@ _TEXT_OF = {
 
 
 def require_readable(source: FileSource, schema: Schema, unknown: Mapping[str, str]) -> None:
-    """Refuse a column to be read whose type Spark does not support.
+    """Refuse a column of an Iceberg table that is read and whose type Spark does not have.
 
     Args:
         source: Declaration of the source, whose ``schema`` may leave the column out.

@@ -66,8 +66,8 @@ class History:
     """Plan of a bounded file source, with all of its rounds so far.
 
     Attributes:
-        parts: The plan of the source, and one more for each round (a further listing of its
-            folder).
+        parts: Never empty: the plan of the source, and one more for each round (a further
+            listing of its folder).
         seam_end: High watermark of each partition of the next topic at the last listing; empty if
             no topic follows.
     """

@@ -26,7 +26,8 @@ _HINT = (
 def silent_broker(error: BaseException, topics: list[KafkaSource]) -> HybridError | None:
     """Return the error about a broker whose silence has ended a query; None for other failures.
 
-    Asks the broker, for some seconds, whether it is still silent: then the error says why.
+    Asks the broker, for some seconds, whether it is still silent: then the error
+    says why; if it answers by now, Spark's own reason stands.
 
     Args:
         error: An exception of PySpark or Py4J.

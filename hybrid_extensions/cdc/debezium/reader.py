@@ -119,8 +119,9 @@ class DebeziumReader(BaseReader):
             BadValue: The value is not a change event of this table, has an unknown op, lacks the
                 row, or a column can't be converted.
             InputError: The source database's table was truncated and `on_truncate` is not
-                `follow`, or its columns or their defaults are not those that are declared, so that later rows would
-                be wrong. Or the schema registry refuses the login or the request.
+                `follow`, or its columns or their defaults are not those that are declared, so
+                that later rows would be wrong. Or the schema registry refuses the login or the
+                request.
             UnavailableError: The schema registry does not answer.
         """
         envelope, encodings = self._envelopes.open(value)

@@ -71,11 +71,13 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
 
     Raises:
         StateError: The pipeline has not run yet; or there is a candidate that has a plan or has
-            read rows, to be promoted or discarded first; or the state can't be written.
+            read rows, to be promoted or discarded first; another process has begun or discarded one
+            meanwhile (transient); or the state can't be written.
         UnavailableError: The state's store does not answer.
     """
     serving = read_serving(loaded)
-    name = newest_generation(loaded)
+    known = loaded.state.read(CURRENT, CurrentGeneration)
+    name = None if known is None else known.generation
     if name is None or not has_run(loaded):
         message = (
             f"Pipeline `{loaded.pipeline.name}` has not run yet, so it has no generation that a "
@@ -116,7 +118,10 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
     new = f"g{max(*_numbers(loaded), _last_number(loaded)) + 1}"
     with recorded(loaded.state, "new generation", by, new, {"newest": name}) as after:
         made = make_generation(loaded.state, new, loaded.contract())
-        loaded.state.replace(CURRENT, CurrentGeneration(generation=made.name))
+        # Another process may have begun it, and discarded it, since this one has looked.
+        if not loaded.state.replace_known(CURRENT, known, CurrentGeneration(generation=new)):
+            message = f"Generation {new} is not begun: another process has begun or discarded one."
+            raise StateError(message, _LOOK, transient=True, generation=new)
         after["newest"] = made.name
     return made
 

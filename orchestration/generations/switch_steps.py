@@ -174,6 +174,8 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
             partition_by=made.partitions or None,
             storage_options=target.documents.delta_options,
         )
+    # A driver that was taken for dead may not have begun its query: that needs an id to be fenced.
+    offset_log.make_query_id(past.generation.checkpoint)
     fence = dict.fromkeys(_writers(past.generation), NO_MORE)
     # What an earlier switch forbade to this generation is allowed again.
     ids = _writers(to.generation)

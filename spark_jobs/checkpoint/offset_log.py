@@ -8,6 +8,7 @@ a source that never had an offset.
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -250,3 +251,18 @@ def query_id(checkpoint: Folder) -> str | None:
     """
     data = checkpoint.read_bytes("metadata")
     return None if data is None else str(json.loads(data)["id"])
+
+
+def make_query_id(checkpoint: Folder) -> None:
+    """Give the query of a checkpoint its id before its first start, unless it has one.
+
+    Spark takes the id that it finds, so that a target can refuse the query by it.
+
+    Raises:
+        StateError: The checkpoint can't be written.
+        UnavailableError: Its store does not answer.
+    """
+    if query_id(checkpoint) is None:
+        text = json.dumps({"id": str(uuid.uuid4())})
+        with checkpoint.writing():
+            checkpoint.documents.put_if_absent(checkpoint.location("metadata"), text.encode())

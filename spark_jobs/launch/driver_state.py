@@ -15,7 +15,7 @@ from spark_jobs.launch.places.base import DriverStatus, Launcher
 from spark_jobs.launch.places.choice import launcher_at
 from spark_jobs.run_state import run_log
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
-from spark_jobs.run_state.lock import is_held, is_launched
+from spark_jobs.run_state.lock import is_held, is_launched, seen_lease
 
 ASK_AGAIN_S = 5.0
 """Seconds for which an answer of a cluster is used again: one question may start a JVM."""
@@ -112,6 +112,10 @@ class DriverState:
             return False
         if self.is_on_cluster:
             return self.is_there()
+        seen = seen_lease(self.generation)
+        if seen is not None and seen.holder != self.launch.launch_id:
+            # Recorded by a process that was suspended while it launched, after the lease was lost.
+            return False
         is_driven = self.beat() is None or is_held(self.generation)
         return is_driven and is_launched(self.generation)
 

@@ -28,6 +28,9 @@ WAS_WRONG = {
     3000038: "a discard was suspended, and then removed what was being promoted",
     3100232: "a discard was killed, and a stop took a dead run of history for a living one",
     3200037: "what a killed discard had marked could not be promoted",
+    3201588: "a generation was begun again that another process had begun and discarded",
+    3206422: "a launch was waited for that had lost its lease before it was recorded",
+    3229056: "a driver that had not begun its query was not kept out by a promotion",
     3000223: "two commits of the simulated store had one number",
 }
 """Schedules that were wrong once, and why."""

@@ -15,8 +15,16 @@ from sources import generations
 from sources.errors import StateError
 from sources.generations import begin
 from sources.serving import Switch, pending_switch, read_serving
-from sources.state.generation import is_there, mark_removed
+from sources.state.generation import (
+    CURRENT,
+    CurrentGeneration,
+    is_there,
+    mark_removed,
+    read_generation,
+)
 from sources.storage.folder import Folder
+from spark_jobs.checkpoint.offset_log import query_id
+from spark_jobs.table.delta_table import NO_MORE, transactions_of
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_generations import NEW, OLD, two
 
@@ -129,6 +137,37 @@ def test_the_mark_of_a_discard_that_was_killed_during_a_promotion_removes_nothin
     begin(case.loaded)
     assert case.seen() == NEW
     assert case.loaded.state.exists("g2/generation.json")
+
+
+def test_a_query_of_the_past_generation_that_was_never_begun_is_kept_out_by_the_promotion(
+    tmp_path: Path,
+) -> None:
+    case = two(tmp_path)
+    past = read_generation(case.loaded.state, "g1")
+    # Its driver was suspended before the first start of its query.
+    past.checkpoint.delete("metadata")
+    promotion.promote(case.loaded)
+    query = query_id(past.checkpoint)
+    assert query is not None
+    assert transactions_of(case.loaded.target, [query]) == {query: NO_MORE}
+
+
+def test_a_new_generation_that_wakes_up_after_a_discard_brings_nothing_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = two(tmp_path)
+    generations.discard(case.loaded)
+
+    def begun_and_discarded() -> None:
+        begin(case.loaded)
+        generations.discard(case.loaded)
+
+    before(monkeypatch, generations, "make_generation", begun_and_discarded)
+    with pytest.raises(StateError, match="another process has begun or discarded one"):
+        begin(case.loaded)
+    current = case.loaded.state.read(CURRENT, CurrentGeneration)
+    assert current == CurrentGeneration(generation="g1", last="g3")
+    assert begin(case.loaded).name == "g4"
 
 
 def promote_beside(case: GenerationCase, patch: pytest.MonkeyPatch) -> None:

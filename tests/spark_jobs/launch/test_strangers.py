@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from sources.common.positions import now_ms
 from sources.errors import RunError, StateError
 from sources.state.generation import Generation
 from spark_jobs.launch import process
 from spark_jobs.launch.launch_record import LAUNCH, Launch
 from spark_jobs.launch.places import local
+from spark_jobs.launch.runs import find_run
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from spark_jobs.run_state.lease import LeaseRecord
 from spark_jobs.run_state.lock import LEASE, QueryLock, take_launch_lock
@@ -160,6 +162,19 @@ def test_what_a_killed_driver_said_last_of_history_keeps_nobody_from_a_stop(
         with pytest.raises(RunError) if is_local else nullcontext():
             process.stop(case.generation, "history")
     launched.release()
+
+
+def test_a_launch_that_lost_its_lease_before_it_was_recorded_is_not_waited_for(
+    case: LiveCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Generation, "is_local", False)
+    # Another process launched a driver meanwhile.
+    with QueryLock(case.generation, "another"):
+        recorded = Launch(launch_id="late", source="inbox", log="l", group=None, at_ms=now_ms())
+        case.generation.replace(LAUNCH, recorded)
+        assert find_run(case.generation, "inbox") is None
+        case.generation.replace(LAUNCH, recorded.model_copy(update={"launch_id": "another"}))
+        assert find_run(case.generation, "inbox") is not None
 
 
 def test_a_heartbeat_that_names_a_stranger_ends_the_run_and_not_the_stranger(

@@ -152,7 +152,8 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
         The commit; its ``files`` are None if an earlier call made it.
 
     Raises:
-        StateError: Files of the new generation's table are missing, or it may not serve.
+        StateError: Files of the new generation's table are missing, or it may not serve; or another
+            process has completed the switch, or given it up (transient).
         InputError: Its table can't replace the target, such as for other partition columns.
         OutdatedError: Other commits came in between each time; nothing was changed.
         UnavailableError: A store does not answer.
@@ -163,8 +164,7 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
     target, (source, version) = loaded.target, _source(loaded, switch)
     if not has_log(target):
         # Before the table is there: afterwards nothing says that it was gone.
-        switch = switch.model_copy(update={"is_first": True})
-        loaded.state.replace(Switch.NAME, switch)
+        switch = _changed(loaded, switch, is_first=True)
         made = read_snapshot(source, version)
         schema = open_table(source, version).schema()
         DeltaTable.create(
@@ -190,8 +190,7 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
         # After the version that is taken over was read: none of its rows is unknown.
         require_servable(to.loaded, to.generation)
         # Before the commit: afterwards nothing says which version it replaced.
-        switch = switch.model_copy(update={"target_version": ready.table.version})
-        loaded.state.replace(Switch.NAME, switch)
+        switch = _changed(loaded, switch, target_version=ready.table.version)
         try:
             ready.commit(
                 {**allowed, **written, **fence, SWITCHES: switch.at_ms},
@@ -204,6 +203,19 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
         else:
             break
     return Committed(switch, len(ready.other.files))
+
+
+def _changed(loaded: LoadedPipeline, switch: Switch, **changes: object) -> Switch:
+    """Change the record of a switch, unless another process has ended it since it was read."""
+    made = switch.model_copy(update=changes)
+    if not loaded.state.replace_known(Switch.NAME, switch, made):
+        message = (
+            f"The {switch.kind} of {switch.to} is not continued by this process: another one has "
+            "continued or ended it meanwhile."
+        )
+        hint = "Look at `hybrid generation list P` before you try again."
+        raise StateError(message, hint, transient=True, generation=switch.to)
+    return made
 
 
 def record(loaded: LoadedPipeline, switch: Switch) -> Serving:

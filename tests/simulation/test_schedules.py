@@ -30,6 +30,7 @@ WAS_WRONG = {
     3200037: "what a killed discard had marked could not be promoted",
     3201588: "a generation was begun again that another process had begun and discarded",
     3206422: "a launch was waited for that had lost its lease before it was recorded",
+    3401791: "a rollback was suspended, and went on after others had ended it",
     3229056: "a driver that had not begun its query was not kept out by a promotion",
     3000223: "two commits of the simulated store had one number",
 }

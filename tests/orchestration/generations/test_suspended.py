@@ -152,6 +152,30 @@ def test_a_query_of_the_past_generation_that_was_never_begun_is_kept_out_by_the_
     assert transactions_of(case.loaded.target, [query]) == {query: NO_MORE}
 
 
+def test_a_promotion_that_wakes_up_after_others_have_ended_it_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = two(tmp_path)
+
+    def finished_and_rolled_back() -> None:
+        monkeypatch.setattr(promotion, "hold_switch_lock", lambda *_: nullcontext(Held()))
+        promotion.finish(case.loaded)
+        promotion.roll_back(case.loaded)
+
+    first = switch_steps.commit
+
+    def suspended(*switch: Any) -> Any:
+        monkeypatch.undo()
+        before(monkeypatch, switch_steps, "_changed", finished_and_rolled_back)
+        return first(*switch)
+
+    monkeypatch.setattr(switch_steps, "commit", suspended)
+    with pytest.raises(StateError, match="another one has continued or ended it meanwhile"):
+        promotion.promote(case.loaded)
+    assert (case.seen(), read_serving(case.loaded).generation) == (OLD, "g1")
+    assert pending_switch(case.loaded) is None
+
+
 def test_a_new_generation_that_wakes_up_after_a_discard_brings_nothing_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,11 +194,13 @@ def test_a_new_generation_that_wakes_up_after_a_discard_brings_nothing_back(
     assert begin(case.loaded).name == "g4"
 
 
+class Held:
+    """A lock that nobody asks for."""
+
+    note = staticmethod(lambda _: None)
+
+
 def promote_beside(case: GenerationCase, patch: pytest.MonkeyPatch) -> None:
     """Promote as a process does for which the lock has expired."""
-
-    class Held:
-        note = staticmethod(lambda _: None)
-
     patch.setattr(promotion, "hold_switch_lock", lambda *_: nullcontext(Held()))
     promotion.promote(case.loaded)

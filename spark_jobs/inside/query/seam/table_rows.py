@@ -21,6 +21,7 @@ from sources.common.schema import TIMESTAMP
 from sources.planning.context import PipelineContext
 from sources.serving import target_of
 from sources.storage.folder import Folder
+from sources.storage.tables.delta import dataset_of
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.checkpoint.transform_compatibility import read_transforms
 from spark_jobs.inside.query.transform.described_transform import apply_to_no_rows
@@ -135,7 +136,7 @@ class HistoryTable:
         Raises:
             OSError: A file can't be read.
         """
-        rows = self.table.to_pyarrow_dataset() if self._is_ordinary else None
+        rows = dataset_of(self.table) if self._is_ordinary else None
         if rows is None or rows.schema.field(at).type != TIMESTAMP:
             return None
         time = pc.field(at)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -18,17 +17,10 @@ import pyarrow.compute as pc
 
 from sources.common.positions import Offsets, TopicPartition
 from sources.decoding.batch_cursor import Mask, as_mask
+from spark_jobs.inside.query.seam.same_rows import SameRows, is_exact
 from spark_jobs.inside.readers.topics.kafka_stream import OFFSET, PARTITION, TOPIC
 
 _US = 1000  # microseconds in a millisecond
-_EXACT = (
-    pa.types.is_integer,
-    pa.types.is_string,
-    pa.types.is_binary,
-    pa.types.is_boolean,
-    pa.types.is_date,
-    pa.types.is_timestamp,
-)
 
 
 def are_compared_exactly(keys: pa.Schema, columns: pa.Schema) -> bool:
@@ -39,18 +31,6 @@ def are_compared_exactly(keys: pa.Schema, columns: pa.Schema) -> bool:
         columns: Columns of the rows, which have those of the keys.
     """
     return all(columns.field(key.name).type == key.type and is_exact(key.type) for key in keys)
-
-
-def is_exact(kind: pa.DataType) -> bool:
-    """Return whether values of a type are equal in Arrow exactly where they are in Spark."""
-    return any(is_kind(kind) for is_kind in _EXACT)
-
-
-class Copies(Protocol):
-    """Interface of what recognizes copies of history's rows."""
-
-    def are_in(self, rows: pa.RecordBatch, mask: Mask) -> Mask:
-        """Return which rows of a batch history has, of those for which a mask is true."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +49,7 @@ class CertainRows:
     keys: Mapping[str, pa.Array]
     event_time: str
     keys_from_ms: int
-    copies: Copies | None = None
+    copies: SameRows | None = None
 
     def judge(self, rows: pa.RecordBatch) -> tuple[Mask, Mask]:
         """Return which rows history has certainly not delivered, and which it certainly has.

@@ -10,13 +10,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.decoding.batch_cursor import Mask
-from spark_jobs.inside.query.seam.certain_rows import is_exact
 
 MOST_BYTES = 64 << 20
 """Bytes of history's rows in memory up to which tasks get them."""
 _ROW = "__row"
 _IS_NULL = "__is_null_"
+_EXACT = (
+    pa.types.is_integer,
+    pa.types.is_string,
+    pa.types.is_binary,
+    pa.types.is_boolean,
+    pa.types.is_date,
+    pa.types.is_timestamp,
+)
 _BITS = {pa.float64(): pa.int64(), pa.float32(): pa.int32()}
+_NOTHING = {pa.string(): "", pa.binary(): b"", pa.bool_(): False}
+
+
+def is_exact(kind: pa.DataType) -> bool:
+    """Return whether values of a type are equal in Arrow exactly where they are in Spark."""
+    return any(is_kind(kind) for is_kind in _EXACT)
 
 
 @dataclass(frozen=True)
@@ -84,6 +97,3 @@ def _comparable(rows: pa.Table, nullable: Sequence[str]) -> pa.Table:
             column = column.fill_null(pa.scalar(_NOTHING.get(column.type, 0), column.type))
         columns[name] = column
     return pa.table(columns)
-
-
-_NOTHING = {pa.string(): "", pa.binary(): b"", pa.bool_(): False}

@@ -17,7 +17,8 @@ from spark_jobs.launch.launch_record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 _POLL_S = 0.3
-_MOST_MORE_S = 60.0
+# How long the count of the seam, and windows that have ended, are waited for.
+_AFTERWARDS_S = 60.0
 OPEN_S = 900.0
 """Seconds after which a broker has ended any transaction (``transaction.max.timeout.ms``)."""
 
@@ -70,7 +71,7 @@ def wait_until_caught_up(
         if waiting == 0 and not held and not is_behind:
             since, first = caught_up = caught_up or (time.monotonic(), beat)
             is_done = _seam_is_counted(context, name) and _is_written(context, first, beat)
-            if is_done or time.monotonic() - since > _MOST_MORE_S:
+            if is_done or time.monotonic() - since > _AFTERWARDS_S:
                 return
         time.sleep(max(_POLL_S, context.generation.poll_s))
 

@@ -63,7 +63,7 @@ class CutTable:
         return self._log.log_end()
 
     def unread(self, ends: Offsets) -> int | None:
-        """Return how many offsets before a cut's end a table of it has not committed.
+        """Return how many offsets before a cut's end offsets the table has not committed yet.
 
         Args:
             ends: End offsets, as :meth:`log_end` returned them.

@@ -109,7 +109,7 @@ def require_type(column: Column, declared: pa.DataType) -> None:
 
 
 def declared_type(column: Column) -> str | None:
-    """Return the Spark SQL type for all values of a MariaDB column; None if there is none.
+    """Return the Spark SQL type that holds every value of a MariaDB or MySQL column, or None.
 
     It is one of those that :func:`require_type` takes. ``tinyint(1)`` is a number, as it may hold
     more than 0 and 1.

@@ -26,8 +26,8 @@ _HINT = (
 def silent_broker(error: BaseException, topics: list[KafkaSource]) -> HybridError | None:
     """Return the error about a broker whose silence has ended a query; None for other failures.
 
-    Asks the broker, for some seconds, whether it is still silent: then the error
-    says why; if it answers by now, Spark's own reason stands.
+    Asks the broker, for some seconds, whether it is still silent: then the error says why. If it
+    answers by now, the error has Spark's own reason.
 
     Args:
         error: An exception of PySpark or Py4J.

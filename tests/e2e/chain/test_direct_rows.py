@@ -159,7 +159,7 @@ def test_history_and_topic_are_written_by_the_tasks_that_parse_them(
         pytest.param(("rows.drop('v')", [101]), id="which lacks a column that is compared"),
     ],
 )
-def test_rows_of_the_seam_that_a_table_without_them_gets_are_written_by_tasks(
+def test_rows_of_the_seam_are_written_or_left_out_by_tasks_that_can_tell(
     tmp_path: Path,
     servers: str,
     spark: SparkSession,

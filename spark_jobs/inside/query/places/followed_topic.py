@@ -57,8 +57,8 @@ class Prepared:
     """DataFrame of the topic that is read next, built while history is still being read.
 
     Attributes:
-        made_of: Source, start offsets, offsets of a micro-batch and kept columns that it was built
-            with. After the switch it is used only if these are the same.
+        made_of: Source, start offsets, offsets of a micro-batch, key of its changes and alignment
+            that it was built with. After the switch it is used only if these are the same.
         rows: The DataFrame, a stream of the topic's parsed rows, without the seam filter.
     """
 

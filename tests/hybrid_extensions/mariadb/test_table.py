@@ -385,7 +385,7 @@ def test_tables_that_share_a_snapshot_are_read_as_of_one_point_in_time(case: Cas
         *(f"CREATE TABLE {name} (id bigint PRIMARY KEY, n bigint)" for name in ("one", "two")),
         *(f"INSERT INTO {name} SELECT seq, 100 FROM seq_1_to_500" for name in ("one", "two")),
     )
-    stop = threading.Event()
+    stop, moved = threading.Event(), threading.Event()
 
     def move() -> None:
         with case.server.connect(case.name) as connection, connection.cursor() as cursor:
@@ -394,10 +394,12 @@ def test_tables_that_share_a_snapshot_are_read_as_of_one_point_in_time(case: Cas
                 cursor.execute("UPDATE one SET n = n - 1")
                 cursor.execute("UPDATE two SET n = n + 1")
                 cursor.execute("COMMIT")
+                moved.set()
 
     mover = threading.Thread(target=move)
     mover.start()
     try:
+        assert moved.wait(60), "no transaction has ended"
         tables = [case.table(name, columns, chunk_rows=100) for name in ("one", "two")]
         with export(tables[0]) as exported:
             sums, positions = [], []

@@ -137,7 +137,8 @@ def _status(found: Status) -> list[Table | str]:
             "" if beat is None or beat.batch_id is None else str(beat.batch_id),
             splits,
             _lag(found, source),
-            "" if beat is None or beat.rows_per_s is None else f"{beat.rows_per_s:,.0f}",
+            # Spark counts none where tasks write the rows, so 0 is not shown as a rate.
+            f"{beat.rows_per_s:,.0f}" if beat and beat.rows_per_s else "",
             "" if beat is None or beat.event_time_ms is None else iso(beat.event_time_ms),
             "" if source.eta_s is None else time_left(source.eta_s),
             *(f"{numbers[at]:,}" for numbers in counts.values()),

@@ -31,7 +31,10 @@ def text(shown: RenderableType, width: int = 200) -> str:
 
 
 def status_with(
-    bad_records: int, eta_s: float | None = None, late_rows: int | None = None
+    bad_records: int,
+    eta_s: float | None = None,
+    late_rows: int | None = None,
+    rows_per_s: float | None = None,
 ) -> Status:
     beat = Heartbeat(
         launch_id="l",
@@ -43,6 +46,7 @@ def status_with(
         at_ms=0,
         bad_records=bad_records,
         late_rows=late_rows,
+        rows_per_s=rows_per_s,
     )
     sources = [
         SourceStatus(source="history", state="finished"),
@@ -58,6 +62,12 @@ def test_bad_records_are_shown_once_there_are_some() -> None:
     shown = text(terminal_tables.status(status_with(1234)))
     assert "bad records" in shown
     assert "1,234" in shown
+
+
+def test_a_rate_is_shown_where_rows_were_counted() -> None:
+    assert "1,498" in text(terminal_tables.status(status_with(0, rows_per_s=1498.2)))
+    uncounted = text(terminal_tables.status(status_with(0, rows_per_s=0.0)))
+    assert uncounted == text(terminal_tables.status(status_with(0)))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ _LOOK_S = 3.0
 class Backlog(Protocol):
     """Input of an unbounded source that its run has not committed yet.
 
-    Made by :func:`backlog_of`; each method looks anew.
+    Made by :func:`backlog_of`; each method looks again at each call.
 
     Attributes:
         unit: What is counted, in the plural: ``records``, or ``files or splits``.

@@ -132,6 +132,9 @@ def require_capture() -> Capture:
 
 
 def capture_wait(context: PipelineContext) -> CaptureWait:
-    """Return a wait for what the captured databases' logs hold; for nothing without a capture."""
+    """Return a wait for what the captured databases' logs hold.
+
+    It waits for nothing if no installed extension captures tables.
+    """
     found = installed_capture()
     return CaptureWait() if found is None else found.wait(context)

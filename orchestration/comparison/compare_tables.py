@@ -80,10 +80,12 @@ def compare(
             connection, key, limit, tolerance or {}, without
         )
     except duckdb.Error as error:
-        message = f"The target can't be compared with the expected rows: {error_text(error)}"
+        message = f"The rows of the two tables can't be compared: {error_text(error)}"
         hint = (
-            "If the types of a column differ, cast it in `audit.sql` to its type in the target; "
-            "without `audit.sql`, declare the same type for it in all sources."
+            "Nothing was changed. If the types of a column differ in an audit, cast it in "
+            "`audit.sql` to its type in the target; without `audit.sql`, declare the same type for "
+            "it in all sources. If they differ between two generations, let the transform of the "
+            "newer one return the type of the older one."
         )
         raise InputError(message, hint, field="audit.sql") from None
     sizes = [count_rows(connection, f"audit.{table}") for table in ("expected", "found")]

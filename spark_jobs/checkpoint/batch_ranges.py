@@ -1,4 +1,4 @@
-"""Offsets of a Kafka source in each micro-batch of a query, by the checkpoint."""
+"""Ranges of offsets that each micro-batch of a query reads of a Kafka source, by the checkpoint."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ class BatchRanges:
         """Return the ranges of offsets that a micro-batch, which has begun, reads of the topic.
 
         Returns:
-            First offset and the one after the last, by partition with new records. None if more
-            than these offsets is to be read, or to be judged: a partition has appeared or is gone,
-            its log has become shorter, or another source has something to read.
+            First offset and the one after the last, by partition with new records; empty without
+            new records. None if these offsets are not all that the micro-batch is about: a
+            partition has appeared or is gone, its log has become shorter, or another source has
+            something to read.
 
         Raises:
-            StateError: The file with the micro-batch's offsets is missing.
+            StateError: The file with the offsets of the micro-batch, or of the one before it, is
+                missing or damaged.
         """
         before, after = self._before(batch_id), offset_log.offsets_of(self._checkpoint, batch_id)
         self._known = (batch_id, after)

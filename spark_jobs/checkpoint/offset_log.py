@@ -111,7 +111,10 @@ def clock_ms(checkpoint: Folder, batch_id: int) -> int:
 
 
 def kept_settings(checkpoint: Folder, batch_id: int) -> dict[str, str]:
-    """Return the settings of Spark that a micro-batch has from the first one, by name.
+    """Return the settings of Spark that the checkpoint keeps with a micro-batch, by name.
+
+    Spark has taken them over from the first micro-batch, whatever the session's settings are.
+    Empty if the file holds none.
 
     Args:
         checkpoint: The checkpoint's folder.

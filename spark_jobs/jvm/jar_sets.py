@@ -197,7 +197,7 @@ def packages(set_name: str) -> str:
     ``spark.jars.excludes`` removes both. A cluster's repository must have the newer one.
 
     Raises:
-        InputError: There is no set of this name for the installed Spark.
+        InputError: There is no set of this name for the installed Spark, or that is not supported.
     """
     return ",".join(find_set(set_name).packages)
 
@@ -208,7 +208,8 @@ def excludes(*set_names: str) -> str:
     Spark has one list for all packages, so the excludes of all sets are combined.
 
     Raises:
-        InputError: There is no set of one of these names for the installed Spark.
+        InputError: There is no set of one of these names for the installed Spark, or that is not
+            supported.
     """
     names = (exclude for name in set_names for exclude in find_set(name).excludes)
     return ",".join(dict.fromkeys(names))

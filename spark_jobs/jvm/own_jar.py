@@ -58,21 +58,23 @@ class OwnJar(NamedTuple):
 
         Raises:
             InputError: There is no compiler.
+            CalledProcessError: The sources do not compile; the jar stays as it was.
         """
         self.path.write_bytes(_build_jar(self.source, class_path, self.package))
         sys.stdout.write(f"{self.path}: {counted(self.path.stat().st_size, 'byte')}\n")
 
 
 def compile_classes(source: Path, class_path: Sequence[str], folder: Path) -> None:
-    """Compile the Java files of a folder.
+    """Compile the Java files of a folder, for Java 17, into another folder.
 
     Args:
-        source: The folder.
+        source: The folder of the Java files.
         class_path: What they are compiled against.
         folder: Folder for the class files.
 
     Raises:
         InputError: There is no compiler.
+        CalledProcessError: The compiler reports an error, which it has printed.
     """
     if (javac := shutil.which("javac")) is None:
         message = f"The classes of {source} can't be built: there is no Java compiler (`javac`)."

@@ -88,10 +88,7 @@ class Launch(Record):
 
     @property
     def is_from_here(self) -> bool:
-        """Whether this machine launched it, by host name: only then are its process ids valid.
-
-        Computed.
-        """
+        """Whether this machine launched it, by host name: only then are its process ids valid."""
         return self.host == socket.gethostname()
 
 

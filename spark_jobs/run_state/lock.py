@@ -67,7 +67,11 @@ class Lock(Protocol):
 
 
 class FileLock:
-    """Lock on a file, which the kernel frees once every process that inherited it has ended."""
+    """Lock on a file, which the kernel frees once every process that inherited it has ended.
+
+    Args:
+        descriptor: Descriptor of the file, which is locked (:func:`take_opened`).
+    """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptors: tuple[int, ...] = (descriptor,)
@@ -122,7 +126,7 @@ class QueryLock:
         self._lease: Lease | None = None
 
     def __enter__(self) -> QueryLock:
-        """Take the lock."""
+        """Take the lock; raise StateError, which is transient, if another driver holds it."""
         if self._generation.is_local:
             self._file = _take(self._generation.path(_QUERY))
         else:

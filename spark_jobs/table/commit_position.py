@@ -74,8 +74,10 @@ class CommitPosition(Part):
     def of(cls, commit: Commit) -> Self | None:
         """Return the position that a commit says; None if it says none.
 
+        None, too, if the commit lacks the transaction of the micro-batch that it names.
+
         Raises:
-            StateError: It is of a newer form.
+            StateError: It is of a form that this version does not know.
         """
         try:
             found = json.loads(commit.user_metadata or "null")
@@ -86,9 +88,11 @@ class CommitPosition(Part):
         if found["hybrid"] != FORM:
             message = (
                 f"Version {commit.version} of the table says its position in form "
-                f"{found['hybrid']}; this project reads form {FORM}."
+                f"{found['hybrid']}; this version of the project reads form {FORM} only. The table "
+                "was not changed."
             )
-            raise StateError(message, "Use the version of this project that wrote it.")
+            hint = "Install the version of this project that wrote the table, then try again."
+            raise StateError(message, hint)
         try:
             position = cls.model_validate(found)
         except ValidationError:
@@ -121,7 +125,7 @@ class CommitPositions:
         """Return what the commit of a micro-batch that has begun says, as JSON.
 
         Raises:
-            StateError: The file with the micro-batch's offsets is missing.
+            StateError: The file with the micro-batch's offsets is missing or damaged.
         """
         ends = offset_log.offsets_of(self.generation.checkpoint, batch_id)
         named = zip(self.sources, ends, strict=False)

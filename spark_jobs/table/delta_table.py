@@ -190,8 +190,8 @@ def link_files(source: Folder, target: Folder, names: Mapping[str, str]) -> None
 def missing_file(path: str) -> StateError:
     """Return the error to raise when a data file is missing whose rows another table was to get."""
     message = (
-        f"File {path} is missing: its rows can't be restored. VACUUM removes files of older "
-        "versions. The table that was to get them is as it was before."
+        f"File {path} is missing, so its rows can't be brought into the table, which is as it was "
+        "before. If the file is one of an older version of a table, VACUUM may have removed it."
     )
     hint = (
         "Restore the file from a backup and try again; or compute the rows again in a new "

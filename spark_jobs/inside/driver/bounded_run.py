@@ -63,6 +63,7 @@ def run_bounded(
         StateError: It is not this source's turn, the checkpoint or target belongs to another
             generation, a later launch has replaced this one, or more late rows were dropped behind
             the watermark than is declared.
+        UnavailableError: A broker, a store or the catalog does not answer.
         StreamingQueryException: The query failed in Spark.
     """
     while True:

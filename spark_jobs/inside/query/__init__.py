@@ -2,5 +2,5 @@
 
 Belongs here: what the query reads and in which place, the seam filter, and how the places become
 one query. Does not belong here: reading one kind of source (`readers`), writing to the target
-(`target`), or reading the checkpoint (`checkpoint`).
+(`sink`), or reading the checkpoint (`checkpoint`).
 """

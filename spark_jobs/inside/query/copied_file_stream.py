@@ -54,7 +54,9 @@ class CopiedHistory:
         return None if any(file.why is not None for file in judged) else judged
 
     def require_unchanged(self, batch_id: int) -> None:
-        """Refuse files of a micro-batch that differ from what was planned; before they are copied.
+        """Refuse files of a micro-batch that differ from what was planned.
+
+        Called once they are copied, before the commit: so the copies hold what was planned.
 
         Args:
             batch_id: Number of the micro-batch, which the checkpoint has to contain.

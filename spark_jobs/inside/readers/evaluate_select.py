@@ -40,7 +40,7 @@ def select_columns(
         usable = [name for name in rows.columns if name not in kept]
         hint = (
             f"Correct the expression under `select` of source `{selection.source}`; the columns "
-            f"that it may use are {', '.join(usable)}."
+            f"that it may use are {', '.join(usable)}. No row was read or written by it."
         )
         raise InputError(message, hint, source=selection.source, field="select") from None
     types = {field.name: field.dataType.simpleString() for field in made.schema}
@@ -51,7 +51,9 @@ def select_columns(
                 f"{where} returns `{name}` as {types.get(name)} (`{name}: {text}`), but the plan "
                 f"says {kind}."
             )
-            hint = f"Write `{name}: CAST({text} AS {kind})` there."
+            hint = (
+                f"Write `{name}: CAST({text} AS {kind})` there. No row was read or written by it."
+            )
             field = f"select.{name}"
             raise InputError(message, hint, source=selection.source, column=name, field=field)
     return made

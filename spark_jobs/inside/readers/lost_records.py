@@ -15,9 +15,10 @@ _GONE = (
     "org.apache.spark.sql.kafka010.KafkaIllegalStateException",
 )
 _HINT = (
-    "It was deleted or created again, or records were deleted before they were read. The next "
-    "start compares the topic with what was read, and says what to do; it resumes after the last "
-    "commit."
+    "It was deleted or created again, or records were deleted before they were read. The "
+    "supervision starts the run again; without it, run `hybrid run P`. The start compares the "
+    "topic with what was read: it resumes after the last commit, or says what is lost and what to "
+    "do."
 )
 
 

@@ -164,7 +164,10 @@ def require_evaluable(rows: DataFrame, rules: RowRules) -> None:
             rows.where(F.expr(f"NOT (\n{rule.check}\n)"))
         except AnalysisException as error:
             message = f"Rule {rules.text(name)} can't be evaluated: {str(error).splitlines()[0]}"
-            hint = f"Correct the condition; the columns that it may use are {rows.columns}."
+            hint = (
+                f"Correct the condition under `rules.{name}`; the columns that it may use are "
+                f"{', '.join(rows.columns)}. No row was read or written by it."
+            )
             raise InputError(message, hint, field=f"rules.{name}") from None
 
 

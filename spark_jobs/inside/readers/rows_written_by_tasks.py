@@ -35,8 +35,9 @@ class RowWriters:
     Attributes:
         writer: Returns the writer of a task; called inside it.
         told: Columns of a writer's reports.
-        left: That of them with the number of records that a task has left to Spark.
-        held: That of them with the numbers of records that history has.
+        left: Name of the column with the number of records that a task has left to Spark.
+        held: Name of the column with the numbers of records that a task has left out, as history
+            has their rows.
     """
 
     writer: Callable[[], RowWriter]

@@ -274,7 +274,8 @@ def _text(causes: list[BaseException]) -> str:
 def without_traces(text: str) -> str:
     """Return an error's text without stack traces, in at most 12 lines; the last one stays.
 
-    Of more lines, the first and the last ones. The driver's log has all of it.
+    Of more lines, the first and the last ones. A text that is nothing but a trace is returned as it
+    is. The driver's log has all of it.
     """
     lines = [line.rstrip() for line in text.splitlines()]
     kept = [line for line in lines if line and not _OF_TRACE.match(line)]

@@ -89,7 +89,10 @@ def _with_way_out(message: str, status: int, code: str | None) -> HybridError:
         )
         return InputError(message, hint)
     if status == 501:
-        hint = "Use a store that has this feature of Amazon S3, or a version of it that does."
+        hint = (
+            "Use a store that has this feature of Amazon S3, or a version of it that does. Then "
+            "run the pipeline again: `hybrid run P`."
+        )
         return InputError(message, hint)
     if status in _CONFLICTS:
         hint = (

@@ -157,7 +157,7 @@ def _require_new(name: str, there: Collection[str], log: ColumnsLog, version: in
         message = (
             f"`added_columns`: `{name}` was left out so far, so rows lack its values: those "
             f"written since version {log.left_out[name]} of the target, which is at {version}. "
-            "They would get the default instead."
+            "They would get the default instead. The column was not added."
         )
         hint = (
             "Leave the column out as before, or begin a new generation, which reads all changes "
@@ -177,7 +177,7 @@ def _require_untouched(
         message = (
             f"`added_columns`: the target has `{name}` already, as {known.type} with the default "
             f"{known.default}, and rows were written since. Now it is declared as {found.type} "
-            f"with the default {found.default}."
+            f"with the default {found.default}. The column was not changed."
         )
         hint = (
             f"Declare `{name}` as it was, or begin a new generation, which fills the column by the "

@@ -110,16 +110,23 @@ class CatalogEntry:
         reason = str(error).partition("\n")[0].rstrip(".; ")
         if error.getCondition() in _NO_SCHEMA:
             schema = self._name.rpartition(".")[0]
-            message = f"`sink.table`: the catalog has no schema {schema} for {self._name}."
+            message = (
+                f"`sink.table`: the catalog has no schema {schema} for {self._name}. The query was "
+                "not started."
+            )
             hint = f"Create it (`CREATE SCHEMA {schema}`), or declare another name."
             return InputError(message, hint, field="sink.table", value=self._name)
         if error.getCondition() == _NO_TABLE:
             message = (
-                f"`sink.table`: {self._name} belongs to another folder without a table: {reason}."
+                f"`sink.table`: {self._name} belongs to another folder without a table: {reason}. "
+                "The query was not started."
             )
             hint = f"Drop that entry first (`DROP TABLE {self._name}`), or declare another name."
             return InputError(message, hint, field="sink.table", value=self._name)
-        message = f"`sink.table`: the catalog can't be asked about {self._name}: {reason}."
+        message = (
+            f"`sink.table`: the catalog can't be asked about {self._name}: {reason}. The query was "
+            "not started."
+        )
         if is_of_metastore(reason):
             hint = (
                 "Check that the metastore runs and can be reached "
@@ -127,7 +134,10 @@ class CatalogEntry:
                 "`hybrid run P`."
             )
             return UnavailableError(message, hint, server="metastore")
-        hint = "Correct the name or the catalog's settings under `spark.conf`."
+        hint = (
+            "Correct the name or the catalog's settings under `spark.conf`, then run the pipeline "
+            "again: `hybrid run P`."
+        )
         return InputError(message, hint, field="sink.table", value=self._name)
 
 

@@ -18,7 +18,7 @@ from spark_jobs.inside.sink.merging.merge_once import merge_once
 
 
 def with_emptied(rows: DataFrame, emptied: Collection[str]) -> DataFrame:
-    """Return rows with null in some columns: changes from before one was dropped have its values.
+    """Return rows with null in emptied columns, of which older changes still have values.
 
     Args:
         rows: Rows of a source.

@@ -62,7 +62,7 @@ class LaterColumns(NamedTuple):
 
 
 NOTHING_LATER = LaterColumns()
-"""That of a source whose columns are those that it had."""
+"""Changes of a source whose columns have stayed as they were: none."""
 
 
 def prepare_table(

@@ -29,7 +29,7 @@ class EndedRuns(Launcher, Protocol):
 
 
 class StartedRuns(Protocol):
-    """Shared driver, as a launch uses it."""
+    """Interface of one shared driver for launches: start it if needed, and submit runs to it."""
 
     def require(self) -> None:
         """Start the driver unless it runs; refuse a pipeline whose settings don't fit it.

@@ -47,10 +47,13 @@ def find_places(loaded: LoadedPipeline, process: SparkProcess) -> LoadedPipeline
     if answer.places is None:
         source, name = next(iter(tables.items()))
         message = (
-            f"Source `{source}`: where {name} is can't be looked up, because Spark can't run on "
-            f"this machine: {process.reason}."
+            f"Source `{source}`: where table {name} is can't be looked up in the catalog, because "
+            f"Spark can't run on this machine: {process.reason}. Nothing was planned."
         )
-        hint = "Make Spark run here (`hybrid validate P` says what it needs), or declare `path`."
+        hint = (
+            "Make Spark run here (`hybrid validate P` says what it needs), or declare the table's "
+            "folder as `path`, which needs no catalog."
+        )
         raise InputError(message, hint, source=source, table=name)
     placed = with_places(loaded, answer.places)
     require_extras(placed.pipeline, placed.sections)

@@ -46,9 +46,12 @@ def write_code_archive(folders: Sequence[Path], archive: Path) -> Path:
                     message = (
                         f"The Python modules in {folder} and below have more than "
                         f"{MOST_BYTES >> 20} MiB. They would be sent to each executor, as the "
-                        "pipeline shares no folder with them."
+                        "pipeline shares no folder with them. No driver was started."
                     )
-                    hint = "Move the pipeline's file and its modules to a folder of their own."
+                    hint = (
+                        "Move the pipeline's file and its modules to a folder of their own, then "
+                        "run it again: `hybrid run P`."
+                    )
                     raise InputError(message, hint, file=str(folder))
                 made.write(path, name)
     return archive

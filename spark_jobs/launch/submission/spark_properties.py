@@ -115,7 +115,10 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
 
 
 def variable_prefixes(place: Place) -> tuple[str, ...]:
-    """Return prefixes of properties that give a driver at a place an environment variable."""
+    """Return prefixes of Spark properties that give a driver at a place an environment variable.
+
+    Empty for a driver on this machine, which has the variables of its launch.
+    """
     if place.is_managed:
         return (managed_services()[place.kind].environment,)
     return cluster_at(place).variables if place.is_cluster else ()

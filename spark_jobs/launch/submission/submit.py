@@ -318,7 +318,8 @@ def _require_variables(loaded: LoadedPipeline, place: Place) -> None:
         if not any(is_set(f"{prefix}{name}", conf) for prefix in prefixes):
             message = (
                 f"{loaded.path.name} reads the environment variable {name}, but `spark.conf` does "
-                "not pass it to the driver on the cluster, which reads the file, too."
+                "not pass it to the driver on the cluster, which reads the file, too. Nothing was "
+                "launched."
             )
             hint = f"Set `{prefixes[0]}{name}` in `spark.conf`, or remove it from the file."
             raise InputError(message, hint, field="spark.conf", value=name)

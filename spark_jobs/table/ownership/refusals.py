@@ -369,7 +369,8 @@ def run_active(generation: Generation, table: Folder) -> StateError:
     It is transient.
     """
     message = (
-        f"A run of generation {generation.name} is active, so no change of {table} can be accepted."
+        f"A run of generation {generation.name} is active, so no change of {table} can be "
+        "accepted. Nothing was changed."
     )
     hint = "End it with `hybrid pause P`, accept the change, then run `hybrid resume P`."
     return StateError(message, hint, transient=True, table=table.url, generation=generation.name)

@@ -268,7 +268,7 @@ def test_a_rollback_whose_files_were_vacuumed_is_refused_before_anything_is_stop
     vacuum(case)
     before = content(tmp_path)
     refused = call(case, "rollback", status=2)
-    assert "is missing: its rows can't be restored" in refused["message"]
+    assert "is missing, so its rows can't be brought into the table" in refused["message"]
     assert content(tmp_path) == before
     assert case.seen() == NEW
     # Both ways out that it names: the files are put back, or the rows are computed again.

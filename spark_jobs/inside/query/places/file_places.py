@@ -195,6 +195,9 @@ class OpenSnapshotPlace(SourcePlace):
 
         Args:
             committed: Spark's offset of the source, decoded from JSON; None if never read.
+
+        Returns:
+            A sentence about it, the first time; None before and afterwards.
         """
         is_planned = self.folder.is_complete and self._taken_in == len(self.folder.parts)
         if self._is_whole or not is_planned:

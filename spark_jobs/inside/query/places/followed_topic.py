@@ -120,8 +120,8 @@ class FollowedTopic:
     def direct(self, spark: SparkSession, place: int) -> DirectStream | None:
         """Return the topic's stream whose reading tasks write the rows themselves, past Spark.
 
-        Spark has to if it alone can parse the records, or can tell which of them history has. Call
-        it after :meth:`rows`.
+        None if Spark alone can parse the records, or can tell which of them history has. Call it
+        after :meth:`rows`, which keeps the keys of history.
 
         Args:
             spark: The Spark session.

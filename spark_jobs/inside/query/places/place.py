@@ -36,8 +36,8 @@ class DirectStream:
     """Stream of a place whose reading tasks can write the rows themselves, past Spark.
 
     Attributes:
-        written: Returns the stream of what tasks tell of the rows that they write, and of records
-            that they leave, if they may leave some.
+        written: Returns the stream of the tasks' reports on the rows that they write, and of
+            records that they leave to Spark, if they may leave some.
         left: Computes the rows of the records that tasks have left, of a micro-batch with a
             number; None if they leave none.
         read: Returns what ``written`` would have of one micro-batch, given its DataFrame and

@@ -56,6 +56,10 @@ class CertainRows:
 
         Args:
             rows: Parsed rows with their topic, partition and offset (``LOG_COLUMNS``).
+
+        Returns:
+            Two masks with a value for each row. Where both are false, the filter has to decide.
+            Rows beyond the seam are all new.
         """
         inside = self._are_inside(rows)
         if not inside.any():

@@ -19,10 +19,10 @@ _ALIKE = (pa.types.is_integer, pa.types.is_string)
 
 
 class DriverFilter:
-    """Removes from a micro-batch in memory the rows that history contains.
+    """Filter that removes from a micro-batch in memory the rows that history contains.
 
     Args:
-        conditions: Those of the filter, for DuckDB.
+        conditions: The conditions of the seam's filter, for DuckDB.
     """
 
     def __init__(self, conditions: HeldConditions) -> None:
@@ -40,7 +40,9 @@ class DriverFilter:
 
     @classmethod
     def of(cls, seam: SeamFilter, columns: pa.Schema) -> DriverFilter | None:
-        """Return a filter's counterpart in the driver; None if only Spark can decide.
+        """Return the counterpart of a seam's filter in the driver; None if only Spark can decide.
+
+        It can if a row alone tells whether history contains it, by integers and texts.
 
         Args:
             seam: The filter.

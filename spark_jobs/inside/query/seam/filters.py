@@ -136,7 +136,7 @@ class SequenceFilter(SeamFilter):
         return live.withColumn(IS_NEW, ~F.expr(self.conditions(in_backticks).held))
 
     def conditions(self, quote: Callable[[str], str]) -> HeldConditions:
-        """Return whether the log position is that of the snapshot, or before it."""
+        """Return the condition that a row's log position is the snapshot's or before it, in SQL."""
         held = f"coalesce({quote(self._column)} <= {self._sequence}, false)"
         return HeldConditions([self._column], held)
 
@@ -172,7 +172,7 @@ class SnapshotFilter(SeamFilter):
         return live.withColumn(IS_NEW, ~F.expr(held) & checked)
 
     def conditions(self, quote: Callable[[str], str]) -> HeldConditions:
-        """Return which changes the snapshot contains, and which show that it can't be continued."""
+        """Return in SQL which changes the snapshot contains, and which have to end the run."""
         columns = {part: quote(name) for part, name in self._columns.items()}
         held, refused = self._snapshot.holds(columns), self._snapshot.refusals(columns)
         read = [
@@ -222,7 +222,7 @@ class KeyColumns:
 
     @property
     def all(self) -> set[str]:
-        """All of them."""
+        """All columns that recognition needs: key, compared columns and event time."""
         return {*self.key, *self.compared, self.event_time}
 
 

@@ -54,7 +54,12 @@ class SeamMetrics:
         self._by_tasks: dict[int, Mapping[TopicPartition, tuple[int, int]]] = {}
 
     def add_counts(self, counts: Mapping[int, Mapping[TopicPartition, tuple[int, int]]]) -> None:
-        """Add the numbers of old and new rows of micro-batches whose tasks have written some."""
+        """Add row counts of micro-batches whose tasks have written rows of the seam themselves.
+
+        Args:
+            counts: Numbers of rows that history has, and of new ones, by partition, by number of
+                the micro-batch; a number that was added before is replaced.
+        """
         self._by_tasks |= counts
 
     def add(self, reports: Sequence[Mapping[str, Any]]) -> None:

@@ -105,13 +105,14 @@ class HistoryTable:
 
     @property
     def schema(self) -> StructType:
-        """Its columns."""
+        """Columns of the table at this version, as Spark has them."""
         return StructType.fromJson(json.loads(self.table.schema().to_json()))
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """Return the rows, which Spark reads.
+        """Return the table's rows at this version as a batch of Spark.
 
-        It takes seconds to read a log for the first time, delta-rs milliseconds.
+        Spark reads the files of a plain table by their paths, as it needs seconds to read a Delta
+        log for the first time, and delta-rs milliseconds; any other table by its log.
         """
         target, paths = self.target, [unquote(path) for path in paths_of(self.table)]
         is_named = not _PATTERN.intersection(target.url, *paths)

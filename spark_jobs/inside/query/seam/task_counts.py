@@ -37,7 +37,9 @@ class TaskCounts:
         self._left: tuple[int, Observation] | None = None
 
     def observe(self, marked: DataFrame, batch_id: int) -> DataFrame:
-        """Return the rows of the records that tasks have left unchanged; they are counted.
+        """Return the rows of the records that tasks left to Spark as they are, and count them.
+
+        They are counted when Spark evaluates them; :meth:`add` then takes the count.
 
         Args:
             marked: Rows that the seam filter has marked.
@@ -48,7 +50,9 @@ class TaskCounts:
         return observe_seam(marked, self._offsets, observed)
 
     def add(self, batch_id: int, ranges: Ranges, left: int, held: Offsets) -> None:
-        """Count the rows of a micro-batch, unless a record that was left has none, or two.
+        """Add the row counts of a micro-batch, after its rows were computed.
+
+        Nothing is added if the records that were left do not have one row each.
 
         Args:
             batch_id: Its number.

@@ -65,7 +65,9 @@ def unreadable_file(error: BaseException) -> InputError | None:
     path = unquote(paths[-1].removeprefix("file://"))
     if any(kind.startswith(_PASSING) for kind in kinds):
         hint = "Run the pipeline again (`hybrid run P`) once the store answers."
-        message = f"File {path} could not be read: {reason}."
+        message = (
+            f"File {path} could not be read: {reason}. No row of this micro-batch was written."
+        )
         return InputError(message, hint, transient=True, file=path)
     if any(kind in _UNKNOWN for kind in kinds):
         message = (

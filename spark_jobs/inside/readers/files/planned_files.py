@@ -179,8 +179,8 @@ class PlannedSource:
     def require_unchanged(self, entries_done: int = 0, stop: int | None = None) -> None:
         """Refuse to read files that differ from what was planned.
 
-        Looks at each of them in its storage; called before a query is built, or its files are
-        copied.
+        Looks at each of them in its storage. Called before a query is built, and before copies of
+        the files are committed.
 
         Args:
             entries_done: Number of log entries that were read already: their files may be gone.

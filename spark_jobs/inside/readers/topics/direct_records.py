@@ -225,7 +225,12 @@ class FetchedColumns:
     bounds_ms: tuple[int, int] | None = None
 
     def of(self, names: Sequence[str], fetched: Fetched) -> pa.RecordBatch:
-        """Return columns of records, and the bounds of their event times."""
+        """Return columns of fetched records by their names in parsing, then those of the bounds.
+
+        Args:
+            names: Names of ``LOG_COLUMNS``, ``RECORD`` or declared columns of a record.
+            fetched: The records.
+        """
         origins = [self.origin(name) for name in names]
         records = fetched.batch(pa.schema(list(dict.fromkeys(map(RECORDS.field, origins)))))
         bounds = dict(zip(_BOUNDS, self.bounds_ms or (), strict=False))
@@ -234,7 +239,7 @@ class FetchedColumns:
         return pa.RecordBatch.from_arrays(arrays, [*names, *bounds])
 
     def left(self, names: Sequence[str], fetched: Fetched, mask: Mask) -> pa.RecordBatch:
-        """Return columns of the records for which a mask is true."""
+        """Return columns, as :meth:`of`, of only the records for which a mask is true."""
         return self.of(names, fetched.where(mask))
 
     def origin(self, name: str) -> str:

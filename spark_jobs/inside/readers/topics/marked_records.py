@@ -37,19 +37,29 @@ class MarkedRecords:
 
 
 def any_of(wrong: list[tuple[Column, str]]) -> Column:
-    """Return whether one of some conditions holds."""
+    """Return the condition that any of some conditions holds; there has to be at least one."""
     return reduce(lambda left, right: left | right, (condition for condition, _ in wrong))
 
 
 def first_reason(wrong: list[tuple[Column, str]]) -> Column:
-    """Return the reason of the first condition that holds; null if none does."""
+    """Return the reason of the first condition that holds; null if none does.
+
+    There has to be at least one condition.
+    """
     return F.coalesce(*(F.when(condition, F.lit(reason)) for condition, reason in wrong))
 
 
 def without_bad(
     marked: MarkedRecords, remove: Step, row_ddl: str, extra: Sequence[str]
 ) -> DataFrame:
-    """Return the good rows; they carry nothing to the worker that it does not return."""
+    """Return the good rows of marked records; Python workers stage the bad ones and leave them out.
+
+    Args:
+        marked: The records; only of bad ones timestamp, key and value go to a worker.
+        remove: ``mapInArrow`` function that stages rows with a reason, and drops them.
+        row_ddl: Columns of its result, as DDL.
+        extra: Columns out of ``RECORD`` that good rows keep.
+    """
     record = {name: F.when(marked.is_bad, F.col(name)) for name in RECORD if name not in extra}
     rows = marked.rows.select(
         *LOG_COLUMNS,
@@ -62,7 +72,15 @@ def without_bad(
 
 
 def refuse_bad(marked: MarkedRecords, extra: Sequence[str], source: str) -> DataFrame:
-    """Return all rows; the query fails at the first bad one."""
+    """Return the rows of marked records, of which the first bad one fails the query.
+
+    With an :class:`InputError` that has topic, partition, offset and the reason.
+
+    Args:
+        marked: The records.
+        extra: Columns out of ``RECORD`` that are kept.
+        source: Name of the source, for the hint.
+    """
     reason = F.concat(marked.reason, F.lit("."))
     refused = raise_at_record(InputError, reason, _repair(source)).cast("boolean")
     # Each row has to pass: no filter or projection of the transform can avoid it.

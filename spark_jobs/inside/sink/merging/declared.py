@@ -30,11 +30,14 @@ class MergeRows(Protocol):
             batch_id: Number of the micro-batch, the version of the commit's transaction.
             application: Delta's application id of the commit, which has numbers of its own; None
                 for that of the generation's micro-batches.
+
+        Raises:
+            InputError: The rows can't be merged, such as two with the same key; nothing is written.
         """
 
 
 class ChangesInDriver(Protocol):
-    """What merges a query's small micro-batches of changes in the driver, without a Spark job."""
+    """Interface of what merges small micro-batches of changes in the driver, without Spark."""
 
     def merge(self, changes: pa.RecordBatch, batch_id: int, metadata: str) -> bool:
         """Merge a micro-batch in one commit, unless the table records it already.
@@ -101,6 +104,9 @@ def declared_merging(loaded: LoadedPipeline, target: Folder, generation: Generat
         loaded: The pipeline; its sink merges.
         target: The table's folder, which exists.
         generation: State of the generation that owns the target.
+
+    Raises:
+        InputError: The sink has ``sequence`` or ``history``, and no installed extension merges so.
     """
     sink = loaded.pipeline.sink
     if sink.history is None and not sink.sequence:

@@ -17,7 +17,7 @@ _FEW = 5_000
 
 
 class SmallBatches:
-    """Coalesces a query's small micro-batches into one task, which is faster than several.
+    """Rule by which a query's small micro-batches are coalesced into one task, which is faster.
 
     How many records a micro-batch has is known from the offsets that Spark wrote before it. Not for
     a query with stateful operators, whose state is in many tasks.
@@ -33,14 +33,15 @@ class SmallBatches:
     def in_one_task(self, batch: DataFrame, batch_id: int) -> DataFrame:
         """Return a micro-batch's rows, coalesced into one task if it has at most 5,000 offsets.
 
-        It is left as it is if more than these offsets is to be read.
+        It is returned as it is if it has more, if it has none, or if something else than these
+        offsets is to be read, too.
 
         Args:
             batch: Rows that the transform returned.
             batch_id: Number of the micro-batch.
 
         Raises:
-            StateError: The file with its offsets is missing.
+            StateError: The file with its offsets is missing or damaged.
         """
         found = self._ranges.of(batch_id)
         return batch.coalesce(1) if found and size_of(found) <= _FEW else batch

@@ -20,7 +20,7 @@ _LOOK_S = 3.0
 
 
 class Backlog(Protocol):
-    """Input of an unbounded source that its run has not committed yet.
+    """Interface of a backlog: input of an unbounded source that its run has not committed yet.
 
     Made by :func:`backlog_of`; each method looks again at each call.
 

@@ -120,7 +120,7 @@ def _is_written(context: PipelineContext, first: Heartbeat, beat: Heartbeat) -> 
 
 
 class UpToNow:
-    """All input that exists when this object is made, for a drain.
+    """Input that a drain waits to catch up with: all that exists when this object is made.
 
     That is what the topics or the folder hold, and the captured database's log: what the connector
     has not yet written to the topic counts once it is there. What arrives meanwhile may count or

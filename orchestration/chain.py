@@ -422,7 +422,7 @@ def run_step(run: ChainRun, name: str) -> Outcome[Any]:
     """
     steps = {step.name: step for step in steps_of(run.loaded)}
     if name not in steps:
-        message = f"Pipeline `{run.loaded.pipeline.name}` has no step `{name}`. Nothing was run."
+        message = f"Pipeline `{run.loaded.pipeline.name}` has no step `{name}`."
         hint = f"Name one of its steps: {', '.join(steps)}."
         raise InputError(message, hint, pipeline=run.loaded.pipeline.name, value=name)
     return _run_step(steps[name], run)

@@ -1,4 +1,4 @@
-"""Dagster's entry point: assets and jobs of every pipeline that is found.
+"""Definitions of every pipeline that is found: the entry point for Dagster.
 
 ``HYBRID_PIPELINES`` lists folders and files to search, separated like ``PATH``; the examples are
 used if it is not set.

@@ -1,4 +1,4 @@
-"""Numbers and times for people: ``1.2 M``, ``6.4 MB``, ``4 min ago``, ``30 Dec 2013``."""
+"""Display of numbers and times: ``1.2 M``, ``6.4 MB``, ``4 min ago``, ``30 Dec 2013``."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ AT_ONCE = 4
 
 @contextmanager
 def run_in_threads(work: Callable[[T], R], given: Sequence[T]) -> Iterator[Iterator[R]]:
-    """Call a function in at most :data:`AT_ONCE` threads; yield results as they arrive.
+    """Call a function in parallel, in at most :data:`AT_ONCE` threads; yield results as they come.
 
     The threads begin when the first result is asked for.
 

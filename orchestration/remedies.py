@@ -36,7 +36,7 @@ class Remedy:
 
         Args:
             pipeline: Path of the pipeline's file.
-            variables: Environment variables to set for it.
+            variables: Environment variables to set for it, before the command; None for none.
         """
         given = [f"{name}={shlex.quote(value)}" for name, value in (variables or {}).items()]
         words = shlex.join([program(), *self.action.split(), pipeline, *self.options])

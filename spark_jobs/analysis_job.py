@@ -1,4 +1,4 @@
-"""Process that answers questions to Spark while a plan is made.
+"""Analysis job: process that answers questions to Spark while a plan is made.
 
 How a transform's result looks, and where tables are that are declared by their names. Started by
 :mod:`spark_jobs.launch.questions.spark_process`, which writes requests to stdin and reads answers
@@ -28,7 +28,7 @@ _REQUESTS: TypeAdapter[_Request] = TypeAdapter(_Request)
 
 
 def main() -> None:
-    """Start Spark, and answer requests from stdin, one a line, on stdout until stdin ends."""
+    """Start Spark, and answer analysis requests on stdin, one a line, on stdout until it ends."""
     # What Spark and the user's code print must not get into the answers.
     with os.fdopen(os.dup(sys.stdout.fileno()), "w") as answers:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())

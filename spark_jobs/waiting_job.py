@@ -23,7 +23,7 @@ from spark_jobs.launch.user_socket import connect
 
 
 def main(command: list[str]) -> int:
-    """Answer questions of the planner until a run is assigned to this driver, then run it.
+    """Answer questions of the planner until this waiting driver is given a run, then run it.
 
     Args:
         command: Command line: ``--folder FOLDER``, the launch's folder for temporary files.

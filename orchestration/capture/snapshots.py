@@ -26,7 +26,7 @@ class TakenSnapshot:
 
 
 def snapshot_sources(loaded: LoadedPipeline) -> list[FileSource]:
-    """Return the sources with a `snapshot`, that is, a copy of a database table."""
+    """Return the sources with a `snapshot`, a copy of a database table; empty without any."""
     return [
         source
         for source in loaded.pipeline.sources

@@ -1,4 +1,4 @@
-"""Terminal output of a chain: progress bars on stderr, and logs of runs."""
+"""Console output of a chain: progress bars on stderr, and logs of runs."""
 
 from __future__ import annotations
 

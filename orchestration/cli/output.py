@@ -1,4 +1,4 @@
-"""Answers of commands: text for people, one JSON document for programs, exit statuses."""
+"""Output of commands: text for people, one JSON document for programs, exit statuses."""
 
 from __future__ import annotations
 

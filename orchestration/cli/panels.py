@@ -1,4 +1,4 @@
-"""Headings below which ``hybrid --help`` lists its commands, in this order."""
+"""Panels of ``hybrid --help``: headings below which it lists commands, in this order."""
 
 from __future__ import annotations
 

@@ -65,8 +65,9 @@ def compare(
         key: Columns that identify a row.
         limit: Largest number of examples of each kind of difference.
         tolerance: By floating-point column: by which part of the larger value two values may
-            differ.
-        without: Table of keys whose rows are not compared in the columns outside the key.
+            differ; None for no tolerance.
+        without: Table of keys whose rows are not compared in the columns outside the key; None to
+            compare all.
 
     Raises:
         InputError: DuckDB fails to compare the tables, such as for two types of a column that it

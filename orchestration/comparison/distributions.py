@@ -67,7 +67,7 @@ class ColumnChange:
 def column_changes(
     connection: duckdb.DuckDBPyConnection, changed: dict[str, int], key: Sequence[str]
 ) -> list[ColumnChange]:
-    """Return the differences by column outside the key, the most frequent first.
+    """Return the differences by column outside the key, the most frequent first; empty for none.
 
     A numeric column without a changed row is among them if its distribution differs, as rows that
     only one table has move it.

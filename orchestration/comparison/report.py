@@ -1,4 +1,4 @@
-"""Result of an audit as a document, for the command line and ``--json``."""
+"""Report of an audit, for the command line and as a JSON document."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def in_words(outcome: Literal["passed", "failed", "unknown"], expected: int) -> 
 
 @dataclass(frozen=True)
 class AuditReport:
-    """The result of an audit; all counts are rows.
+    """Report of an audit: its result, in which all counts are rows.
 
     Attributes:
         pipeline: Name of the pipeline.

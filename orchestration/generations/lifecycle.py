@@ -1,4 +1,4 @@
-"""Generations of a pipeline: list them, compute a new one, remove one."""
+"""Lifecycle of a pipeline's generations: list them, compute a new one, remove one."""
 
 from __future__ import annotations
 

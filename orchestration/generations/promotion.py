@@ -39,14 +39,14 @@ _STEPS_OF_ABORT = 3
 
 
 def promote(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_nothing) -> Serving:
-    """Replace the target's rows by those of the newest generation, in one commit.
+    """Promote the newest generation: replace the target's rows by its own, in one commit.
 
     The runs of the previous generation are stopped before, and the live run of the new one is
     started after the commit. An interrupted promotion is finished by :func:`finish`.
 
     Args:
         loaded: The pipeline.
-        by: Who requests it; kept with the serving generation.
+        by: Who requests it; kept with the serving generation. None if unknown.
         say: Told each step that is done, with figures; and where it stands if it is interrupted.
 
     Returns:
@@ -80,13 +80,13 @@ def promote(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_not
 
 
 def roll_back(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_nothing) -> Serving:
-    """Replace the target's rows by those of the generation that served before, in one commit.
+    """Undo a promotion: the rows of the generation that served before return, in one commit.
 
     Its live run resumes where it was stopped at the promotion.
 
     Args:
         loaded: The pipeline.
-        by: Who requests it; kept with the serving generation.
+        by: Who requests it; kept with the serving generation. None if unknown.
         say: Told each step that is done, with figures; and where it stands if it is interrupted.
 
     Returns:
@@ -308,7 +308,7 @@ def _require_ready(context: PipelineContext) -> None:
         if is_bounded and context.switch_state.end_of(source.name) is None:
             message = (
                 f"Generation {generation.name} can't be promoted: it has not read `{source.name}` "
-                "to its end."
+                "to its end. Nothing was changed."
             )
             hint = f"Run {generation.name} to its end first: `hybrid run P`."
             raise StateError(message, hint, generation=generation.name, source=source.name)
@@ -322,7 +322,7 @@ def _require_ready(context: PipelineContext) -> None:
             reason = "" if verdict is None else f" ({verdict.reason})"
             message = (
                 f"Generation {generation.name} can't be promoted: its live run {state}{reason}. "
-                "Readers would get fewer rows than they have."
+                "Readers would get a table that is behind its input. Nothing was changed."
             )
             hint = (
                 "Start the live run with `hybrid run P`, wait until `hybrid status P` shows it as "

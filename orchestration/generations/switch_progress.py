@@ -19,7 +19,7 @@ def say_nothing(_: str) -> None:
 
 
 class Steps:
-    """Numbered steps of a change, each published at its beginning and reported at its end.
+    """Progress of a change in numbered steps: each is published when it begins, reported when done.
 
     Args:
         say: Told each step that is done, such as ``1 of 5: the live run of g1 is stopped``.

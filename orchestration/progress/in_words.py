@@ -1,4 +1,4 @@
-"""Texts about the progress of a run and about people's actions, for cards and logs."""
+"""Progress of a run, and people's actions, in words: texts for cards and logs."""
 
 from __future__ import annotations
 

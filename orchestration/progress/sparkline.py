@@ -1,4 +1,4 @@
-"""Small plot as text, for Markdown: a line of bars with times at both ends."""
+"""Sparkline: a small plot as text, for Markdown, a line of bars with times at both ends."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def sparkline(
     length_ms: int,
     last: tuple[int, float | None],
 ) -> str:
-    """Return a plot as a line of block characters, as Markdown with title and times in UTC.
+    """Return a sparkline: a plot of block characters, as Markdown with title and times in UTC.
 
     The line has 36 bars: each shows the highest value of its share of the time, on a scale from 0.
 

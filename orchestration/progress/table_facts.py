@@ -86,7 +86,7 @@ _FAR = "with dates outside of the years 1 to 9999"
 def first_rows(loaded: LoadedPipeline, columns: Iterable[str]) -> list[dict[str, str]]:
     """Return up to ten rows of the table that readers see, each as texts by name of the column.
 
-    Which rows these are is not defined. The table must exist.
+    Which rows these are is not defined; empty if the table has none. The table must exist.
 
     Args:
         loaded: The pipeline.

@@ -38,7 +38,7 @@ _AT_WORK = ("starting", "running", "silent", "failed", "dead", "stopped")
 
 
 class Card(BaseModel):
-    """Summary of a pipeline at one moment, for people.
+    """Card of a pipeline: a summary at one moment, for people.
 
     Attributes:
         headline: In a word or two, such as ``Healthy`` or ``Reading history``.

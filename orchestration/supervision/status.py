@@ -131,7 +131,7 @@ def status_of(loaded: LoadedPipeline, generation: str | None = None) -> Status:
 
     Args:
         loaded: The pipeline, as its file declares it now.
-        generation: Name of the generation to look at instead.
+        generation: Name of the generation to look at instead; None for the newest.
 
     Raises:
         InputError: There is no such generation.

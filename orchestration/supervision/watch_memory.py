@@ -11,7 +11,7 @@ _WATCH = "run/watch.json"
 
 
 class Restart(Part):
-    """A restart that the supervision asked for.
+    """A restart that the supervision asked for, as it remembers it.
 
     Attributes:
         at_ms: When it asked, in ms since 1970.

@@ -1,4 +1,4 @@
-"""Alerts to another system: a JSON document, posted to a secret URL."""
+"""Webhook for alerts: a JSON document, posted to a secret URL of another system."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _REASON = re.compile(
 
 @dataclass(frozen=True)
 class Repository:
-    """A repository in Maven's layout, from which jars are downloaded, with its login.
+    """A repository in Maven's layout, from which Ivy downloads jars, with its login.
 
     Attributes:
         root: Its URL with a slash at the end; never contains the user's name and password.
@@ -46,7 +46,7 @@ class Repository:
 
 @dataclass(frozen=True)
 class Request:
-    """Jars to download, as Maven coordinates ``group:artifact:version``.
+    """Jars for Ivy to download, as Maven coordinates ``group:artifact:version``.
 
     Attributes:
         name: Name of the set of jars, for messages.
@@ -62,7 +62,7 @@ class Request:
 
 
 def repository() -> Repository:
-    """Return the repository to download from: ``HYBRID_MAVEN_REPOSITORY``, or Maven Central.
+    """Return the repository that Ivy downloads from: ``HYBRID_MAVEN_REPOSITORY``, or Maven Central.
 
     Raises:
         InputError: ``HYBRID_MAVEN_REPOSITORY`` is not a usable URL.

@@ -51,7 +51,7 @@ def resolve(set_name: str, on_progress: OnProgress = lambda _: None) -> list[Pat
 def resolve_sets(
     set_names: Iterable[str], on_progress: OnProgress = lambda _: None
 ) -> dict[str, list[Path]]:
-    """Resolve several sets in parallel, since most of a download is waiting for small files.
+    """Return the jars of several sets; download in parallel those that are not there yet.
 
     Args:
         set_names: Keys of ``SETS``.

@@ -1,4 +1,4 @@
-"""What keeps a run from writing: a folder on this machine that is full, read-only or gone."""
+"""Obstacle to a run's writes: a folder on this machine that is full, read-only or gone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sources.storage.folder import Folder
 
 
 def find_obstacle(loaded: LoadedPipeline, generation: Generation) -> str | None:
-    """Return a phrase that says why a run could not write now; None if nothing is known.
+    """Return the obstacle that keeps a run from writing now, as a phrase; None if none is known.
 
     Such as "the disk of the target folder /lake/orders is full". Looked at are the folders on this
     machine that a run writes: its state, in which the checkpoint and the log are, its target, and

@@ -1,4 +1,4 @@
-"""Start, watch and end Spark runs, wherever their drivers run."""
+"""Processes of Spark runs, wherever their drivers run: launch and wait, find one, end it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def run_to_end(
             one is waited for.
         on_beat: Called with each new heartbeat.
         on_output: Called with each line of the run's own output.
-        means: What a driver that is launched here is given.
+        means: What a driver that is launched here is given; None for nothing.
 
     Raises:
         DriverError: The run failed; carries exit status, cause and last lines of its log.
@@ -106,7 +106,7 @@ def start_detached(
         generation: State folder of the generation (one computation of the whole table).
         source: Name of the source.
         on_beat: Called with each new heartbeat until then.
-        waiting: A driver that waits for its run, if there is one.
+        waiting: A driver that waits for its run; None if there is none.
 
     Returns:
         The heartbeat that reported the first batch.

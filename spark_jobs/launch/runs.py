@@ -135,7 +135,7 @@ def find_or_launch(
         generation: State folder of the generation (one computation of the whole table).
         sources: The source, and those that a driver launched here reads after it.
         extra: More environment variables for a job that is launched on this machine.
-        waiting: A driver that waits for its run, if there is one; it is ended if it is not used.
+        waiting: A driver that waits for its run, or None; it is ended if it is not used.
 
     Raises:
         StateError: Another source's run is active, or the state can't be read or written.

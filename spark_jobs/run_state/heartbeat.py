@@ -19,7 +19,7 @@ _WEB_PAGE = re.compile(r"https?://[^\s()<>\"'`\\]+")
 
 
 class Heartbeat(Record):
-    """The latest report of a Spark job, replaced about once a second; times are ms since 1970.
+    """Heartbeat of a Spark job, replaced about once a second; times are ms since 1970.
 
     Attributes:
         launch_id: Identifier of the launch that the job belongs to.

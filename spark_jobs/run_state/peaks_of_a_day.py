@@ -1,4 +1,4 @@
-"""Highest lag and throughput of a source in the last 24 hours, in a few intervals.
+"""Peaks of a day: highest lag and throughput of a source in 24 hours, in a few intervals.
 
 The samples of a progress log become fewer the older they are, and peaks go with those that are
 dropped. An interval keeps the highest values of its time, so a maximum over all intervals is one
@@ -21,7 +21,7 @@ _FIRST_MS = 60_000
 
 
 class Interval(Part):
-    """Highest values of a source's lag and throughput within a time interval.
+    """Peaks of a source's lag and throughput within a time interval.
 
     Attributes:
         at_ms: Its start, in Unix milliseconds.
@@ -36,7 +36,7 @@ class Interval(Part):
 
 
 class LastDay(Part):
-    """Highest lag and throughput of a source in the last 24 hours, over all of its launches.
+    """Peaks of a source's lag and throughput in the last 24 hours, over all of its launches.
 
     Attributes:
         length_ms: Length of each interval; it grows with the time that is covered.

@@ -122,7 +122,7 @@ def _grouped(generation: Generation) -> list[str]:
 def missing_documents(generation: Generation, record: TargetRecord) -> list[str]:
     """Return the paths of documents that a record lists and that no longer exist.
 
-    Some may have been lost when a state folder was copied or restored.
+    Empty if all exist. Some may have been lost when a state folder was copied or restored.
     """
     grouped = set(_grouped(generation))
     return [

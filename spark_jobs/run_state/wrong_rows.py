@@ -57,7 +57,7 @@ class WrongRows(Record):
 
     @property
     def record_keys(self) -> set[bytes]:
-        """Keys of the wrong rows, as in the records of their changes."""
+        """Keys of the wrong rows, as in the records of their changes; empty for none."""
         return {base64.b64decode(key) for key in self.keys}
 
 

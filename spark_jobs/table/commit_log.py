@@ -147,7 +147,7 @@ class ForeignChanges:
 def foreign_changes(
     commits: Iterable[Commit], verified: int, is_own: Callable[[Commit], bool]
 ) -> ForeignChanges:
-    """Find changes of rows by others that no later RESTORE has undone.
+    """Find the commits by others that change rows, and that no later RESTORE has undone.
 
     A RESTORE to a version at or after ``verified`` leaves those changes in effect that were so at
     that version, if the pipeline itself has written nothing in between. Any other RESTORE takes

@@ -57,12 +57,12 @@ class TableSnapshot:
 
     @property
     def partitions(self) -> list[str]:
-        """Names of the partition columns, in order."""
+        """Names of the partition columns, in order; empty for a table without partitions."""
         return list(self.metadata["partitionColumns"])
 
     @property
     def configuration(self) -> dict[str, str]:
-        """Properties of the table."""
+        """Properties of the table by name, such as ``delta.appendOnly``."""
         return dict(self.metadata["configuration"])
 
 

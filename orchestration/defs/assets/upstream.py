@@ -1,4 +1,4 @@
-"""Input data of a pipeline as external assets, the beginning of its lineage."""
+"""Upstream data of a pipeline as external assets, the beginning of its lineage."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _GROUP = "sources"
 
 
 def upstream_specs(loaded: LoadedPipeline) -> list[dg.AssetSpec]:
-    """Return an external asset for each topic and each place of files that a pipeline reads.
+    """Return an external asset for each upstream topic and place of files that a pipeline reads.
 
     Pipelines that read the same topic or place share its asset. There is none for a source that
     declares its ``asset``, which is defined where that data is made, nor for one whose files the
@@ -36,7 +36,7 @@ def upstream_specs(loaded: LoadedPipeline) -> list[dg.AssetSpec]:
 
 
 def upstream_keys(loaded: LoadedPipeline, source: str) -> list[dg.AssetKey]:
-    """Return the keys of the assets outside of the pipeline that one of its sources reads.
+    """Return the keys of the upstream assets, outside of the pipeline, that one source reads.
 
     Empty for files that the pipeline makes itself, as a snapshot or an export.
 

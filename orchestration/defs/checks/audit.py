@@ -64,7 +64,7 @@ def last_audit(loaded: LoadedPipeline) -> KeptAudit | None:
 def audit_again(
     instance: dg.DagsterInstance, loaded: LoadedPipeline
 ) -> dg.AssetCheckEvaluation | None:
-    """Return what the check has to show after a materialization of the table.
+    """Return the evaluation of ``audited`` to report after a materialization of the table.
 
     Args:
         instance: Dagster's instance, which keeps the last evaluation.

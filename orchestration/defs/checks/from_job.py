@@ -6,7 +6,7 @@ import dagster as dg
 def report_check(
     instance: dg.DagsterInstance, key: dg.AssetKey, name: str, found: dg.AssetCheckResult
 ) -> None:
-    """Report the result of an asset's check outside of a run of that asset.
+    """Report the result of an asset's check from a job, outside of a run of that asset.
 
     Args:
         instance: Dagster's instance.

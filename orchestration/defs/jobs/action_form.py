@@ -58,7 +58,7 @@ def action_schema(actions: Mapping[str, Action], example: str) -> dg.Permissive:
 
 
 def read_form(given: Mapping[str, Any], actions: Mapping[str, Action], form: type[Form]) -> Form:
-    """Parse a filled-in form.
+    """Parse a filled-in launch form into its model; fields that are left out get their defaults.
 
     Args:
         given: The form, as Dagster has checked it.
@@ -75,7 +75,7 @@ def read_form(given: Mapping[str, Any], actions: Mapping[str, Action], form: typ
         [(action, fields)] = action.items()
         action, given = action.upper(), {**given, **fields}
     if action not in actions:
-        message = f"`{action}` is not an action of this job."
+        message = f"`{action}` is not an action of this job. Nothing was done."
         raise InputError(message, f"Choose one of {', '.join(actions)}.", field="action")
     known = {name: value for name, value in given.items() if value is not None}
     own = form.model_fields
@@ -83,7 +83,7 @@ def read_form(given: Mapping[str, Any], actions: Mapping[str, Action], form: typ
     known = {name: field.default_value for name, field in fields if name not in own} | known
     allowed = {*own, *(name for each in actions.values() for name in each.fields)}
     if unknown := sorted(known.keys() - allowed):
-        message = f"Field `{unknown[0]}` of the launch form does not exist."
+        message = f"Field `{unknown[0]}` of the launch form does not exist. Nothing was done."
         hint = "The launchpad's panel shows the fields of each action."
         raise InputError(message, hint, field=unknown[0])
     try:
@@ -91,7 +91,7 @@ def read_form(given: Mapping[str, Any], actions: Mapping[str, Action], form: typ
     except ValidationError as error:
         [first, *_] = error.errors()
         field = ".".join(map(str, first["loc"]))
-        message = f"Field `{field}` of the launch form: {first['msg']}."
+        message = f"Field `{field}` of the launch form: {first['msg']}. Nothing was done."
         hint = "The launchpad's panel shows the fields of each action."
         raise InputError(message, hint, field=field) from None
 

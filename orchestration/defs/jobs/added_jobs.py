@@ -28,7 +28,7 @@ class AddedJob:
 
 
 def added_jobs() -> list[AddedJob]:
-    """Return the jobs that the installed extensions add.
+    """Return the jobs that the installed extensions add; empty for none.
 
     Raises:
         InputError: An extension can't be loaded.

@@ -18,7 +18,7 @@ def job_of(
     description: str,
     form: Any = None,
 ) -> dg.JobDefinition:
-    """Return a Dagster job with one step, ``do_<name>``.
+    """Return a Dagster job with one step, ``do_<name>``, and a launch form.
 
     Args:
         loaded: The pipeline.

@@ -1,4 +1,4 @@
-"""Descriptions of a pipeline's jobs in Markdown, derived from its declaration."""
+"""Texts of a pipeline's jobs: descriptions in Markdown, derived from its declaration."""
 
 from __future__ import annotations
 

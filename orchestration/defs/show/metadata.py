@@ -396,7 +396,7 @@ def audited(kept: KeptAudit) -> Metadata:
 
 
 def audit_counts(kept: KeptAudit) -> Metadata:
-    """Return the row counts of an audit."""
+    """Return the row counts of an audit as metadata, by label."""
     return {
         "rows expected": kept.expected,
         "rows found": kept.found,
@@ -414,5 +414,5 @@ def picture(name: str, png: bytes) -> dg.MarkdownMetadataValue:
 
 
 def table(rows: Sequence[Mapping[str, str | int]]) -> dg.TableMetadataValue:
-    """Return rows with the same columns as table metadata."""
+    """Return rows, which all have the same columns, as a table in Dagster's metadata."""
     return dg.MetadataValue.table([dg.TableRecord(dict(row)) for row in rows])

@@ -15,7 +15,7 @@ from spark_jobs.run_state.progress_log import ProgressLog
 
 @dataclass(frozen=True)
 class Behind:
-    """Delay of a live run behind its input.
+    """Delay of a live run behind its input, by which it has to catch up.
 
     Attributes:
         waiting_ms: How long the first input that is not committed has at least been waiting, in ms:

@@ -1,4 +1,4 @@
-"""Expectations of a working live run, judged one by one by pure functions."""
+"""Findings about a live run: expectations of it, judged one by one by pure functions."""
 
 from __future__ import annotations
 

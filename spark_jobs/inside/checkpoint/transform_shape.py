@@ -67,7 +67,7 @@ class Shape:
 
     @property
     def stateful(self) -> list[str]:
-        """Descriptions of the stateful operators, as in ``operators``, without watermarks."""
+        """Descriptions of the stateful operators, as in ``operators``; empty without any."""
         return [kept for kept in self.operators if not kept.startswith(_WATERMARK)]
 
     def _visit(self, node: Any) -> None:

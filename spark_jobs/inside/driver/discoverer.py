@@ -10,10 +10,11 @@ from spark_jobs.inside.query.places.place import Filling
 
 
 class Discoverer:
-    """Context manager with a thread that lists a growing folder at the source's interval.
+    """Discoverer of new files: a thread that lists a growing folder at the source's interval.
 
-    The stream and its heartbeat do not wait for a listing, however long it takes. Leaving the
-    ``with`` block ends the thread after its present listing, without waiting for it.
+    A context manager. The stream and its heartbeat do not wait for a listing, however long it
+    takes. Leaving the ``with`` block ends the thread after its present listing, without waiting for
+    it.
 
     Args:
         folder: The folder that keeps filling; it writes new files to the state before they are

@@ -32,7 +32,7 @@ from spark_jobs.table.ownership.belonging import require_belonging
 
 
 def only_session() -> SparkSession:
-    """Return the Spark session of this process; the first call starts Spark."""
+    """Return the Spark session of this process, for its pipeline runs; the first call starts it."""
     # State and target are paths of the machines, whatever file system HADOOP_CONF_DIR makes the
     # default. `spark-submit` may need that default on a cluster, so it is changed only here.
     builder = SparkSession.builder.config("spark.hadoop.fs.defaultFS", "file:///")

@@ -22,7 +22,7 @@ from spark_jobs.inside.readers.spark_errors import report_of
 def follow_columns_of(
     context: PipelineContext, error: Exception, reporter: Reporter
 ) -> PipelineContext | None:
-    """Adopt the columns, added or widened in a captured table, that a query has failed at.
+    """Adopt the schema change (columns added or widened) that a query over a table failed at.
 
     Asks the database for types and defaults, and keeps them in the generation's state; the target
     gets the columns when the query is built again. Called with the failure of a query.

@@ -19,7 +19,7 @@ from spark_jobs.launch.launch_record import record_switch
 
 
 def switch(context: PipelineContext, launch_id: str, name: str) -> bool:
-    """Make the hand-over to the next source, and record that this launch reads it from now on.
+    """Switch to the next source: make the hand-over, and record that this launch reads it now.
 
     Called by a driver that has read the source before it to its end.
 

@@ -32,7 +32,7 @@ _log = logging.getLogger("hybrid.rehearsal")
 
 @dataclass
 class Ahead:
-    """The topic that is read after the last bounded source, and what is prepared for it meanwhile.
+    """The topic after the last bounded source, and what the warm-up prepares for it meanwhile.
 
     Attributes:
         live: The topic's source.
@@ -75,7 +75,7 @@ def rehearsal(spark: SparkSession, query: QueryDeclaration, ahead: Ahead | None)
 
 
 def expected_topic(query: QueryDeclaration, live: KafkaSource) -> ExpectedTopic | None:
-    """Return the topic after a bounded source, with the start that the plan expects for it.
+    """Return the topic to warm up for, after a bounded source, with its start by the plan.
 
     Args:
         query: Declaration of the query that reads the bounded source.

@@ -73,7 +73,7 @@ _FIRST_MS = 60_000
 
 @dataclass(frozen=True)
 class BuiltQuery:
-    """A query that is ready to be started.
+    """Query as the builder returns it, ready to be started.
 
     Attributes:
         writer: Spark's writer with target, checkpoint and trigger; ``start()`` starts the query.

@@ -24,7 +24,7 @@ FILLING = {
 
 @contextmanager
 def filling_state(spark: SparkSession, query: QueryDeclaration) -> Iterator[None]:
-    """Set RocksDB up for bulk writes while the query of a bounded source is started.
+    """Set RocksDB up for state that is filled in bulk, while a bounded source's query is started.
 
     Spark allows both settings to differ between runs on one checkpoint, and a query keeps those
     that its session had when it was started. A setting that the pipeline declares is left alone.

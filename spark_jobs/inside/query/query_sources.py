@@ -169,7 +169,7 @@ class QueryDeclaration:
         return [each.seam for each in self.read_places.values() if each.seam is not None]
 
     def seams_to_count(self) -> list[Seam]:
-        """Return the seams that were read past and whose rows are not counted yet.
+        """Return the seams that were read past and whose rows are not counted yet; empty for none.
 
         By the checkpoint as it is now; call it for a source with an end once it is drained. The
         :meth:`Seam.count` of each is then due.

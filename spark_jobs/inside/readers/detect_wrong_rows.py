@@ -37,7 +37,7 @@ class RepairWatch:
     unchanged: str | None
 
     def wrong_keys(self) -> set[bytes]:
-        """Return the record keys of the rows that are wrong, from the generation's state."""
+        """Return the record keys of wrong rows, from the generation's state; empty for none."""
         return read_wrong_rows(self.generation, self.source).record_keys
 
     def staged(self, good: pa.RecordBatch, wrong: Collection[bytes]) -> pa.RecordBatch:

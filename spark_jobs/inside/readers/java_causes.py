@@ -1,4 +1,4 @@
-"""JVM exceptions behind an error of PySpark or Py4J."""
+"""Java exceptions that caused an error of PySpark or Py4J."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 
 
 def java_causes(error: BaseException) -> Iterator[Any]:
-    """Yield the exceptions of the JVM behind an error of PySpark or Py4J, outermost first.
+    """Yield the Java exceptions that caused an error of PySpark or Py4J, outermost first.
 
     For look-ups of a cause's class, as PySpark keeps class and condition of the outermost one only.
 
@@ -27,7 +27,7 @@ def java_causes(error: BaseException) -> Iterator[Any]:
 
 
 def class_names(cause: Any) -> Iterator[str]:
-    """Yield the names of the class of a JVM exception, and of all classes above it.
+    """Yield the names of the class of a Java exception, and of all classes above it.
 
     Args:
         cause: One of :func:`java_causes`.

@@ -23,7 +23,7 @@ _HINT = (
 
 
 def lost_records(error: BaseException) -> RunError | None:
-    """Return the error about a topic that Spark can't go on with; None if a query failed otherwise.
+    """Return the error about records that a topic has lost, or a lost topic; None for any other.
 
     It is transient: what exactly is lost is known to the checks of the next start, which refuse it.
 

@@ -137,7 +137,7 @@ def raise_reported(
         kind: The error's type.
         message: What is wrong with the row at hand: a sentence, never null.
         hint: What to do now: a sentence.
-        fields: What the error is about, by name of a field of :class:`~sources.errors.ErrorFields`.
+        fields: What the error is about, by field of :class:`~sources.errors.ErrorFields`; or None.
     """
     about = [column.alias(name) for name, column in (fields or {}).items()]
     report = F.struct(

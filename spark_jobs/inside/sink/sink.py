@@ -1,4 +1,4 @@
-"""Target Delta table: created once per generation, each write with a transaction id."""
+"""Sink of a query: the target table, created once per generation, and the writer to it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def prepare_table(
     generation: Generation,
     later: LaterColumns = NOTHING_LATER,
 ) -> TargetGuard:
-    """Create the target if it does not exist, and refuse one that does not belong to the state.
+    """Create the sink's target if it does not exist; refuse one that does not belong to the state.
 
     Called before a query is started. The start is recorded on both sides, as the next epoch, and
     the table gets the columns, wider types and properties that it lacks.
@@ -218,7 +218,7 @@ def write_stream(  # noqa: PLR0913 - the last one is rare
     *,
     in_driver: DriverBatches | None = None,
 ) -> DataStreamWriter:
-    """Return the writer of the pipeline's query to its target; the caller sets checkpoint, trigger.
+    """Return the writer of a query to its sink; the caller sets checkpoint and trigger.
 
     Each micro-batch is written once, and its commit says its position. Appended rows have the
     transaction of Delta's own streaming sink, (query id, batch id); the other modes merge by key.

@@ -54,7 +54,7 @@ def table_properties(sink: Sink, columns: StructType) -> dict[str, str]:
 
 
 def missing_properties(sink: Sink, columns: StructType, found: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties that an existing target still has to get, by name.
+    """Return the properties that an existing target still has to get, by name; maybe none.
 
     Those are declared ones with another value, and the statistics that a MERGE without Spark needs.
 

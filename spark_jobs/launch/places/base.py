@@ -1,4 +1,4 @@
-"""Interface of launchers: start a driver, ask for its state, end it."""
+"""Base of launchers, their interface: start a driver, ask for its state, end it."""
 
 from __future__ import annotations
 

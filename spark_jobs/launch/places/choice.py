@@ -16,7 +16,7 @@ from spark_jobs.launch.places.shared import shared_drivers
 
 
 def place_of(settings: SparkSettings) -> Place:
-    """Return where a pipeline's drivers run, by its declared Spark settings.
+    """Choose where a pipeline's drivers run, by its declared Spark settings.
 
     With ``deploy_mode: client`` that is the launching machine, whatever the master is.
 
@@ -38,7 +38,7 @@ def launcher_at(
     log: Path,
     process: subprocess.Popen[bytes] | None = None,
 ) -> Launcher:
-    """Return the launcher for drivers at a place: it asks about them and ends them.
+    """Choose the launcher for drivers at a place: it asks about them and ends them.
 
     Args:
         place: Where they run, by the settings or by the record of a launch.

@@ -1,4 +1,4 @@
-"""Launcher of drivers on this machine, wherever their executors are.
+"""Launcher of local drivers, on this machine, wherever their executors are.
 
 A run is a process group of its own: ``spark-submit``'s JVM, with the Python driver as its child.
 """
@@ -28,7 +28,7 @@ _POLL_S = 0.1
 
 
 class LocalLauncher:
-    """Launcher of drivers that are processes of the launching machine.
+    """Launcher of local drivers, which are processes of the launching machine.
 
     Args:
         generation: State folder of the generation that the drivers compute.

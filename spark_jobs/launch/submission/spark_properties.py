@@ -214,7 +214,7 @@ def _s3_conf(loaded: LoadedPipeline, place: Place) -> dict[str, str]:
 
 
 def store_names(loaded: LoadedPipeline) -> list[str]:
-    """Return the object stores, such as ``s3``, whose jars the driver of a pipeline needs."""
+    """Return the object stores, such as ``s3``, whose jars a driver needs; empty for none."""
     return [name for name in _STORES if uses_store(loaded, name)]
 
 

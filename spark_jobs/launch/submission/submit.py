@@ -70,7 +70,7 @@ def claim_scratch(scratch: Path, generation: Generation) -> None:
 def scratch_folders(generation: Generation) -> list[Path]:
     """Return the folders for temporary files of a generation's launches on this machine.
 
-    A launch that was killed leaves its folder; the next launch removes it.
+    Empty if none is left. A launch that was killed leaves its folder; the next launch removes it.
     """
     marks = f"{scratch_folder('*').name}/{generation.info.transaction_id}"
     return [mark.parent for mark in Path(tempfile.gettempdir()).glob(marks)]

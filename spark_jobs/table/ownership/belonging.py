@@ -193,7 +193,7 @@ def _explain_serving(loaded: LoadedPipeline, generation: Generation) -> None:
 
 
 def require(side: TargetSide) -> Examined:
-    """Compare checkpoint, state and target of a generation; refuse those that don't fit each other.
+    """Refuse checkpoint, state and target of a generation that do not belong together.
 
     Changes nothing.
 

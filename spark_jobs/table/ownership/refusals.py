@@ -1,4 +1,4 @@
-"""Errors for checkpoint, state and target that do not belong together: what was lost, what to do.
+"""Refusals of checkpoint, state and target that do not belong together: what was lost, way out.
 
 Only the texts are here; :mod:`spark_jobs.table.ownership.belonging` decides.
 """

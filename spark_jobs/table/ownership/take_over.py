@@ -1,4 +1,4 @@
-"""Replacement of all rows of a Delta table by another table's, or an older version's.
+"""Take-over: all rows of a Delta table are replaced by another table's, or an older version's.
 
 Nothing is rewritten: the next version of the log lists the files of the other table, with columns,
 protocol features and deletion vectors, instead of the files before. Files of a table inside the
@@ -44,7 +44,7 @@ class OutdatedError(StateError):
 
 @dataclass(frozen=True)
 class TakeOver:
-    """Replacement of all rows of a table by another one's, prepared by :func:`prepare`.
+    """Take-over of a table: all its rows are replaced by another's; made by :func:`prepare`.
 
     Nothing is changed before :meth:`commit`.
 
@@ -166,7 +166,7 @@ class TakeOver:
 
 
 def prepare(target: Folder, source: Folder, version: int | None) -> TakeOver:
-    """Check whether a table's rows can be replaced by those of another; change nothing.
+    """Check whether a table can take over the rows of another; return that, and change nothing.
 
     Args:
         target: The table's folder.

@@ -18,7 +18,7 @@ from spark_jobs.run_state.late_row_count import LateRows, late_rows_name, read_l
 
 
 class LateRowCounter:
-    """Counter of the rows of one source that a query drops behind its watermark.
+    """Counter of late rows: those of one source that a query drops behind its watermark.
 
     Every progress report of Spark is read, and the count is written to the state folder, so that it
     continues in the next run. Only for queries with a watermark: others drop nothing.

@@ -24,7 +24,7 @@ _WAITING = ("Waiting for next trigger", "Waiting for data to arrive")
 
 
 class TaskWatch:
-    """Observer of a launch's Spark tasks, to tell a slow query from one that hangs.
+    """Measurement of a launch's Spark tasks, to tell a slow query from one that hangs.
 
     Jobs of other launches in the same driver do not count. Creating it puts the jobs that this
     thread starts into the launch's job group.

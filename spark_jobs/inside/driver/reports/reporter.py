@@ -40,7 +40,7 @@ from spark_jobs.run_state.lock import QueryLock
 
 @dataclass(frozen=True)
 class Beats:
-    """How often a driver looks at its query, and writes a heartbeat.
+    """Intervals of reporting: how often a driver looks at its query, and writes a heartbeat.
 
     Attributes:
         every_s: Seconds between two looks; also between two heartbeats, unless the state's store
@@ -58,7 +58,7 @@ _CURRENT_MS = 10_000
 
 
 def open_pipes(environment: Mapping[str, str]) -> PipesContext | None:
-    """Connect to Dagster Pipes, if a Dagster step launched this job; else return None.
+    """Connect the job's reports to Dagster Pipes, if a Dagster step launched it; else return None.
 
     Args:
         environment: Environment variables of the launch.
@@ -74,7 +74,7 @@ def open_pipes(environment: Mapping[str, str]) -> PipesContext | None:
 
 
 class Listeners:
-    """Receivers of a job's messages: the log of Dagster's run, and the job's standard error.
+    """Receivers of a job's reports in words: the log of Dagster's run, and standard error.
 
     Args:
         pipes: The channel to Dagster's run; None if no Dagster step launched the job.

@@ -14,7 +14,7 @@ from sources.config.source.rate_limit import Batch
 
 
 class Planned(Protocol):
-    """Interface of a bounded source that is read from a plan, which is stored as a Delta log."""
+    """Interface of a bounded source of history, read from a plan that is stored as a Delta log."""
 
     @property
     def entries(self) -> list[int]:
@@ -77,7 +77,7 @@ class Planned(Protocol):
 
 @dataclass(frozen=True)
 class EarlierSources:
-    """Bounded sources before a place, read together as one batch.
+    """History before a place: bounded sources, which are read together as one batch.
 
     Attributes:
         planned: Readers of these sources, in the order of the chain.

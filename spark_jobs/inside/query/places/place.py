@@ -83,7 +83,7 @@ class PlaceStream:
 
 @dataclass(frozen=True)
 class Reached:
-    """How far a source was read, up to one of Spark's offsets.
+    """How far the source of a place was read, up to one of Spark's offsets.
 
     Attributes:
         splits: Number of splits of the plan that were read; None for a source without a plan.
@@ -99,7 +99,7 @@ class Reached:
 
 
 class Filling(Protocol):
-    """Interface of a folder that keeps filling while it is read."""
+    """Interface of the folder of a place, which keeps filling while it is read."""
 
     @property
     def interval_ms(self) -> int:

@@ -24,7 +24,7 @@ _US = 1000  # microseconds in a millisecond
 
 
 def are_compared_exactly(keys: pa.Schema, columns: pa.Schema) -> bool:
-    """Return whether Arrow finds values of these columns equal exactly where Spark does.
+    """Return whether Arrow finds key values equal exactly where Spark does, so that it is certain.
 
     Args:
         keys: Columns of the kept keys.

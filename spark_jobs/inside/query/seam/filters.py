@@ -51,7 +51,7 @@ _KEEPING: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 def kept_name(column: str) -> str:
-    """Return the name of a column of the key in the kept keys."""
+    """Return the name that a column of the key has in the keys which the filter keeps."""
     return f"__{column}"
 
 

@@ -26,7 +26,7 @@ ROWS = "rows"
 def observe_seam(
     marked: DataFrame, offsets: SeamOffsets, by: Observation | str = _NAME
 ) -> DataFrame:
-    """Return rows unchanged, but each micro-batch reports its number of rows in the seam.
+    """Return rows unchanged, whose micro-batches report row counts of the seam as metrics.
 
     Args:
         marked: Rows that :meth:`SeamOffsets.mark` and the seam filter have marked.
@@ -42,7 +42,7 @@ def observe_seam(
 
 
 class SeamMetrics:
-    """Row counts of a seam that one driver's micro-batches have reported.
+    """Metrics of a seam: row counts that one driver's micro-batches have reported.
 
     Attributes:
         last_batch: Number of the last micro-batch that was added; -1 before the first one.

@@ -1,4 +1,4 @@
-"""Intermediate rows, computed once and kept as Parquet next to the checkpoint.
+"""Cache of intermediate rows, computed once and kept as Parquet next to the checkpoint.
 
 A document names the folder of files that counts. It is written after they are, unless another
 process was first, so that what a crash leaves half-written is never read.
@@ -20,7 +20,7 @@ from sources.storage.folder import Folder
 
 
 class KeptRows(Record):
-    """Rows kept in the state folder as Parquet, by a document with their folder and number.
+    """Cached rows: Parquet in the state folder, by a document with their folder and number.
 
     Attributes:
         folder: Name of the folder of the files, next to the document.
@@ -60,7 +60,7 @@ class KeptRows(Record):
 
 
 def find_kept(place: Folder, name: str) -> KeptRows | None:
-    """Return the rows that are published under a name; None if there are none.
+    """Return the cached rows that are published under a name; None if there are none.
 
     Args:
         place: A folder of the state.
@@ -70,7 +70,7 @@ def find_kept(place: Folder, name: str) -> KeptRows | None:
 
 
 def write_rows(place: Folder, name: str, rows: DataFrame) -> KeptRows:
-    """Write a batch's rows as a Parquet file into a new folder, which nobody finds yet.
+    """Write a batch's rows to the cache: a Parquet file in a new folder, which nobody finds yet.
 
     :func:`publish_rows` makes them visible.
 
@@ -87,7 +87,7 @@ def write_rows(place: Folder, name: str, rows: DataFrame) -> KeptRows:
 
 
 def write_table(place: Folder, name: str, rows: pa.Table) -> KeptRows:
-    """Write rows that this process has as a Parquet file into a new folder, as :func:`write_rows`.
+    """Write rows that this process has to the cache, in a new folder, as :func:`write_rows` does.
 
     Args:
         place: A folder of the state.
@@ -105,7 +105,7 @@ def write_table(place: Folder, name: str, rows: pa.Table) -> KeptRows:
 
 
 def publish_rows(place: Folder, name: str, written: KeptRows) -> KeptRows:
-    """Publish written rows under a name, unless it is taken; return the rows that have the name.
+    """Publish cached rows under a name, unless it is taken; return the rows that have the name.
 
     Args:
         place: A folder of the state.

@@ -37,7 +37,7 @@ def needs_rows_passed_on(pipeline: Pipeline) -> bool:
 
 
 def require_passed_on(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> None:
-    """Refuse a transform that drops changes, or uses a value that a change may lack.
+    """Refuse a transform that does not pass on every change, and values that a change may lack.
 
     Without ``sink.unchanged`` no change may lack a value, and without ``on_truncate: follow`` none
     lacks a key: nothing is refused then. With ``sink.copy_files`` every row and column has to be

@@ -1,4 +1,4 @@
-"""Refusals of what a transform returned: no stream, or state that its rows can't be kept in."""
+"""Checks of a transform's result: it has to be a stream, and at times must not be stateful."""
 
 from __future__ import annotations
 

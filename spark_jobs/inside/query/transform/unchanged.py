@@ -1,4 +1,4 @@
-"""Identity transform, for pipelines that only copy a table."""
+"""Transform that returns its rows unchanged, for pipelines that only copy a table."""
 
 from __future__ import annotations
 

@@ -64,9 +64,9 @@ def lacking_columns(source: FileSource) -> pa.Schema:
 
 
 def lacking_values(source: FileSource, layouts: Sequence[Layout]) -> list[dict[str, str | None]]:
-    """Return for each layout of files the values of :func:`lacking_columns`: ``true`` or ``false``.
+    """Return for each layout of files its values of :func:`lacking_columns`: ``true`` or ``false``.
 
-    As texts by name, as a Delta log has them.
+    As texts by name, as a Delta log has them; without ``schema_drift.defaults`` each is empty.
     """
     drift = source.schema_drift
     names = [] if drift is None else drift.defaults

@@ -100,7 +100,7 @@ class PlanLog:
         return self.folder.exists(commit_name(version))
 
     def stream(
-        self, spark: SparkSession, batch_files: int | None, batch_bytes: int | None = None
+        self, spark: SparkSession, batch_files: int, batch_bytes: int | None = None
     ) -> DataFrame:
         """Return the rows of the log's files as a stream, in the order of the log.
 

@@ -45,7 +45,7 @@ class _Function:
 
 
 def limited_format(spark: SparkSession, name: str, ends: Ends) -> tuple[str, dict[str, str]]:
-    """Return format and options by which a stream reads topics up to where a function says.
+    """Return format and options of a Kafka stream whose micro-batches end where a function says.
 
     Only the driver needs the classes, so they are added to it alone, wherever it runs.
 

@@ -44,7 +44,7 @@ def columns_of(source: KafkaSource) -> pa.Schema:
 
 
 def as_rows(splits: Sequence[Split]) -> pa.RecordBatch:
-    """Return splits as rows of topic, partition, first offset, and offset after the last.
+    """Return offset ranges (splits) as rows: topic, partition, first offset, offset after the last.
 
     :func:`range_reader` takes such rows.
     """
@@ -57,7 +57,7 @@ def as_rows(splits: Sequence[Split]) -> pa.RecordBatch:
 
 
 def can_read(source: KafkaSource, spark: SparkSession) -> bool:
-    """Return whether tasks can log in to a source's broker on every machine of the cluster.
+    """Return whether tasks can read records: log in to the broker on every machine of the cluster.
 
     They can on the driver's own machine (``local``), and without ``security``: files of
     certificates, and those that the system trusts, are those of the driver's machine.

@@ -24,7 +24,7 @@ def append_once(
     files: Callable[[DeltaTable], Sequence[AddAction]],
     positions: CommitPositions | None = None,
 ) -> None:
-    """Commit the files of a micro-batch to the target, unless it was committed before.
+    """Append a micro-batch's files to the target in one commit, unless it was committed before.
 
     The commit has the transaction that Delta's own streaming sink gives it, (query id, number of
     the micro-batch), so either of them may write the next micro-batch, or this one again.
@@ -34,7 +34,7 @@ def append_once(
         generation: Generation that owns the target.
         batch_id: Number of the micro-batch.
         files: Makes the files; called only if the micro-batch is not in the table.
-        positions: Says the position of the micro-batch, for its commit.
+        positions: Says the position of the micro-batch, for its commit; None to say none.
 
     Raises:
         CommitFailedError: Another process has written this micro-batch meanwhile.
@@ -63,7 +63,7 @@ def append_rows(
         batch_id: Number of the micro-batch.
         target: The table's folder.
         generation: Generation that owns the target.
-        positions: Says the position of the micro-batch, for its commit.
+        positions: Says the position of the micro-batch, for its commit; None to say none.
     """
     query_id = str(offset_log.query_id(generation.checkpoint))
     options = {"txnAppId": query_id, "txnVersion": str(batch_id)}

@@ -1,4 +1,4 @@
-"""Merging of a query's micro-batches: by key, or by the order of changes as an extension does."""
+"""Merging that a sink declares: by key, or by the order of changes as an extension does."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ChangesInDriver(Protocol):
 
 @dataclass(frozen=True)
 class Merging:
-    """How a query's micro-batches are merged; created in the driver when the query begins.
+    """Declared merging of a query's micro-batches; created in the driver when the query begins.
 
     Attributes:
         sink: The declaration of the sink.
@@ -96,7 +96,7 @@ class Merging:
 
 
 def declared_merging(loaded: LoadedPipeline, target: Folder, generation: Generation) -> Merging:
-    """Return how a pipeline's sink merges: by key, by the order of changes, or as versions.
+    """Return the merging that a sink declares: by key, by the order of changes, or as versions.
 
     Extensions wrap it.
 

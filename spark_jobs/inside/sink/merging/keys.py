@@ -1,4 +1,4 @@
-"""Condition by which MERGE matches rows, and the files of the target that it has to read.
+"""Keys of a MERGE: the condition that matches rows, and by which files of the target are skipped.
 
 Delta skips files whose statistics show that they hold no row for a condition on the target
 alone (https://docs.delta.io/latest/delta-update.html#performance-tuning). A join by key is no such
@@ -26,7 +26,7 @@ _NANOS_END_US = (2**63 - 1) // 1000
 
 
 class Match(NamedTuple):
-    """Condition that matches rows of a micro-batch with rows of the target.
+    """Condition that matches rows of a micro-batch with rows of the target by key.
 
     Attributes:
         condition: SQL on a row ``t`` of the target and a row ``s`` of the micro-batch.
@@ -88,7 +88,10 @@ class KeyRange:
         return aggregates
 
     def limits_of(self, rows: pa.Table) -> list[int | None]:
-        """Return the values of the aggregates of :attr:`limits` for rows in memory."""
+        """Return the values of the aggregates of :attr:`limits` for rows in memory.
+
+        None for both limits of a column that has a null.
+        """
         values: list[int | None] = []
         for name in self._kinds:
             column = rows[name]

@@ -63,7 +63,7 @@ class Repairs(Protocol):
     """Detection of good changes that repair rows of a mirror which a bad change left wrong."""
 
     def wrong_keys(self) -> set[bytes]:
-        """Return the record keys of the mirror's rows that are wrong by a bad change; maybe none."""
+        """Return the record keys of the mirror's rows that a bad change left wrong; maybe none."""
 
     def staged(self, good: pa.RecordBatch, wrong: Collection[bytes]) -> pa.RecordBatch:
         """Return those of some good changes that have given keys, as rows to be staged.

@@ -138,7 +138,7 @@ class QueryCall:
         return digest(f"{self.declared.watermark!r}\n{self.text}")
 
     def line_of(self, error: BaseException) -> CodeLine | None:
-        """Return the line of the query's file that Spark's message names; if none, its first line."""
+        """Return the line of the query's file that Spark's message names; else its first line."""
         found = _LINE.search(str(error)) if isinstance(error, PySparkException) else None
         return CodeLine(self.declared.sql, 1 if found is None else int(found[1]))
 

@@ -400,7 +400,7 @@ def change_rate(loaded: LoadedPipeline, source: str, limit: RateLimit, by: str =
     names = [each.name for each in loaded.pipeline.sources]
     if source not in names:
         message = f"Pipeline `{loaded.pipeline.name}` has no source `{source}`."
-        hint = f"Name one of its sources: {', '.join(names)}."
+        hint = f"Name one of its sources: {', '.join(names)}. No limit was changed."
         raise InputError(message, hint, pipeline=loaded.pipeline.name, source=source)
     declared = loaded.pipeline.source(source)
     declared.check_rate(limit)

@@ -63,7 +63,7 @@ def table_facts(loaded: LoadedPipeline) -> TableFacts | None:
         files = pa.table(table.get_add_actions(flatten=True))
         columns = names_and_types(pa.schema(table.schema().to_arrow()))
     except (DeltaError, OSError) as error:
-        message = f"The table {folder.url} can't be read: {error}"
+        message = f"The table {folder.url} can't be read: {str(error).rstrip('.')}."
         hint = "Restore its files and its `_delta_log` from a backup; then look again."
         raise InputError(message, hint, table=folder.url) from None
     counts = files["num_records"].to_pylist()
@@ -103,7 +103,7 @@ def first_rows(loaded: LoadedPipeline, columns: Iterable[str]) -> list[dict[str,
         found = query_rows(delta_table(folder), f"SELECT {names} FROM target LIMIT {_ROWS}")
         rows = found.read_all()
     except Exception as error:  # delta-rs has no type of its own for what a query meets
-        message = f"The table {folder.url} can't be read: {error}"
+        message = f"The table {folder.url} can't be read: {str(error).rstrip('.')}."
         hint = "Restore its files and its `_delta_log` from a backup; then look again."
         raise InputError(message, hint, table=folder.url) from None
     texts = {name: _texts(column) for name, column in zip(rows.column_names, rows, strict=True)}

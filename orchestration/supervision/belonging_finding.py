@@ -50,7 +50,7 @@ def accept_changes(loaded: LoadedPipeline, by: str) -> list[AcceptedChange]:
         UnavailableError: A store does not answer.
     """
     if not by.strip():
-        message = "The name of the person who accepts is empty."
+        message = "The name of the person who accepts is empty. Nothing was accepted."
         raise InputError(message, "Name the person: `hybrid accept P --by NAME`.", value=by)
     sides = [TargetSide.of(each, each.require_generation()) for each in in_service(loaded)]
     with recorded(loaded.state, "accept changes", by) as after:

@@ -198,7 +198,7 @@ def _ended(generation: Generation, name: str, left: int | None) -> RunError:
     if failure is None:
         hint = (
             f"Read why in {log_path(generation, name)} or with `hybrid logs P`, start the run with "
-            "`hybrid resume P`, then repeat `hybrid drain P`."
+            "`hybrid resume P`, then repeat `hybrid drain P`. What is committed stays."
         )
         return RunError(message, hint, source=name)
     message = f"{message} {failure.message}"

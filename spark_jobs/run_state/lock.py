@@ -135,7 +135,8 @@ class QueryLock:
             path = query_lock_path(self._generation)
             message = (
                 "Another run of this pipeline is active and may be writing to the table: its "
-                f"driver holds the lock {path}. Two drivers must not share a checkpoint."
+                f"driver holds the lock {path}. Two drivers must not share a checkpoint, so this "
+                "one ends before it reads or writes anything."
             )
             hint = "Wait until that run has ended, or end it with `hybrid stop P`, then try again."
             raise StateError(message, hint, transient=True, file=path)

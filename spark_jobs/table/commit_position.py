@@ -222,5 +222,8 @@ def _is_aside(commit: Commit, owner: str | None) -> bool:
 
 
 def _unknown(table: Folder, version: int, why: str) -> StateError:
-    message = f"The commits of the table {table} don't tell its position: version {version}: {why}."
+    message = (
+        f"The commits of the table {table} don't tell up to where its rows come from the sources: "
+        f"version {version}: {why}. The table was not changed."
+    )
     return StateError(message, _WAY, table=table.url)

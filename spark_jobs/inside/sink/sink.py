@@ -152,7 +152,7 @@ def require_columns(sink: Sink, rows: DataFrame) -> None:
                 )
                 hint = (
                     f"Name one of these columns under `sink.{field}`, or let the function that "
-                    f"`transform` names return `{name}`."
+                    f"`transform` names return `{name}`. Nothing was read or written."
                 )
                 raise InputError(message, hint, field=f"sink.{field}", column=name)
     if sink.deleted and (kind := rows.schema[sink.deleted].dataType) != BooleanType():
@@ -162,7 +162,7 @@ def require_columns(sink: Sink, rows: DataFrame) -> None:
         )
         hint = (
             f"Let the function or query of `transform` return `{sink.deleted}` as a boolean, or "
-            "name another column under `sink.deleted`."
+            "name another column under `sink.deleted`. Nothing was read or written."
         )
         raise InputError(message, hint, field="sink.deleted", column=sink.deleted)
     if sink.history is not None:
@@ -184,7 +184,7 @@ def _require_types_of_unchanged(sink: Sink, unchanged: str, columns: StructType)
             )
             hint = (
                 f"Let `include` fill `{name}` with `{part}`, and let the function that `transform` "
-                "names pass it on."
+                "names pass it on. Nothing was read or written."
             )
             raise InputError(message, hint, field=f"sink.{field}", column=name)
 

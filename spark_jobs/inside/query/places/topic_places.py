@@ -270,7 +270,7 @@ def _require_same_start(source: str, decided: Offsets, fixed: Mapping[Any, int])
                 f"Topic `{at.topic}`, partition {at.partition} was decided to start at offset "
                 f"{offset}, but the checkpoint started it at {fixed.get(at)}. So the state folder "
                 "and the checkpoint do not belong together, and records may be missing from the "
-                "table, or be in it twice."
+                "table, or be in it twice. The query was not started."
             )
             hint = (
                 "Restore the state folder and its checkpoint from the same moment; or begin a new "

@@ -326,7 +326,8 @@ class Seam:
                 f"Rows of source `{self._source.name}` that history has delivered are recognized "
                 f"by their log position, but the pipeline declares `sequence: "
                 f"{self._pipeline.sequence}`, and the end position of source `{end.source}` "
-                f"contains the log position {end.sequence}. Both are needed."
+                f"contains the log position {end.sequence}. Both are needed. The query was not "
+                "started."
             )
             hint = (
                 "Declare `sequence` as it was when the generation began, or begin a new generation "

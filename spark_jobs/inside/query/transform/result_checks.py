@@ -27,7 +27,7 @@ def require_stream(name: str, rows: object) -> None:
         )
         hint = (
             "Return from this function the DataFrame whose rows go into the target, then run the "
-            "pipeline again: `hybrid run P`."
+            "pipeline again: `hybrid run P`. Nothing was read or written."
         )
         raise InputError(message, hint, field="transform", value=name)
     if not rows.isStreaming:
@@ -37,7 +37,8 @@ def require_stream(name: str, rows: object) -> None:
         )
         hint = (
             "Compute the result from the DataFrame that the function gets; another table may only "
-            "be joined to it. Then run the pipeline again: `hybrid run P`."
+            "be joined to it. Then run the pipeline again: `hybrid run P`. Nothing was read or "
+            "written."
         )
         raise InputError(message, hint, field="transform", value=name)
 

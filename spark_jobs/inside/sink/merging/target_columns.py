@@ -53,13 +53,14 @@ def require_validity(rows: DataFrame, time: str) -> None:
         )
         hint = (
             f"Let the function or query of `transform` return `{time}` as a timestamp, or name "
-            "another column under `sink.history`."
+            "another column under `sink.history`. Nothing was read or written."
         )
         raise InputError(message, hint, field="sink.history", column=time)
     for name in (VALID_FROM, VALID_TO):
         if name in rows.columns:
             message = f"The transform returns a column `{name}`, which `sink.history` adds itself."
             hint = (
-                f"Rename `{name}` in the function or query of `transform`, or leave it out there."
+                f"Rename `{name}` in the function or query of `transform`, or leave it out there. "
+                "Nothing was read or written."
             )
             raise InputError(message, hint, field="sink.history", column=name)

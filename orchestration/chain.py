@@ -148,11 +148,11 @@ class Step(ABC, Generic[T]):
             run: What the steps of this pass over the chain share.
 
         Returns:
-            The result; a caller has to look at its ``refusal``, which is not raised here.
+            The result; a caller has to check its ``refusal``, which is not raised here.
 
         Raises:
-            HybridError: The step's operation is refused or failed; the observer is not told that
-                the step finished. The step may be run again.
+            HybridError: The step's operation is refused or failed; the observer's ``finished`` is
+                not called. The step may be run again.
         """
         run.observer.started(self)
         # What a plan reads is what its sources read; a live run goes on after its step.
@@ -335,7 +335,7 @@ class BoundedStep(Step[EndPosition]):
 
 
 class LiveStep(Step[Heartbeat]):
-    """Step that starts the unbounded run, which goes on in its own process after the step.
+    """Step that starts the unbounded run, which continues in its own process after the step.
 
     Its value is the heartbeat of the first committed micro-batch. The run stays requested, so the
     supervision restarts it if it fails.
@@ -392,8 +392,8 @@ def _steps_of_sources(loaded: LoadedPipeline) -> Iterator[Step[Any]]:
 def run_chain(run: ChainRun) -> None:
     """Run all steps of a chain, in order, until one fails; return once the last one is done.
 
-    The live run that the last step starts goes on in its own process. Steps that are done are
-    skipped, so the call may be repeated after an error and goes on from there.
+    The live run that the last step starts continues in its own process. Steps that are done are
+    skipped, so the call may be repeated after an error, and resumes from there.
 
     Raises:
         HybridError: A step failed, or its outcome does not allow the following ones; its type and

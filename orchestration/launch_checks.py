@@ -49,7 +49,7 @@ def require_runnable(loaded: LoadedPipeline) -> None:
 def require_ready_to_stream(context: PipelineContext, source: Source) -> None:
     """Refuse to start the unbounded run now; called before each launch and restart of it.
 
-    Keeps the definition that the run goes by, and records what it sees of a captured table.
+    Keeps the definition that the run uses, and records the present state of a captured table.
 
     Raises:
         StateError: It is not the source's turn, or as :func:`require_ready`; or checkpoint, state

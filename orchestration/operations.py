@@ -191,7 +191,7 @@ def run_bounded(
         StateError: It is not the source's turn, its start offsets were not decided, the plan is not
             approved, another generation serves in this one's place, or another run is active.
         SeamError: The hand-over to a topic does not pass its checks; only before the first commit.
-        RunError: Spark failed, or ended without an end position. A repeated call goes on after the
+        RunError: Spark failed, or ended without an end position. A repeated call resumes after the
             last committed micro-batch.
         UnavailableError: A broker, store or cluster does not answer.
         InputError: A broker or a store refuses.

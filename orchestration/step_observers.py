@@ -42,7 +42,7 @@ class StepObserver(Protocol):
             tell: Takes a line for people.
 
         Raises:
-            InputError: The observer is not set up; the run goes on.
+            InputError: The observer is not set up; the run continues.
         """
 
     def live_run_ended(self, source: str, launch_id: str) -> None:
@@ -89,7 +89,7 @@ def live_run_started(
         tell: Takes a line for people.
 
     Raises:
-        InputError: An observer is not set up; the run goes on.
+        InputError: An observer is not set up; the run continues.
     """
     for each in _observers(loaded):
         each.live_run_started(source, launch_id, tell)

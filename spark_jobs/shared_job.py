@@ -1,6 +1,6 @@
 """Spark job of a driver that pipelines share; launches start it, people never do.
 
-Exit status 0: it had no pipeline to run for a while, or was told to end; 1: its JVM has ended.
+Exit status 0: it had no pipeline to run for a while, or was asked to end; 1: its JVM has ended.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ class Capture(ABC):
     ) -> WholeTable | None:
         """Copy the chunks of an open snapshot that are missing, and wait until the table is whole.
 
-        The live run merges each chunk beside the changes. Safe to repeat: chunks that are written
-        are kept, and a table that is whole is left as it is.
+        The live run merges each chunk together with the changes. Safe to repeat: chunks that are
+        written are kept, and a table that is whole is left as it is.
 
         Args:
             context: The pipeline and its state.
@@ -95,7 +95,7 @@ class Capture(ABC):
             loaded: The pipeline.
             generation: State of the generation, which has what earlier looks saw.
             looked_ms: The present, in ms since 1970.
-            older_ms: The table is looked at if the last look at it is older, in ms.
+            older_ms: The table is examined if it was last examined longer ago than this, in ms.
             committed: Offsets up to which the target has the topic of changes; None if not known.
 
         Raises:

@@ -36,12 +36,12 @@ class KeptCompare(Record):
 
     Attributes:
         begun_ms: When the present pass over the table began, in ms since 1970.
-        at: Value of the key's first column with which the pass goes on, as text; None if it begins
-            anew.
+        at: Value of the key's first column from which the pass resumes, as text; None if it begins
+            again.
         finished_ms: When the last pass over the whole table ended, in ms since 1970; None if none
             has.
         ranges: The latest comparison of each range, in the order in which they were made.
-        postponed: Why the last attempt did not go on; None if it did.
+        postponed: Why the last attempt was postponed; None if it was not.
         repaired_ms: When the last repair of all rows that differ began, in ms since 1970; None if
             none was made.
     """

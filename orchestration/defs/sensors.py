@@ -86,7 +86,7 @@ def supervision_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.Sensor
 
     While a newer generation waits for its promotion, it supervises the live runs of both. A look
     that fails reports the checks ``alive`` and ``healthy`` as failed, so that no earlier result
-    stays in place. It keeps the card of the table up to date, and lets a run go on that waited for
+    stays in place. It keeps the card of the table up to date, and continues a run that waited for
     an approval.
 
     Args:

@@ -138,7 +138,8 @@ def rerun(
     Raises:
         StateError: The new generation has too few rows, or its live run is not healthy. It is kept
             and waits; the serving one is not touched.
-        NotApprovedError: Its plan waits for a person; repeated after the approval, it goes on.
+        NotApprovedError: Its plan waits for a person's approval; repeated after that, the rerun
+            continues.
         InputError: It is to be promoted, and ``approvers`` does not name ``by``; nothing was begun.
         UnavailableError: A store, a broker or a cluster does not answer.
         HybridError: A step of the chain was refused or failed, or the tables can't be compared.

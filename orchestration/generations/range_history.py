@@ -34,7 +34,7 @@ def history_files(context: PipelineContext, target: Folder) -> HistoryFiles:
     """Return the files of the serving table that hold history: all until a stream has started.
 
     From then on they are those that were there when it started; those that backfills have removed
-    since are told apart.
+    since are listed apart.
 
     Args:
         context: The serving generation.

@@ -1,4 +1,4 @@
-"""Lock for changes to a pipeline's table; a second change is told who holds it.
+"""Lock for changes to a pipeline's table; the refusal of a second change names the holder.
 
 Such a change is a promotion, a rollback, a discard, the backfill of a range, or upkeep: one that
 replaces rows while another one does would work on files that are no longer there.
@@ -75,7 +75,7 @@ class HeldSwitch:
 
     Args:
         home: The pipeline's folder in the state folder.
-        holder: What others are told.
+        holder: Description of the holder, which others show.
     """
 
     def __init__(self, home: Folder, holder: SwitchHolder) -> None:

@@ -52,7 +52,7 @@ def told_if_interrupted(loaded: LoadedPipeline, say: Say) -> Iterator[None]:
 
     Args:
         loaded: The pipeline.
-        say: Told whether readers see the change already, and how to go on.
+        say: Called with a sentence: whether readers see the change already, and how to continue.
 
     Raises:
         StateError: The state can't be read; the body is then not run.

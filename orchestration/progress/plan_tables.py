@@ -1,6 +1,6 @@
 """The details of a plan as tables for people, narrow enough for a page and a terminal.
 
-What :mod:`orchestration.progress.plan_summary` has said is not repeated here.
+What :mod:`orchestration.progress.plan_summary` contains is not repeated here.
 """
 
 from __future__ import annotations

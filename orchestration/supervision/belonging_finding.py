@@ -1,6 +1,6 @@
 """Check of the supervision that checkpoint, state and target still belong together.
 
-A run that is stopped or paused is looked at as well: what is green has to be right.
+A run that is stopped or paused is checked as well: what is green has to be right.
 """
 
 from __future__ import annotations

@@ -71,7 +71,8 @@ def look_at_live(
         generation: State of the generation.
         found: Progress of sources; that of one that the live run reads, and that is not among them,
             is looked up.
-        table_older_ms: The captured table is looked at if the last look at it is older, in ms.
+        table_older_ms: The captured table is examined if it was last examined longer ago than this,
+            in ms.
 
     Returns:
         The verdict, and what is to be remembered; None if the live run was never requested.

@@ -31,7 +31,7 @@ class RefusedRestart(Record):
 
 
 def read_refused(generation: Generation, requested_ms: int) -> RefusedRestart | None:
-    """Return the last restart if it was refused, as long as that tells why nothing runs.
+    """Return the last restart if it was refused, as long as that is why nothing runs.
 
     Args:
         generation: The generation.

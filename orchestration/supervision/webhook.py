@@ -27,14 +27,14 @@ class _StayHere(HTTPRedirectHandler):
 
 @dataclass(frozen=True)
 class Alert:
-    """What a webhook is told of a pipeline.
+    """Alert about a pipeline, as a webhook gets it.
 
     Attributes:
         text: One sentence or two, as chat services show them, without the pipeline's name.
-        health: How it is now, as one word; ``unknown`` if it can't be looked at.
-        before: The health that the webhook was told before; None if it was told none.
+        health: Its health now, as one word; ``unknown`` if its state can't be read.
+        before: The health that the webhook got before; None if it got none.
         reason: Why, as sentences.
-        at_ms: When it was looked at, in ms since 1970.
+        at_ms: When that was observed, in ms since 1970.
         failure: The error that the driver reported; None without one.
         numbers: Figures of the live run, by name.
     """

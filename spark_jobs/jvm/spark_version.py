@@ -149,7 +149,7 @@ def require_launched(version: str, launched: str | None) -> None:
 
     Args:
         version: Version of the Spark that runs the driver.
-        launched: Version of the Spark that the driver was launched for; None if nobody said.
+        launched: Version of the Spark that the driver was launched for; None if that is unknown.
 
     Raises:
         InputError: The version is not supported, or its minor version is not the launch's.

@@ -1,6 +1,7 @@
 """State of a launched driver, from its heartbeat, its locks and its launcher.
 
-Only reads. Every rule about whether a driver is there, has ended, or is another one by now is here.
+Only reads. All rules are here by which a driver counts as running, ended, or replaced by another
+one.
 """
 
 from __future__ import annotations

@@ -95,8 +95,7 @@ class Launch(Record):
 def application_name(launch_id: str) -> str:
     """Return the name that a launch has on a cluster: YARN's tag, or the name of the pod.
 
-    Made from its id before the launch, so that the driver is found whatever happens to the
-    launcher.
+    Made from its id before the launch, so that the driver is found even if the launcher is killed.
     """
     return f"hybrid-{launch_id}"
 

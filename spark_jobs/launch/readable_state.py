@@ -1,4 +1,4 @@
-"""Documents of a generation that a run goes by: each can be read before a run is launched."""
+"""Check that the state is readable: each document that a run uses, before it is launched."""
 
 from __future__ import annotations
 

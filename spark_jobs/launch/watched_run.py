@@ -28,7 +28,7 @@ OnOutput = Callable[[str], None]
 
 
 class WatchedRun:
-    """Handle of a Spark run: yields its heartbeats, ends it, and tells how it ended.
+    """Handle of a Spark run: yields its heartbeats, ends it, and reports how it ended.
 
     Also for a run that another process launched.
 

@@ -92,7 +92,9 @@ class Lease:
         return not self._is_lost and time.monotonic() < self._deadline
 
     def renew(self) -> None:
-        """Renew the lease in the store; after that :meth:`is_held` tells whether it is still held.
+        """Renew the lease in the store.
+
+        After that :meth:`is_held` returns whether it is still held.
 
         Raises:
             HybridError: The store does not answer, or refuses.

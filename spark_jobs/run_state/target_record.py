@@ -49,7 +49,7 @@ class TargetRecord(Record):
         is_announced: Whether the target may still have the previous epoch: a start was recorded
             here, and perhaps not in the target.
         table_id: Delta's id of the table; None before it was created.
-        verified: Newest version of the table up to which every commit was looked at, and is the
+        verified: Newest version of the table up to which every commit was checked: it is the
             pipeline's own, changes no row, or was accepted; None before the table was created.
         writer: Delta's application id (``txn.appId``) of the micro-batches; None before the first
             one.

@@ -1,10 +1,11 @@
 """Position of a pipeline in the commits of its table: up to where their rows come from its sources.
 
 Each commit of a micro-batch says it in ``userMetadata`` of its ``commitInfo``, where Spark's
-``DESCRIBE HISTORY`` shows it (https://docs.delta.io/latest/delta-batch.html#set-user-defined-commit-metadata).
-So a table alone tells how to go on, even if the checkpoint is lost. A position counts only if its
-commit has the transaction of that micro-batch: another commit of the same session, such as the
-first part of a micro-batch, says nothing.
+``DESCRIBE HISTORY`` shows it
+(https://docs.delta.io/latest/delta-batch.html#set-user-defined-commit-metadata). So a table alone
+suffices to resume, even if the checkpoint is lost. A position counts only if its commit has the
+transaction of that micro-batch: another commit of the same session, such as the first part of a
+micro-batch, does not count.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ def find_position(table: Folder, version: int | None = None) -> CommitPosition:
         version: Number of the version; None for the newest.
 
     Raises:
-        StateError: The commits do not tell it: names the version, and why.
+        StateError: The commits do not contain it; the message names the version, and why.
         InputError: The table can't be read.
     """
     opened = open_table(table, version)

@@ -1,8 +1,8 @@
 """Files of the target that hold history, recorded before the first live micro-batch.
 
-Later, rows of history are told from live ones by the file that they are in. Compactions exchange
-such files for others, each in one commit with a number: which ones is recorded before the commit,
-and counts once the table has a commit of that number.
+Later, rows of history are distinguished from live ones by the file that they are in. Compactions
+exchange such files for others, each in one commit with a number: which ones is recorded before the
+commit, and counts once the table has a commit of that number.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class CompactedFiles(Record):
 
 @dataclass(frozen=True)
 class HistoryFiles:
-    """Files of a target that hold rows of history, by which these are told from live rows.
+    """Files of a target that hold rows of history, which distinguish these from live rows.
 
     Attributes:
         paths: Paths of files that hold, or held, rows of history, as the Delta log names them.

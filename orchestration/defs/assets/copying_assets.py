@@ -43,7 +43,7 @@ def snapshot_asset(
 def rest_of_snapshot_asset(
     loaded: LoadedPipeline, step: RestOfSnapshotStep, before: Sequence[dg.AssetKey]
 ) -> dg.AssetsDefinition:
-    """Return the asset of a step that copies the rest of a snapshot beside the live run.
+    """Return the asset of a step that copies the rest of a snapshot while the live run works.
 
     Args:
         loaded: The pipeline.

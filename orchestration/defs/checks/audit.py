@@ -71,9 +71,8 @@ def audit_again(
         loaded: The pipeline.
 
     Returns:
-        The verdict on the generation that serves. If it was never audited, that it was not, so that
-        the verdict on another generation does not go on to be shown; None if there is no such
-        verdict either.
+        The verdict on the generation that serves. If it was never audited, an evaluation that says
+        so, and replaces the verdict on another generation; None if there is no such verdict either.
     """
     if (kept := last_audit(loaded)) is not None:
         return audit_evaluation(loaded, kept)

@@ -89,8 +89,8 @@ def report_table(
 
     Dagster shows a check as not evaluated after each materialization, so those that need no reading
     of rows come with it, and so does the last comparison of a candidate that still waits. The
-    materialization belongs to no run, as these evaluations: otherwise Dagster goes by the time, and
-    keeps that of an evaluation in whole seconds.
+    materialization belongs to no run, as these evaluations: otherwise Dagster orders them by time,
+    and keeps that of an evaluation in whole seconds.
 
     Args:
         context: The job's Dagster run.

@@ -1,4 +1,4 @@
-"""Dagster runs that ended to wait for an approval of their plan, and the runs that go on after it.
+"""Dagster runs that ended to wait for an approval of their plan, and runs that continue after it.
 
 To wait is no failure: such a run ends as a success, with a tag that says what it waits for.
 """
@@ -85,11 +85,11 @@ def end_waits(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> bool:
 
 
 def after_approval(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> list[dg.RunRequest]:
-    """Return the request for the Dagster run that goes on after an approval; empty if none waited.
+    """Return the request for the Dagster run that continues after an approval, if there is one.
 
     It is a run of the chain; or of the rerun, by its own form, if a rerun waited. Called by the
-    sensor at each look: Dagster launches a request of the same key once. Empty, too, once the plan
-    was begun to be read.
+    sensor at each tick: Dagster launches a request of the same key once. Empty if no run waited,
+    and once the plan was begun to be read.
 
     Args:
         instance: Dagster's instance.

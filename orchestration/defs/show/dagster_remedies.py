@@ -1,7 +1,7 @@
 """Remedies in Dagster: the pipeline's jobs and assets in place of commands.
 
-Errors and verdicts name commands, as the command line and Dagster are told the same. Whatever is
-shown in Dagster goes through :func:`in_dagster`.
+Errors and verdicts name commands, since the command line and Dagster get the same texts. Whatever
+is shown in Dagster goes through :func:`in_dagster`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How far the clock of a driver is from the clock that judges it, told from its heartbeats alone.
+"""How far the clock of a driver is from the clock that judges it, by its heartbeats alone.
 
 A heartbeat can't come from the future; and one that was not there at an earlier look, but is dated
 before it, was written by a clock that is behind. Without such evidence clocks are believed.
@@ -14,7 +14,7 @@ _AGREE_MS = 5_000
 
 
 class DriverClock(NamedTuple):
-    """What is known of a driver's clock.
+    """Clock of a driver, as far as it is known.
 
     Attributes:
         ahead_ms: How far it is ahead of the clock of the look; negative if it is behind.
@@ -28,7 +28,7 @@ class DriverClock(NamedTuple):
     doubted_at_ms: int | None = None
 
     def at(self, beat: Heartbeat, now_ms: int, silent_after_ms: int) -> DriverClock:
-        """Return what is known of the clock once a heartbeat was seen. A pure function.
+        """Return the driver's clock as it is known after one more heartbeat. A pure function.
 
         Args:
             beat: The last heartbeat, with times by the driver's clock.

@@ -99,7 +99,8 @@ class Verdict(BaseModel):
             a folder that can't be written; None if no restart is due, or none has to wait.
         failure: The error that ended the run, or that kept it from being launched; None if it runs,
             or ended without a report.
-        error: Text of the last failure, even if the run goes on by now; None if it never failed.
+        error: Text of the last failure, even if the run works again by now; None if it never
+            failed.
         findings: What is expected of the run, one by one.
         numbers: The figures behind it by name, with units in the names; unknown ones are left out.
     """

@@ -19,7 +19,8 @@ def require_no_watermark_on(event_time: str, rows: DataFrame) -> None:
 
     Args:
         event_time: Name of the event-time column.
-        rows: DataFrame that the transform returns for a stream; Spark's plan of it is looked at.
+        rows: DataFrame that the transform returns for a stream; its plan by Spark is examined; no
+            row is read.
 
     Raises:
         InputError: Such a watermark exists; names its column.

@@ -43,8 +43,8 @@ class Shape:
 
     Args:
         rows: DataFrame that the transform returns for a stream; that stream is a leaf of the plan.
-        names: Names of columns of leaves by Spark's expression id, where those in the plan don't
-            tell them apart: with several inputs, each name begins with that of its input.
+        names: Names of columns of leaves by Spark's expression id, where those in the plan are
+            ambiguous: with several inputs, each name begins with that of its input.
 
     Attributes:
         operators: What each stateful operator keeps in the checkpoint, and each watermark with its
@@ -165,7 +165,7 @@ _KEPT: dict[str, Callable[[Shape, Any], str | None]] = {
 def digest_of_code(function: Callable[..., Any]) -> str:
     """Return a digest of the code of a function's module, without comments and layout.
 
-    It tells whether the code has changed. Without source code (only a compiled file exists) it is
+    It differs once the code has changed. Without source code (only a compiled file exists) it is
     the digest of an empty text.
     """
     try:

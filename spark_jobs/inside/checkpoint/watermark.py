@@ -217,8 +217,8 @@ def judge_alignment(pipeline: Pipeline, watermark: QueryWatermark | None) -> lis
         watermark: Watermark of its transform; None if it sets none.
 
     Returns:
-        A warning if partitions are not aligned, as no watermark needs it; empty if nothing is to be
-        said.
+        A warning if partitions are not aligned, as no watermark needs it; empty if there is nothing
+        to warn about.
 
     Raises:
         InputError: ``align.drift`` of the last source is longer than the watermark's delay.

@@ -62,7 +62,7 @@ def rehearsal(spark: SparkSession, query: QueryDeclaration, ahead: Ahead | None)
         ahead: The topic that follows; None if there is nothing to rehearse for.
 
     Yields:
-        Nothing; when the ``with`` block ends, the thread is told to stop, and is not waited for.
+        Nothing; when the ``with`` block ends, the thread is asked to stop, and is not waited for.
     """
     stop = threading.Event()
     if ahead is not None:

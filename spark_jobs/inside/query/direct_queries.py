@@ -98,8 +98,8 @@ def driver_batches(
         columns: The columns that the transform passes on, if it does nothing else; None otherwise.
 
     Returns:
-        None if Spark has to read all: the source can't be decoded without it, something else is
-        read beside it, the transform computes something, or the table has other columns than the
+        None if Spark has to read all: the source can't be decoded without it, the run reads another
+        source as well, the transform computes something, or the table has other columns than the
         query began with.
     """
     pipeline, topic = query.context.pipeline, streams[query.index].in_driver

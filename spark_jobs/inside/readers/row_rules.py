@@ -41,7 +41,7 @@ _HINT = (
 
 @dataclass(frozen=True)
 class RowPlace:
-    """Columns that tell where a row comes from: its record in a topic, or its file.
+    """Columns that locate a row: its record in a topic, or its file.
 
     Attributes:
         staged: Columns of :data:`STAGED` that say where the row is, and what it holds.

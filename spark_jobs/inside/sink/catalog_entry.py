@@ -19,7 +19,7 @@ _NO_TABLE = "DELTA_PATH_DOES_NOT_EXIST"
 class CatalogEntry:
     """Entry of the target in the catalog of Spark's session (``sink.table``), for readers.
 
-    The pipeline itself goes by the folder. The entry is an external table: dropping it drops no
+    The pipeline itself uses the folder alone. The entry is an external table: dropping it drops no
     data, and a promotion or rollback needs no change of it.
 
     Args:

@@ -220,10 +220,10 @@ def write_stream(  # noqa: PLR0913 - the last one is rare
 ) -> DataStreamWriter:
     """Return the writer of a query to its sink; the caller sets checkpoint and trigger.
 
-    Each micro-batch is written once, and its commit says its position. Appended rows have the
+    Each micro-batch is written once, and its commit contains its position. Appended rows have the
     transaction of Delta's own streaming sink, (query id, batch id); the other modes merge by key.
-    Rows of a stateful query are appended by that sink itself: its commits say no position, by which
-    nobody could go on without the state. Nothing is written before the query is started.
+    Rows of a stateful query are appended by that sink itself: its commits contain no position, as
+    nothing could resume from one without the state. Nothing is written before the query is started.
 
     Args:
         rows: DataFrame that the transform returned.

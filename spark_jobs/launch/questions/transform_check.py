@@ -48,7 +48,7 @@ class TransformCheck:
     def start(self) -> None:
         """Start the Spark process of the check, without waiting for it; raises nothing.
 
-        Call it early, as Spark takes seconds to start. The check itself tells why a start has
+        Call it early, as Spark takes seconds to start. The check itself reports why a start has
         failed.
         """
         if _is_analyzed():

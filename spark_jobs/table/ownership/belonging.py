@@ -83,7 +83,7 @@ class TargetSide:
         return self.generation.info.transaction_id
 
     def is_own(self, writer: str | None) -> Callable[[Commit], bool]:
-        """Return a predicate that tells the pipeline's own commits from those of others.
+        """Return a predicate that is true for the pipeline's own commits and false for others.
 
         Its own are micro-batches, starts, promotions, compactions and the like.
 

@@ -62,8 +62,8 @@ class HeartbeatWriter:
     def update(self, **changes: Any) -> None:
         """Change fields of the heartbeat, set its time to now, and write it to the state folder.
 
-        Nothing is written any more once a later launch has replaced this one, which is looked at as
-        often as the state's store allows.
+        Once a later launch has replaced this one, which is checked as often as the state's store
+        allows, nothing is written any more.
 
         Args:
             **changes: New values by name of the field.

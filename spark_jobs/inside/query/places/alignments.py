@@ -14,7 +14,8 @@ _ALIGNMENTS: dict[tuple[str, str], PartitionAlignment] = {}
 def alignment_of(generation: Generation, source: KafkaSource) -> PartitionAlignment | None:
     """Return the alignment of a followed topic's partitions; None for a source without ``align``.
 
-    One of a generation for as long as this driver lives, as it learns by and by which are idle.
+    A driver has one for each source of a generation, and keeps it, as it learns over time which
+    partitions are idle.
     """
     if source.align is None:
         return None

@@ -143,7 +143,7 @@ class PlannedFilesPlace(SourcePlace):
 
 
 class OpenSnapshotPlace(SourcePlace):
-    """Place of a database snapshot whose chunks are still being read, beside the followed topic.
+    """Place of a database snapshot whose chunks are still read while its topic is followed.
 
     Args:
         context: The pipeline and its state.

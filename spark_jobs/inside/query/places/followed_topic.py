@@ -120,7 +120,7 @@ class FollowedTopic:
     def direct(self, spark: SparkSession, place: int) -> DirectStream | None:
         """Return the topic's stream whose reading tasks write the rows themselves, past Spark.
 
-        None if Spark alone can parse the records, or can tell which of them history has. Call it
+        None if Spark alone can parse the records, or can decide which of them history has. Call it
         after :meth:`rows`, which keeps the keys of history.
 
         Args:
@@ -336,14 +336,14 @@ class ExpectedTopic:
     def waits_for_table(self, spark: SparkSession) -> bool:
         """Return whether rows of history for the seam will be read from the target, at the switch.
 
-        Tasks write the topic's rows then, as a rule, and a rehearsal would be in vain.
+        Tasks then mostly write the topic's rows themselves, so a rehearsal would be of no use.
         """
         return self._seam.waits_for_table(spark)
 
     def keep_seam_keys(self, spark: SparkSession) -> None:
         """Write the keys of history that the seam filter will need, as Parquet, before the switch.
 
-        Reads history. Nothing is done if they are kept already, or if the filter does not go by
+        Reads history. Nothing is done if they are kept already, or if the filter does not compare
         keys.
 
         Raises:

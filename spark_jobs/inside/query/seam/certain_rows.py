@@ -1,4 +1,4 @@
-"""Rows of the seam that are certainly new, or certainly in history, told by tasks that parse them.
+"""Rows of the seam that are certainly new, or certainly in history, by the tasks that parse.
 
 A row is new if history has no row with its key. Of each part of a key tasks know the values that
 the kept keys have, so they leave some new rows to the filter, and never write one that history has.

@@ -1,4 +1,4 @@
-"""Filter of a seam for rows that the driver has in memory, where a row alone tells.
+"""Filter of a seam for rows in the driver's memory, where each row can be judged by itself.
 
 Spark and DuckDB evaluate the same conditions. A row that must end the run is left to Spark, which
 says where it is.
@@ -42,7 +42,7 @@ class DriverFilter:
     def of(cls, seam: SeamFilter, columns: pa.Schema) -> DriverFilter | None:
         """Return the counterpart of a seam's filter in the driver; None if only Spark can decide.
 
-        It can if a row alone tells whether history contains it, by integers and texts.
+        The driver can if a row's own integers and texts show whether history contains it.
 
         Args:
             seam: The filter.

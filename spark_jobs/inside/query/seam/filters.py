@@ -108,7 +108,7 @@ class SeamFilter(ABC):
         """
 
     def conditions(self, quote: Callable[[str], str]) -> HeldConditions | None:
-        """Return what the filter asks of a row, in SQL; None if a row alone does not tell.
+        """Return the filter's conditions on a row, in SQL; None if other rows are needed to decide.
 
         Args:
             quote: Quotes the name of a column, for Spark or for DuckDB.

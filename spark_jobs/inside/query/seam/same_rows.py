@@ -1,4 +1,4 @@
-"""Rows that are a row of history in all that is compared, told by the tasks that parse them."""
+"""Rows that are the same as a row of history in all that is compared, found by parsing tasks."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class SameRows:
 
         Args:
             rows: Parsed rows.
-            mask: Which rows are looked at; the others are not among the result.
+            mask: Which rows are compared; for the others the result is false.
         """
         found, numbers = np.zeros(len(rows), bool), np.flatnonzero(mask)
         if not len(numbers):

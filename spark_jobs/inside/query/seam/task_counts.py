@@ -1,6 +1,7 @@
 """Row counts of a seam, of micro-batches whose tasks write the rows that are certainly new.
 
-Spark takes what a task tells once, so such counts need no proof but that each offset has a row.
+Spark uses the report of each task once, so such counts need no proof but that each offset has a
+row.
 """
 
 from __future__ import annotations

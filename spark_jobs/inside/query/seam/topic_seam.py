@@ -153,7 +153,7 @@ class Seam:
         return self._without_held(rows, self._mark(rows))
 
     def certain_rows(self, columns: pa.Schema) -> CertainRows | None:
-        """Return the check by which tasks tell rows of the seam that are certainly new, or old.
+        """Return the check by which tasks find rows of the seam that are certainly new, or old.
 
         Call it after :meth:`apply`, which keeps the keys.
 
@@ -161,7 +161,7 @@ class Seam:
             columns: Columns of the topic's rows.
 
         Returns:
-            None if only the filter can tell which rows are new, or if the seam is short.
+            None if only the filter can decide which rows are new, or if the seam is short.
         """
         if self.rule != "key" or self._offsets.total < LEAST_BY_TASKS:
             return None

@@ -53,7 +53,7 @@ class TransformOnNoRows:
 def apply_to_no_rows(spark: SparkSession, context: PipelineContext) -> TransformOnNoRows:
     """Apply the pipeline's transform to empty streams with its input columns.
 
-    Nothing is written. Whatever the user's code raises passes.
+    Nothing is written. Errors of the user's code are raised unchanged.
 
     Args:
         spark: The Spark session.

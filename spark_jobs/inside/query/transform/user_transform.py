@@ -41,14 +41,14 @@ class UserTransform(Protocol):
     """Loaded transform of the user, an imported function or a query in SQL; called with rows."""
 
     def __call__(self, given: Given) -> Any:
-        """Apply the transform to the rows of its inputs, and return what it makes of them.
+        """Apply the transform to the rows of its inputs, and return its result.
 
-        That is a DataFrame, unless the user's code is wrong. Whatever the user's code raises
-        passes.
+        That is a DataFrame, unless the user's code is wrong. Errors of the user's code are raised
+        unchanged.
         """
 
     def digest(self) -> str:
-        """Return a digest of the transform's code, which tells whether it has changed."""
+        """Return a digest of the transform's code, which differs once the code has changed."""
 
     def line_of(self, error: BaseException) -> CodeLine | None:
         """Return the line of the user's code that an error of the transform comes from.
@@ -79,7 +79,7 @@ class FunctionCall:
     def digest(self) -> str:
         """Return a digest of the code of the function's module, without comments and layout.
 
-        It tells whether the code has changed.
+        It differs once the code has changed.
         """
         return digest_of_code(self.function)
 
@@ -134,7 +134,7 @@ class QueryCall:
                     spark.catalog.dropTempView(name)
 
     def digest(self) -> str:
-        """Return a digest of the query's text and watermark; it tells whether they changed."""
+        """Return a digest of the query's text and watermark; it differs once they changed."""
         return digest(f"{self.declared.watermark!r}\n{self.text}")
 
     def line_of(self, error: BaseException) -> CodeLine | None:

@@ -104,7 +104,7 @@ class PlanLog:
     ) -> DataFrame:
         """Return the rows of the log's files as a stream, in the order of the log.
 
-        The log needs to have a version already; the stream goes on with those that are added.
+        The log needs to have a version already; the stream continues with those that are added.
 
         Args:
             spark: The Spark session.
@@ -119,7 +119,7 @@ class PlanLog:
         return reader.load(self.folder.hadoop_path)
 
     def complete(self, spark: SparkSession, versions: int) -> None:
-        """Tell queries started from now on that the log gets no more versions.
+        """Mark the log as complete, for queries that are started from now on.
 
         Without it they list the log at each trigger. It has an effect in S3 only, by this project's
         log store; nothing is written.

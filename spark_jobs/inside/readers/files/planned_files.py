@@ -259,7 +259,7 @@ class PlannedSource:
         log.folder.delete_all()
 
     def complete(self, spark: SparkSession) -> None:
-        """Tell queries started from now on that the plan's log ends, so that they need not list it.
+        """Mark the plan's log as complete for later queries, so that they need not list it.
 
         For a source that was read to its end. It has an effect in S3 only.
         """

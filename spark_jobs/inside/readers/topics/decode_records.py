@@ -72,7 +72,7 @@ def decoding(
     """Return a ``mapInArrow`` function that decodes the values of records into columns.
 
     Its result has topic, partition and offset, the included and decoded columns, and a column
-    ``__reason`` that tells why a record can't be decoded (null for a good one, at most 500
+    ``__reason`` with the reason why a record can't be decoded (null for a good one, at most 500
     characters), and the extra columns. A schema that can't be obtained fails the task with an
     :class:`InputError` that names the record.
 
@@ -125,8 +125,8 @@ def decoding(
 def rows_as_json(tombstones: Tombstones, kept: Sequence[str]) -> Step:
     """Return a ``mapInArrow`` function that gives tombstones a JSON value made of their key.
 
-    It has the columns of the row that such a record deletes. A record whose key does not tell the
-    row keeps its null value.
+    It has the columns of the row that such a record deletes. A record whose key does not identify
+    the row keeps its null value.
 
     Args:
         tombstones: Reads the rows of keys.

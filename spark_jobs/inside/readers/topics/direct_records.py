@@ -99,10 +99,10 @@ def json_parser(spark: SparkSession, values: pa.Schema) -> BatchParser | None:
 class DirectRecords:
     """Records of a topic with their parser and writers, for tasks that write rows past Spark.
 
-    What tasks tell of the records that they write, and the records that they leave, are rows of one
-    DataFrame: a row has either columns of ``writers.told``, or those of a record, as ``records_of``
-    in :mod:`spark_jobs.inside.readers.topics.parse_records` returns them; the others are null. A
-    task that leaves records tells their number in a row of its own.
+    The reports of tasks on the records that they write, and the records that they leave to Spark,
+    are rows of one DataFrame: a row has either columns of ``writers.told``, or those of a record,
+    as ``records_of`` in :mod:`spark_jobs.inside.readers.topics.parse_records` returns them; the
+    others are null. A task that leaves records reports their number in a row of its own.
 
     Attributes:
         source: The declaration.
@@ -253,7 +253,7 @@ def count_as_times(times: pa.Array, low_ms: Int64Array | int, high_ms: Int64Arra
     Args:
         times: Timestamps in microseconds.
         low_ms: Lowest time that counts, in Unix milliseconds: one for all, or one for each.
-        high_ms: Highest time that counts, alike.
+        high_ms: Highest time that counts, in the same form.
     """
     micros = times.cast(pa.int64()).fill_null(0).to_numpy()
     # As Spark's `unix_millis`, which rounds down; both bounds are inclusive.

@@ -189,7 +189,7 @@ class PlannedTopic:
     def written(self, spark: SparkSession, parse: BatchParser, writers: RowWriters) -> DataFrame:
         """Return a stream, in planned order, of reports of tasks that read and write the records.
 
-        Call :meth:`prepare` before. A report tells of written rows, or is a record that its task
+        Call :meth:`prepare` before. A report is about written rows, or is a record that its task
         has left for :meth:`left`.
 
         Args:

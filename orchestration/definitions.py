@@ -125,7 +125,7 @@ def _apart(file: Path, unreadable: list[UnreadableFile]) -> Iterator[None]:
 def _require_new(name: str, file: Path, files: dict[str, Path]) -> None:
     """Refuse a name that another file has taken."""
     if (other := files.setdefault(name, file)) != file:
-        message = f"The name `{name}` is also that of {other}."
+        message = f"The name `{name}` is also that of {other}, so this file is not loaded."
         hint = "Give one of them another `name`, or leave its file out of `HYBRID_PIPELINES`."
         raise InputError(message, hint, pipeline=name, file=str(file), field="name")
 

@@ -75,7 +75,10 @@ class Capture(ABC):
 
     @abstractmethod
     def wait(self, context: PipelineContext) -> CaptureWait:
-        """Return a wait for what the captured databases' logs hold at its first look."""
+        """Return a wait for what the captured databases' logs hold at its first look.
+
+        Called when a run is drained or waits for its input. Nothing is asked yet.
+        """
 
     @abstractmethod
     def look(
@@ -107,7 +110,8 @@ class Capture(ABC):
     def narrowed(self, generation: Generation) -> Sequence[Part]:
         """Return the columns of the captured table that were narrowed, which is ignored.
 
-        Each has its names in the document of the status, and a sentence as its text.
+        Called for `hybrid status`; empty if there are none. Each has its names in the document of
+        the status, and a sentence as its text.
 
         Raises:
             StateError: The state is damaged.

@@ -64,7 +64,10 @@ def table_facts(loaded: LoadedPipeline) -> TableFacts | None:
         columns = names_and_types(pa.schema(table.schema().to_arrow()))
     except (DeltaError, OSError) as error:
         message = f"The table {folder.url} can't be read: {str(error).rstrip('.')}."
-        hint = "Restore its files and its `_delta_log` from a backup; then look again."
+        hint = (
+            "Check that its storage answers and may be read. If files of it or of its `_delta_log` "
+            "are missing, restore them from a backup. Then look again."
+        )
         raise InputError(message, hint, table=folder.url) from None
     counts = files["num_records"].to_pylist()
     deleted = files[_DELETED].to_pylist() if _DELETED in files.column_names else []
@@ -104,7 +107,10 @@ def first_rows(loaded: LoadedPipeline, columns: Iterable[str]) -> list[dict[str,
         rows = found.read_all()
     except Exception as error:  # delta-rs has no type of its own for what a query meets
         message = f"The table {folder.url} can't be read: {str(error).rstrip('.')}."
-        hint = "Restore its files and its `_delta_log` from a backup; then look again."
+        hint = (
+            "Check that its storage answers and may be read. If files of it or of its `_delta_log` "
+            "are missing, restore them from a backup. Then look again."
+        )
         raise InputError(message, hint, table=folder.url) from None
     texts = {name: _texts(column) for name, column in zip(rows.column_names, rows, strict=True)}
     return [{name: texts[name][at] for name in texts} for at in range(rows.num_rows)]

@@ -24,7 +24,8 @@ class LateSeen:
         read, dropped: Rows of the last source that were read, and dropped, within the declared
             period ``supervision.late_rows.within``.
         unknown_batches: Micro-batches whose driver ended before it reported how many it dropped.
-        unaligned: Name of the last source if it is a topic whose partitions are not aligned.
+        unaligned: Name of the last source if it is a topic whose partitions are not aligned; else
+            None.
     """
 
     history: int = 0

@@ -22,7 +22,8 @@ class Seen:
         is_alive: Whether a launch or a driver of it is there, or its cluster does not answer.
         launched_ms: When its last launch was made; None if none was.
         beat: The last heartbeat of that launch; None if there is none yet.
-        ended: How a driver on a cluster ended, as the cluster reports it.
+        ended: How a driver on a cluster ended, as the cluster reports it; None if it runs, was
+            local, or the cluster gives no reason.
         refused: Error for which the last restart launched nothing; None if it launched a run, or
             none was tried.
         lag: Records or splits that are not committed yet; None if unknown.

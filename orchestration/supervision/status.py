@@ -65,7 +65,8 @@ class Status(BaseModel):
         generation: Name of the generation (computation of the whole table) that is looked at: the
             newest one; None if nothing was planned yet.
         serving: Name of the generation whose rows readers see.
-        served_by: Status of the serving generation, if it is another one; its health counts, too.
+        served_by: Status of the serving generation, whose health counts, too; None if it is this
+            one, or if this one was asked for by name.
         planned: Whether its plan was made.
         waits_for_approval: Whether that plan waits for a person's approval.
         healthy: False if a run failed, is dead or silent, the live run is red, or checkpoint, state

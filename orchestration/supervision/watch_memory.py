@@ -40,7 +40,7 @@ class Watch(Record):
         alerted: The health that the webhook last received; None if none was posted.
         ahead_ms: How far the driver's clock is ahead of the supervision's; negative if behind.
         doubted_ms: Time in a heartbeat that was too old to be true; None if none is doubted.
-        doubted_at_ms: When a look doubted it first.
+        doubted_at_ms: When a look doubted it first; None if none is doubted.
     """
 
     VERSION = 3

@@ -27,7 +27,7 @@ class Place(Part):
     Attributes:
         kind: ``local``: a process of the machine that launched it, wherever its executors are;
             ``shared``: a thread of such a process, which runs other pipelines as well; any other: a
-            kind of clusters, or the scheme of a managed service.
+            kind of clusters, or the scheme of a managed service. What other kinds have is None.
         server: Kubernetes: address of the API server, None for that of the context. A managed
             service: its address or region.
         context: Kubernetes: context of the client's configuration; None for the current one.

@@ -21,6 +21,9 @@ _WEB_PAGE = re.compile(r"https?://[^\s()<>\"'`\\]+")
 class Heartbeat(Record):
     """Heartbeat of a Spark job, replaced about once a second; times are ms since 1970.
 
+    A value is None until it is known, as before the first micro-batch, and where the run has no
+    such value, as a topic has no splits.
+
     Attributes:
         launch_id: Identifier of the launch that the job belongs to.
         pid: Process id of the driver.

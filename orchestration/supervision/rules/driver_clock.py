@@ -20,7 +20,7 @@ class DriverClock(NamedTuple):
         ahead_ms: How far it is ahead of the clock of the look; negative if it is behind.
         doubted_ms: Time in a heartbeat that was too old to be true; None if none is doubted. If
             another one follows it, the clock is behind; else the driver is silent.
-        doubted_at_ms: When a look doubted it first.
+        doubted_at_ms: When a look doubted it first; None if none is doubted.
     """
 
     ahead_ms: int = 0

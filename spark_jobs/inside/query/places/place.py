@@ -165,9 +165,11 @@ class SourcePlace(ABC):
 
     Attributes:
         end: The source's end position once all that is planned now is read; None if it has no end.
-        seam: The seam with the sources before it, if the source is a topic whose turn it is.
-        growing: This place itself, if its source is a folder that keeps filling.
-        starts: First offset of each partition, if the source is a topic that is followed.
+        seam: The seam with the sources before it, if the source is a topic whose turn it is;
+            else None.
+        growing: This place itself, if its source is a folder that keeps filling; else None.
+        starts: First offset of each partition, if the source is a topic that is followed; else
+            None.
         out_of_orderness_ms: How far a micro-batch reaches back in event time behind earlier ones;
             None if nothing is known about the order.
         is_by_arrival: Whether rows are read in the order in which they arrived.

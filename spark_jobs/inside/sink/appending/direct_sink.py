@@ -57,7 +57,8 @@ class DirectSink:
         count: Called with the number of a micro-batch, and the numbers of rows that its tasks have
             written, of records that they have left, and of those by partition whose rows history
             has. None if nobody counts them.
-        positions: Says the positions of micro-batches, for their commits.
+        positions: Says the positions of micro-batches, for their commits; None for commits
+            without one.
         in_driver: Given the number of a micro-batch, reads its rows without Spark, or returns None
             if Spark has to. None if it always has to.
     """

@@ -25,7 +25,7 @@ from sources.serving import newest_generation, read_serving, target_of
 
 
 def pair(candidate: str, serving: str) -> str:
-    """Return the words ``g2 against g1`` with which the text of a comparison begins."""
+    """Return words such as ``g2 against g1``, with which the text of a comparison begins."""
     return f"{candidate} against {serving}"
 
 

@@ -22,7 +22,7 @@ class Steps:
     """Progress of a change in numbered steps: each is published when it begins, reported when done.
 
     Args:
-        say: Told each step that is done, such as ``1 of 5: the live run of g1 is stopped``.
+        say: Called with each step that is done, such as ``1 of 5: the live run of g1 is stopped``.
         count: Number of steps.
         note: Called with each step that begins, in the same form.
     """
@@ -39,7 +39,7 @@ class Steps:
         self._note(f"{self._number} of {self._count}: {text}")
 
     def end(self, text: str) -> None:
-        """Report to ``say`` that the step begun last is done."""
+        """Pass the number of the step begun last, and a text on its result, to ``say``."""
         self.say(f"{self._number} of {self._count}: {text}")
 
 

@@ -237,6 +237,10 @@ def initial_kafka_offsets(checkpoint: Folder, place: int) -> Offsets | None:
 
     From then on Spark silently ignores other starting offsets, so the caller compares them.
 
+    Args:
+        checkpoint: Folder of the checkpoint.
+        place: Number of the source in the query, from 0.
+
     Returns:
         None if the source was never started on this checkpoint.
     """

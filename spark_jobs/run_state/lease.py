@@ -235,12 +235,16 @@ class SeenLease(LeaseRecord):
         return self.machine == _machine()
 
     def is_kept_by(self, pid: int) -> bool:
-        """Return whether it is this process of this machine that renews it."""
+        """Return whether the process of this machine with an id is the one that renews it."""
         return self.pid == pid and self.is_from_here
 
 
 def look(folder: Folder, name: str) -> SeenLease | None:
     """Read the present state of a lease; None if there never was one.
+
+    Args:
+        folder: Folder in the store that has the lease.
+        name: Name of its document.
 
     Raises:
         StateError: Its document is damaged.

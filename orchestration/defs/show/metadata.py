@@ -409,7 +409,7 @@ def audit_counts(kept: KeptAudit) -> Metadata:
 
 
 def picture(name: str, png: bytes) -> dg.MarkdownMetadataValue:
-    """Return a PNG as Markdown metadata, which Dagster's UI renders."""
+    """Return a PNG as Markdown metadata, with a name as its alternative text; Dagster shows it."""
     return dg.MetadataValue.md(f"![{name}](data:image/png;base64,{base64.b64encode(png).decode()})")
 
 

@@ -69,7 +69,10 @@ class SharedDrivers(ABC):
 
     @abstractmethod
     def folder_of_process(self, pid: int) -> Path | None:
-        """Return the folder of the shared driver that is this process; None if it is none."""
+        """Return the folder of the shared driver with a process id; None if that is no such one.
+
+        Called to end a run without a launch record, by the process id in its heartbeat.
+        """
 
     @abstractmethod
     def launcher(self, generation: Generation, log: Path, folder: Path) -> EndedRuns:

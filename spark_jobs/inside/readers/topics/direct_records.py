@@ -239,7 +239,7 @@ class FetchedColumns:
         return pa.RecordBatch.from_arrays(arrays, [*names, *bounds])
 
     def left(self, names: Sequence[str], fetched: Fetched, mask: Mask) -> pa.RecordBatch:
-        """Return columns, as :meth:`of`, of only the records for which a mask is true."""
+        """Return columns of some names, as :meth:`of`, of the records for which a mask is true."""
         return self.of(names, fetched.where(mask))
 
     def origin(self, name: str) -> str:

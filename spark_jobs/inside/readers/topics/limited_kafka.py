@@ -31,7 +31,7 @@ class _Function:
         self._ends = ends
 
     def apply(self, start: str, latest: str) -> str:
-        """Return the end of a micro-batch, all in Spark's JSON."""
+        """Return the end offsets of a micro-batch, by its start and the log's ends, as JSON."""
         try:
             ends = self._ends(flatten(json.loads(start)), flatten(json.loads(latest)))
         except Exception as error:

@@ -1,4 +1,4 @@
-"""State of a connector in its database's log, as a look has seen it; its lag in words."""
+"""Replication slot (or connector) that reads a database's log, as a look has seen it."""
 
 from __future__ import annotations
 

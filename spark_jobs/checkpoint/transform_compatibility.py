@@ -1,4 +1,4 @@
-"""Transforms that have used a checkpoint, and whether another one may resume from it.
+"""Compatibility of a transform with a checkpoint that others have used: whether it may resume.
 
 Spark compares the names and types of what its stateful operators keep, and no more: another window
 length, key or aggregate of the same type silently resumes with state that means something else

@@ -1,4 +1,4 @@
-"""Log file of a driver, kept small however long the driver lives."""
+"""Log file of a run's driver, kept small however long the driver lives."""
 
 from __future__ import annotations
 

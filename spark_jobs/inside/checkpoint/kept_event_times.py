@@ -1,4 +1,4 @@
-"""Check against watermarks on event times that are not checked (``event_time.outside: keep``)."""
+"""Check against watermarks on event times that are kept unchecked (``outside: keep``)."""
 
 from __future__ import annotations
 

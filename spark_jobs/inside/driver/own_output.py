@@ -1,4 +1,4 @@
-"""Standard output and error by thread, so that each run of a shared driver has its own log."""
+"""Output of its own for each run of a shared driver: standard output and error by thread."""
 
 from __future__ import annotations
 

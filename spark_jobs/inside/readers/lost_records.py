@@ -1,4 +1,4 @@
-"""Spark failures that come from a topic that is gone, or lacks records that were not read."""
+"""Lost records: Spark failures by a topic that is gone, or lacks records that were not read."""
 
 from __future__ import annotations
 

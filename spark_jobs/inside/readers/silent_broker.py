@@ -1,4 +1,4 @@
-"""Spark failures that come from a Kafka broker that did not answer in time."""
+"""Silent broker: Spark failures by a Kafka broker that did not answer in time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark failures that come from an object store's refusal or silence.
+"""Answers of an object store that made Spark fail: a refusal, or none in time.
 
 Hadoop's client of S3 wraps what the AWS SDK raises, and Spark wraps that once more. Status and code
 are asked of the SDK's exception, wherever it is; only the operation is known from a text.

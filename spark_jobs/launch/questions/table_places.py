@@ -1,4 +1,4 @@
-"""Paths of history tables that are declared by catalog names, resolved while planning."""
+"""Places of history tables that are declared by catalog names: their paths, while planning."""
 
 from __future__ import annotations
 

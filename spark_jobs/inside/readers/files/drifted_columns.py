@@ -1,4 +1,4 @@
-"""Parquet files with differing columns, read as one: renamed columns, and missing ones.
+"""Columns that have drifted between Parquet files, read as one: renamed and missing ones.
 
 Spark's reader fills a column that a file lacks with null, and reads a narrower type as the wider
 one. So the log of the plan has each other name of a column as a column of its own, which is null in

@@ -1,4 +1,4 @@
-"""Staging of the rows of Parquet files that break a rule under ``drop`` or ``quarantine``.
+"""Row rules for Parquet files: staging of rows that break a ``drop`` or ``quarantine`` rule.
 
 Spark leaves them out by a condition, so that no row passes through Python. Which ones they are is
 asked once for each listing, before a micro-batch of its files begins: by a batch that reads the

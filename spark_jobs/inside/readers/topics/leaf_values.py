@@ -1,4 +1,4 @@
-"""Tests on the primitive values nested in a column."""
+"""Leaf values: tests on the primitive values nested in a column."""
 
 from __future__ import annotations
 

@@ -47,8 +47,8 @@ def find_places(loaded: LoadedPipeline, process: SparkProcess) -> LoadedPipeline
     if answer.places is None:
         source, name = next(iter(tables.items()))
         message = (
-            f"Source `{source}`: where table {name} is can't be looked up in the catalog, because "
-            f"Spark can't run on this machine: {process.reason}. Nothing was planned."
+            f"Source `{source}`: the folder of table {name} can't be looked up in the catalog, "
+            f"because Spark can't run on this machine: {process.reason}. Nothing was planned."
         )
         hint = (
             "Make Spark run here (`hybrid validate P` says what it needs), or declare the table's "

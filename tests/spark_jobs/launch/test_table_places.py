@@ -72,7 +72,7 @@ def test_what_the_catalog_refuses_is_raised(
 def test_where_spark_does_not_run_a_name_is_refused_with_a_way_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with pytest.raises(InputError, match=r"exit status 1: no memory.*declare `path`"):
+    with pytest.raises(InputError, match=r"exit status 1: no memory.*declare .* as `path`"):
         found(loaded(tmp_path, **TABLE), monkeypatch, "import sys; sys.exit('no memory')")
 
 

@@ -1,4 +1,4 @@
-"""The audit by DuckDB as the core asks for it."""
+"""Implementation of the core's interface `Audit`: the audit of a table from all raw input."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from sources.config.loader import LoadedPipeline
 
 
 class InputAudit(Audit):
-    """Audit from all raw input."""
+    """Audit of a pipeline's table by DuckDB, which computes it from all raw input."""
 
     def report(self, loaded: LoadedPipeline) -> AuditReport:
-        """Return the report of an audit, by :func:`hybrid_extensions.audit.run.audit`."""
+        """Audit the table and return the report; raises what :func:`~.run.audit` does."""
         return audit(loaded)
 
     def query_misfit(self, loaded: LoadedPipeline, generation: str) -> str | None:
-        """Try the query without rows, by :func:`hybrid_extensions.audit.query_fit.query_misfit`."""
+        """Return why the audit's query does not fit a generation's table; None if it fits.
+
+        It is tried without rows, by :func:`hybrid_extensions.audit.query_fit.query_misfit`.
+        """
         # DuckDB takes long to import.
         from hybrid_extensions.audit.query_fit import query_misfit  # noqa: PLC0415
 

@@ -9,16 +9,16 @@ INPUT = "input"
 
 
 def input_tables(pipeline: Pipeline) -> dict[str, Pipeline]:
-    """Return the pipeline as each table of raw input sees it, by the table's name.
+    """Return, by name of each table of raw input, the pipeline reduced to the sources in it.
 
-    That is ``input`` with all sources; of several inputs each has a table of its own name, and its
-    own sources and key.
+    Without ``inputs`` that is one table, ``input``, with all sources. With several ``inputs`` each
+    has a table of its own name, and its own sources and key.
     """
     return {name: pipeline.of_input(name) for name in pipeline.inputs} or {INPUT: pipeline}
 
 
 def table_of(pipeline: Pipeline, source: str) -> tuple[str, Pipeline]:
-    """Return the table that a source's rows are in, and the pipeline as that table sees it.
+    """Return the table that a source's rows are in, and the pipeline reduced to its sources.
 
     Args:
         pipeline: The pipeline.

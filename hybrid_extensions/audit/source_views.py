@@ -1,4 +1,4 @@
-"""Views of an audit's database with the rows of each source, as its files and topics hold them."""
+"""Views of the sources' rows in the audit's database, as their files and topics hold them."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ Columns = dict[str, str]
 
 
 class SourceViews:
-    """Views of the rows of sources, and what is to be said of them.
+    """Maker of a view for each source, which collects row counts and remarks for the report.
 
-    The end offsets of all topics are fetched when this is made, before anything is read, so that no
-    count has later records.
+    The constructor fetches the end offsets of all topics, before anything is read, so that no count
+    includes later records. The attributes are complete once :meth:`create` was called for all.
 
     Args:
         connection: The audit's database.
@@ -45,7 +45,7 @@ class SourceViews:
     Attributes:
         readers: Readers of the topics, by name of the source.
         rows: Number of rows by name of the source.
-        left_out: Rows of files that are left out, by name of the source.
+        left_out: Queries of the rows of files that are left out, by name of the source.
         unproven: Why a column is in no row, by name: only Spark evaluates its expression.
         notes: Sentences about records that are not counted as rows.
 

@@ -1,4 +1,4 @@
-"""The capture of database tables: copies, waits and looks, as the chain asks for them."""
+"""Capture of database tables for the chain and the supervision: copies, waits and inspections."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from sources.state.generation import Generation
 
 
 class _DatabaseCapture(Capture):
+    """Implementation of the core's interface :class:`Capture`, which documents the methods."""
+
     def take(
         self, loaded: LoadedPipeline, report: Callable[[str], None], *, first_only: bool = False
     ) -> list[TakenSnapshot]:

@@ -1,4 +1,4 @@
-"""Interface of a kind of database for a starter that captures its tables."""
+"""Interface between `hybrid init` and a kind of database whose tables it starts to capture."""
 
 from __future__ import annotations
 
@@ -105,7 +105,10 @@ class CapturedKind(ABC):
         """
 
     def topics(self, options: CaptureOptions) -> dict[str, Topic]:
-        """Return the topics to create, by name."""
+        """Return the topics to create, by name.
+
+        By default that of each table, with 3 partitions, which keeps records for ever.
+        """
         return {topic_of(options, table): Topic(_PARTITIONS) for table in options.tables}
 
 

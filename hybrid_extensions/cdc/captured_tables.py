@@ -1,4 +1,4 @@
-"""What the chain and its drivers ask about captured tables."""
+"""Captured tables as the core asks about them: checks before launches, and changes of columns."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from sources.state.generation import Generation
 
 
 class _TablesOfDatabases(CapturedTables):
+    """Implementation of the core's interface :class:`CapturedTables`, which documents it."""
+
     def require_unaltered(self, generation: Generation) -> None:
         require_unaltered(generation)
 

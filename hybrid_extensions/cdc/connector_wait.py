@@ -23,6 +23,10 @@ class ConnectorWait(CaptureWait):
 
     Args:
         context: The pipeline and its state.
+
+    Attributes:
+        text: Where the rows that are waited for are, as the end of a sentence, after each look;
+            empty before the first one.
     """
 
     def __init__(self, context: PipelineContext) -> None:
@@ -36,7 +40,16 @@ class ConnectorWait(CaptureWait):
         self.text = ""
 
     def is_behind(self, waiting: int, beat: Heartbeat | None) -> bool:
-        """Look once; return whether changes may be missing from the topic: see the interface."""
+        """Ask the databases once, and return whether changes may be missing from the topic.
+
+        False at once without a connector to wait for. Raises what :meth:`DatabaseLog.unread` does.
+        The first call that returns False also inspects the captured table and records the result;
+        it raises InputError if the table was altered in a way that no change reports.
+
+        Args:
+            waiting: Number of records in the topic that the live run has not read.
+            beat: The live run's latest heartbeat; None before its first one.
+        """
         is_behind = self._is_behind(waiting, beat)
         if not is_behind and not self._is_looked_at:
             # Statements of the log that was waited for are reported by now.

@@ -96,7 +96,7 @@ class DatabaseLog:
         return max(left, 0)
 
     def describe(self, unread: int) -> str:
-        """Return as text that the connector has not read (or confirmed) so many bytes of the log.
+        """Describe how much of the log the connector has not read (or confirmed), as a clause.
 
         Args:
             unread: Number of bytes, as :meth:`unread` returns it.

@@ -1,4 +1,4 @@
-"""One look at a pipeline's connectors and its captured table."""
+"""Look of the supervision at a pipeline's connectors and its captured table."""
 
 from __future__ import annotations
 
@@ -26,6 +26,11 @@ class DatabaseLook(CaptureLook):
     Args:
         slot: What was seen of the connector; None if none is declared.
         table: What was seen of the captured table; None if there is none.
+
+    Attributes:
+        slot: What the verdict on the live run needs of the connector; None if none is declared.
+        altered: Error that stops the run of an altered table, as a report; None if it is unaltered.
+        doubt: Why an alteration can't be ruled out; None if it can, or no table is captured.
     """
 
     def __init__(self, slot: SlotLook | None, table: TableWatch | None) -> None:
@@ -36,7 +41,7 @@ class DatabaseLook(CaptureLook):
         self.doubt = None if table is None else table.doubt
 
     def keep(self, generation: Generation) -> None:
-        """Write what was seen to the state, for the next look; see the interface."""
+        """Write what was seen to the state, for the next look; a failure to write is ignored."""
         keep_slot(generation, self._slot)
         if self._table is not None:
             with contextlib.suppress(StateError):
@@ -45,7 +50,11 @@ class DatabaseLook(CaptureLook):
     def restart_connectors(
         self, loaded: LoadedPipeline, generation: Generation, now_ms: int
     ) -> None:
-        """Restart connectors that have failed, where that is declared and due."""
+        """Restart connectors that have failed, where that is declared and due.
+
+        Does nothing without a connector. Raises what
+        :func:`~hybrid_extensions.cdc.connector_restart.restart_if_due` does.
+        """
         if self._slot is not None:
             restart_if_due(loaded, generation, self._slot, now_ms)
 
@@ -58,7 +67,16 @@ def look(
     older_ms: int,
     committed: Offsets | None,
 ) -> DatabaseLook:
-    """Ask the databases; see :meth:`orchestration.capture.interface.Capture.look`."""
+    """Ask the databases for the connectors and the captured table; writes nothing.
+
+    Where a database does not answer about the connector, it is not asked about the table again: the
+    last recorded inspection counts. The arguments are those of
+    :meth:`orchestration.capture.interface.Capture.look`.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
+    """
     slot = observe_slot(loaded, generation, looked_ms)
     # A database that does not answer is waited for once.
     if slot is not None and slot.seen.unknown is not None:

@@ -1,4 +1,4 @@
-"""Checks of a pipeline that takes one table over from several databases (shards)."""
+"""Checks of a pipeline that captures one table from several databases (shards)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sources.decoding.changes.schema_policies import ALL_STOP
 
 
 class ShardSection(Section):
-    """No field of a pipeline's file, but a check of all of it."""
+    """Section without fields, which checks shards whenever a pipeline's file is validated."""
 
     takes_inputs = True
 
     def check(self, pipeline: Pipeline) -> None:
-        """Refuse shards whose rows could meet, or what needs the log of a single database."""
+        """Refuse shards whose rows could meet: see :func:`check_shards`. Raises ValueError."""
         check_shards(pipeline)
 
 
@@ -91,7 +91,7 @@ def _check_snapshots(pipeline: Pipeline, snapshots: list[FileSource], topics: li
     others = [each.name for each in pipeline.sources[:-1] if each.snapshot is None]
     if others:
         message = (
-            f"source `{others[0]}` can't be read beside snapshots of shards, which end where "
+            f"source `{others[0]}` can't be read next to snapshots of shards, which end where "
             "their topics begin. Remove it."
         )
         raise ValueError(message)

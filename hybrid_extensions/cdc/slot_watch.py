@@ -1,7 +1,7 @@
-"""Watch on the replication slot of a pipeline's changes.
+"""Watch on the replication slot of a pipeline's changes, from one look to the next.
 
-Whoever looks keeps what it saw, the supervision as well as `hybrid status`: so a slot that nobody
-reads is found out without a daemon.
+Each look records what it saw, the supervision's as well as that of `hybrid status`: so a slot that
+no connector reads is detected without a daemon.
 """
 
 from __future__ import annotations

@@ -81,8 +81,8 @@ def take_rest(
 ) -> WholeTable | None:
     """Copy the chunks of an open snapshot that are missing, and wait until the table is whole.
 
-    The live run merges each chunk beside the changes. Safe to repeat: chunks that are written are
-    kept, and a table that is whole is left as it is.
+    The live run merges each chunk while it merges changes. Safe to repeat: chunks that are written
+    are kept, and a table that is whole is left as it is.
 
     Args:
         context: The pipeline and its state.

@@ -77,7 +77,7 @@ def require_proven_rules(rules: RowRules) -> None:
 
 
 def not_compared(unproven: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each column that is not compared.
+    """Return a sentence for the report on each column that is not compared.
 
     Args:
         unproven: Why a column is not compared, as a clause, by name of the column.

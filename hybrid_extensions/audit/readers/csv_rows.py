@@ -32,8 +32,9 @@ def csv_rows(path: str, options: CsvOptions, columns: list[str]) -> Iterator[Tex
         names = [text or "" for text in head.texts]
         if absent := [name for name in columns if names.count(name) != 1]:
             message = (
-                f"File {path}: its header has {names.count(absent[0])} columns {absent[0]}, which "
-                f"`schema` declares. The header is {', '.join(names)[:200] or 'empty'}."
+                f"File {path}: its header has column `{absent[0]}` {names.count(absent[0])} times, "
+                "and `schema` needs it exactly once. The header is "
+                f"{', '.join(names)[:200] or 'empty'}."
             )
             hint = "Correct `schema`, or restore the file's header."
             raise InputError(message, hint, file=path, column=absent[0], field="schema")

@@ -1,7 +1,7 @@
-"""Reader of files whose columns Arrow supports and DuckDB does not, for the audit.
+"""Reader of Avro and ORC files by the columns that each declares itself, for the audit.
 
-Avro and ORC files. Each is read as a whole, without the regions of the plan, and Avro in another
-way than by the runs; DuckDB combines files of different columns.
+DuckDB reads neither. Each file is read as a whole, without the regions of the plan, and Avro by
+another library than that of the runs; DuckDB combines files of different columns.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Verdict on the recount of a topic partition of a hand-over: right, wrong or unknown."""
+"""Report lines of a recounted ledger: whether each partition's hand-over agrees with the input."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def line_of(
     is_filtered: bool,
     history_ms: int | None,
 ) -> LedgerLine:
-    """Return the report's line on a partition: its recount against ledger and the run's count.
+    """Return the report's line on a partition: its recount compared with ledger and run's count.
 
     Args:
         source: Name of the topic's source.

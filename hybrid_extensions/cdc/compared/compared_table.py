@@ -43,7 +43,9 @@ class ComparedTable(NamedTuple):
 
 
 def compared_table(loaded: LoadedPipeline) -> ComparedTable:
-    """Return the only table of :func:`compared_tables`.
+    """Return the database table and the target that a pipeline without shards declares.
+
+    As :func:`compared_tables` does; only call it for a pipeline with one captured table.
 
     Raises:
         InputError, StateError, UnavailableError: As that.

@@ -50,12 +50,12 @@ class Access:
             waits for nothing, and returns 0. Raises StateError also if they have not ended in time.
         ask_slot: Returns the place of the connector in the log, or why it is not known. Raises no
             error.
-        find_added_columns: Returns type of columns that a table got later, and the default that
-            older rows hold. Raises UnknownDefault if what they hold can't be known; other errors
-            also of the broker.
+        find_added_columns: Returns the type of each column that a table got later, and the default
+            that older rows hold. Raises UnknownDefault if what they hold can't be known; the other
+            errors also for the broker.
         find_gone_columns: Returns the new name that each column had which a change of a captured
             table lacks; None for one that was dropped. Raises UnknownDefault if that can't be
-            known; other errors also of the broker.
+            known; the other errors also for the broker.
         find_types: Returns the Spark SQL types that a table's columns have now, by name.
         look_at_table: Returns what a look at a captured table sees, or why it sees nothing: of a
             table, the topic of its changes, the names of its captured columns, what the last look

@@ -206,7 +206,7 @@ class CapturedTable:
 
         Args:
             loaded: The pipeline.
-            source: File source with a ``snapshot``.
+            source: File source, which has to declare a ``snapshot``.
             topic: The topic of the table's changes.
         """
         assert source.snapshot is not None

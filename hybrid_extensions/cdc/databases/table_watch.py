@@ -1,8 +1,8 @@
-"""Inspection of captured tables for alterations that no change reports.
+"""Watch on captured tables: inspections for alterations that no change event reports.
 
-Whoever looks keeps what it saw, as of a replication slot. What was found stays until a new
-generation: rows of the target are other ones than those of the database since then, even if the
-table is altered back.
+Whoever inspects a table records what it saw, as for a replication slot. An alteration that was
+found stays recorded until a new generation, or until a comparison finds target and database equal:
+rows of the target may differ from the database since then, even if the table is altered back.
 """
 
 from __future__ import annotations
@@ -82,16 +82,16 @@ def _look(
 def observe_anew(loaded: LoadedPipeline, generation: Generation) -> TableWatch | None:
     """Inspect the captured table without comparing it with earlier inspections; writes nothing.
 
-    For :func:`.altered_table.withdraw_alteration`. None if no alteration is recorded that could be
-    withdrawn, or the table is not as it has to be, or can't be seen.
+    Called after a comparison has found target and database equal.
 
     Args:
         loaded: The pipeline, with the columns that the generation's runs have followed.
         generation: Its state.
 
     Returns:
-        What was seen, for :func:`.altered_table.withdraw_alteration`. None if no finding or
-        narrowed column is kept that could be withdrawn, or the table is not as it has to be.
+        What was seen, for :func:`.altered_table.withdraw_alteration`. None if no alteration or
+        narrowed column is recorded that could be withdrawn, the table is altered still, or can't be
+        inspected.
 
     Raises:
         StateError: The state can't be read.

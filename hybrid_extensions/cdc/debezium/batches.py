@@ -81,7 +81,8 @@ def read_envelopes(
 ) -> pa.StructArray:
     """Decode JSON envelopes into rows, in groups that resemble a change decoded before.
 
-    A value that needs the per-record decoder becomes a null row.
+    Returns a row for each value, in their order; a value that needs the per-record decoder becomes
+    a null row. Raises nothing for a value.
 
     Args:
         values: The values.

@@ -74,7 +74,11 @@ def widened_column(table: str, name: str, kind: str, value: str, new_start: str)
 
 
 def columns_of_change(report: ErrorReport) -> ColumnsOfChange:
-    """Return the columns that a reported :class:`ChangedColumnsError` is about."""
+    """Return the columns that a reported :class:`ChangedColumnsError` is about.
+
+    Args:
+        report: Report of such an error, and of no other one.
+    """
     return ColumnsOfChange(**json.loads(str(report.fields["value"])))
 
 
@@ -99,8 +103,8 @@ def changed_columns(
 ) -> InputError:
     """Return the error of a change whose row has undeclared columns, or lacks declared ones.
 
-    Its hint says what to declare for all of them, so that one stop is enough. A
-    :class:`NewColumnsError` if columns are new and none is missing.
+    For the caller to raise: a :class:`ChangedColumnsError`, whose hint says what to declare for all
+    of the columns, so that one stop is enough. At least one column has to be new or missing.
 
     Args:
         table: The table, and what the change says of it.

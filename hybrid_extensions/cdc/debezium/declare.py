@@ -1,4 +1,4 @@
-"""Format ``debezium``: each value is the change of a row of a database table."""
+"""Declaration of ``format: debezium``: each value is the change of a row of a database table."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sources.decoding.value_formats.base import ValueFormat
 
 
 class DebeziumValues(DeclaredTable, ValueFormat):
-    """Envelopes of Debezium, in JSON or Avro."""
+    """Declaration of a topic whose values are Debezium's change envelopes, in JSON or Avro."""
 
     title = "Debezium"
     # Debezium writes them for compaction, after a delete, which says all.

@@ -82,8 +82,8 @@ def _act_on_all(
     tables = template.tables()
     if not tables:
         name = template.path.name
-        message = f"{name} has no tables yet."
-        hint = "Look for them in the database: `hybrid tables P`."
+        message = f"{name} has no pipeline of a table yet, so nothing was done."
+        hint = "Look for the tables in the database: `hybrid tables P`."
         raise InputError(message, hint, file=str(template.path))
     is_json = "--json" in after
 
@@ -162,7 +162,11 @@ class _Labelled(TextIOBase):
         self._begun = ""
 
     def write(self, text: str) -> int:
-        """Write the lines that are complete with this text."""
+        """Write the lines that are complete with this text, and keep the rest for the next call.
+
+        Returns:
+            The length of the text.
+        """
         *lines, self._begun = (self._begun + text).split("\n")
         for line in lines:
             # In one piece, as other threads write to the same stream.

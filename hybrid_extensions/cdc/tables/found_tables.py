@@ -1,4 +1,4 @@
-"""What a look for the tables of a database has found."""
+"""Tables found in a database: new, known, gone and refused ones."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class FoundTables(NamedTuple):
     left_out: dict[str, str]
 
     def lines(self) -> list[str]:
-        """Return a sentence about each table that is added, gone or refused, for people.
+        """Return a sentence for each table that is new, gone or refused, and each left out column.
 
-        Known tables have none.
+        Empty if all tables are known.
         """
         added = [f"{table}: found; its pipeline is made." for table in self.added]
         gone = [

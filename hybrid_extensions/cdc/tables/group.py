@@ -15,10 +15,14 @@ from sources.config.loader import LoadedPipeline
 
 
 class TablesGroup(PipelineGroup):
-    """The pipelines of the tables of one file.
+    """The pipelines of the tables of one file, as a group for Dagster.
 
     Args:
         template: The file.
+
+    Attributes:
+        path: The file.
+        name: Name that it declares.
     """
 
     def __init__(self, template: Template) -> None:
@@ -26,11 +30,14 @@ class TablesGroup(PipelineGroup):
         self.path, self.name = template.path, template.declared.name
 
     def files(self) -> Collection[Path]:
-        """Return the file of each table."""
+        """Return the pipeline file of each table; empty if no table was found yet."""
         return [self._template.file_of(table) for table in self._template.tables()]
 
     def load(self) -> tuple[list[LoadedPipeline], list[UnreadableFile]]:
-        """Return the pipelines of the tables, and the files of those that can't be loaded."""
+        """Return the pipelines of the tables, and the files of those that can't be loaded.
+
+        Raises nothing for a table that can't be loaded.
+        """
         return load_tables(self._template)
 
     def definitions(self, pipelines: Sequence[LoadedPipeline]) -> dg.Definitions:
@@ -39,9 +46,9 @@ class TablesGroup(PipelineGroup):
 
 
 def group_of(path: Path) -> TablesGroup | None:
-    """Return the tables that a file declares; None if it declares none.
+    """Return the pipelines of a file with ``tables`` as a group; None for any other file.
 
     Raises:
-        InputError: It does, and a field of it is not valid.
+        InputError: The file declares ``tables``, and a field of it is not valid.
     """
     return TablesGroup(Template(path)) if is_template(path) else None

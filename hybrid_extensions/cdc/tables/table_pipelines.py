@@ -89,7 +89,7 @@ def _look(template: Template) -> tuple[FoundTables, list[FoundTable]]:
 
 
 def copy(template: Template, report: Callable[[str], None]) -> FoundTables | None:
-    """Find tables as :func:`find` does, and begin or go on with each copy that is not complete.
+    """Find tables as :func:`find` does, and begin or resume each copy that is not complete.
 
     What is copied in one call is as of one point in time. Of a table that is followed while it is
     read (``snapshot.follow``), only the first part is copied, if none is. A table that can't be

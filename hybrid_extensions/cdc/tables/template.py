@@ -38,7 +38,7 @@ _ENDING = ".yaml"
 
 
 class Tables(Declared):
-    """Which tables are captured.
+    """Which tables of the database are captured.
 
     Attributes:
         include: Patterns of ``schema.table``, such as ``public.*``, or of ``database.table``.
@@ -284,8 +284,8 @@ class Template:
 def is_template(path: Path) -> bool:
     """Return whether a file declares ``tables``, and so makes a pipeline for each table.
 
-    Looks for the field in the text without parsing it, so that an invalid file is refused later
-    with its errors. False if the file can't be read.
+    Looks for the field in the text without parsing it: whoever loads an invalid file then reports
+    its errors. False if the file can't be read.
     """
     try:
         return re.search(r"^tables\s*:", path.read_text(), re.MULTILINE) is not None

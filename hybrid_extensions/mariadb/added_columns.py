@@ -179,7 +179,19 @@ def _refuse_other(name: str, new: NewColumns) -> None:
 
 @contextmanager
 def asking(options: SnapshotOptions, table: str) -> Iterator[Connection[Cursor]]:
-    """Connect to a database for questions about one of its tables."""
+    """Connect to a database to ask for one table's columns, in the body of ``with``.
+
+    Args:
+        options: How the database is reached.
+        table: The table, ``database.table``.
+
+    Yields:
+        The open connection, which ends with the block.
+
+    Raises:
+        InputError: The database refuses the login or a query of the body.
+        UnavailableError: The database does not answer, or the connection is lost in the body.
+    """
     address = parse_address(options.dsn)
     with connect(address, "snapshot") as connection:
         try:
@@ -190,7 +202,10 @@ def asking(options: SnapshotOptions, table: str) -> Iterator[Connection[Cursor]]
                 f"`{table}`, as `on_schema_change: follow` needs: {text_of(error)}."
             )
             if is_lost(error):
-                hint = "Start the database; the run is then started again."
+                hint = (
+                    "Start the database; the run, which has stopped before the change, is then "
+                    "started again."
+                )
                 raise UnavailableError(message, hint, server=address.server) from None
             hint = (
                 f"Grant SELECT on `{table}` to the user that `snapshot.dsn` names. Then run "

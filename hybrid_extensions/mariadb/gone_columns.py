@@ -1,6 +1,6 @@
-"""Columns that a change of a MariaDB or MySQL table lacks: dropped, or another name.
+"""Columns that are gone from a change of a MariaDB or MySQL table: dropped or renamed.
 
-The statements between the snapshot and the change tell: the connector reports them with their
+The statements between the snapshot and the change decide: the connector reports them with their
 positions in the log, so that the names of that moment are known.
 """
 
@@ -23,8 +23,16 @@ _POLL_S = 0.5
 def find_gone_columns(asked: GoneColumns) -> dict[str, str | None]:
     """Return the new name of each column that a change lacks; None for one that was dropped.
 
+    The connector's topic of statements decides; a statement that is not there yet is waited for up
+    to 10 s.
+
     Args:
         asked: The columns, their table, and how its database is reached.
+
+    Raises:
+        UnknownDefault: What became of a column can't be known; says why.
+        InputError: There is no topic of statements, or the broker or the schema registry refuses.
+        UnavailableError: The broker or the schema registry does not answer.
     """
     snapshot, position = asked.new.snapshot, asked.position
     if not isinstance(snapshot, BinlogSnapshot) or position is None:

@@ -38,9 +38,9 @@ def judge(
     snapshot: BinlogSnapshot,
     stated: BinlogDefinition | None,
 ) -> JudgedStatements:
-    """Return the effect of statements on a table, up to the first one that altered rows.
+    """Judge what DDL statements did to a table, up to the first one that altered rows.
 
-    A pure function.
+    A pure function. Statements that the snapshot contains only update the table's definition.
 
     Args:
         statements: The statements, in order.

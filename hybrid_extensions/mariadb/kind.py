@@ -15,5 +15,5 @@ BINLOG = DatabaseKind(
     starter="hybrid_extensions.mariadb.starter:STARTER",
     compared_rows="hybrid_extensions.mariadb.compared_rows",
 )
-"""Both, which are told apart by what the server says."""
+"""One kind for both databases; which of them it is, the server's version says."""
 KINDS = [BINLOG]

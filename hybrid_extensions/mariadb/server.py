@@ -196,7 +196,7 @@ def answers(address: Address) -> bool:
 def needs_public_key(address: Address) -> bool:
     """Return whether a client must request the server's public key to encrypt its password.
 
-    So it is with MySQL where the login is not over TLS.
+    True for MySQL where the login is not over TLS. Connects to the server.
 
     Raises:
         InputError, UnavailableError: As :func:`connect`.
@@ -234,7 +234,10 @@ def query_errors() -> Iterator[None]:
 
 @contextmanager
 def raw_cursor(connection: pymysql.Connection[Cursor]) -> Iterator[SSCursor]:
-    """Open a streaming cursor on a connection of :func:`connect_raw` for the body of ``with``."""
+    """Open a streaming cursor on a connection of :func:`connect_raw` for the body of ``with``.
+
+    It fetches rows as they are asked for, and is closed with the block.
+    """
     cursor = connection.cursor(SSCursor)
     try:
         yield cursor
@@ -268,7 +271,10 @@ def is_lost(error: Exception) -> bool:
 
 
 def text_of(error: Exception) -> str:
-    """Return a driver error's text in one line, without its number; of a silence, how long."""
+    """Return a driver error's text in one line, without its number and full stop.
+
+    Where the server was silent for too long, the text names the limits in s.
+    """
     said = error.args[-1] if error.args else error
     text = " ".join(str(said).split()).rstrip(".")
     if error.args[:1] == (CR.CR_SERVER_LOST,) and "timed out" in text:

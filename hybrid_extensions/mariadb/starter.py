@@ -1,4 +1,4 @@
-"""Starter for MariaDB or MySQL: the connector, and the topics that only they need."""
+"""Starter of `hybrid init` for MariaDB or MySQL: tables, connector settings and topics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEARTBEATS_MS = 3_600_000
 
 
 class MariaDb(CapturedKind):
-    """MariaDB or MySQL, whose connector reads the binary log, and reports statements in a topic."""
+    """MariaDB or MySQL for `hybrid init`: their connector also reports statements in a topic."""
 
     include: Mapping[str, str] = {
         "_position": "position",

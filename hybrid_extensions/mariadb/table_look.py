@@ -1,7 +1,7 @@
-"""Inspection of a captured MariaDB or MySQL table for alterations that no change reports.
+"""Look at a captured MariaDB or MySQL table: inspection for alterations that no change reports.
 
-What no change of a row reports is told by the statements that the connector reports, and by the
-catalog. Statements that run with ``sql_log_bin=0`` are in no log.
+They are found in the statements that the connector reports, and in the catalog. Statements that run
+with ``sql_log_bin=0`` are in no log.
 """
 
 from __future__ import annotations

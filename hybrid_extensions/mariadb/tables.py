@@ -1,4 +1,4 @@
-"""Columns and keys of MariaDB and MySQL tables, as a pipeline declares them."""
+"""Tables of a MariaDB or MySQL server, with columns and keys as a pipeline declares them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Access to PostgreSQL: its implementation of the database operations."""
+"""Access to PostgreSQL: the functions that implement the operations of a database kind."""
 
 from hybrid_extensions.cdc.databases.access import Access
 from hybrid_extensions.postgres.added_columns import find_added_columns, find_types

@@ -119,11 +119,20 @@ def find_types(options: SnapshotOptions, table: str) -> dict[str, str]:
 
 @contextmanager
 def asking(options: SnapshotOptions, table: str) -> Iterator[psycopg.Connection[Any]]:
-    """Connect to a database for questions about one of its tables.
+    """Connect to a database to ask for one table's columns, in the body of ``with``.
+
+    All questions are answered as of one moment; nothing can be written.
 
     Args:
         options: How the database is reached.
         table: The table, ``schema.table``.
+
+    Yields:
+        The open connection, which ends with the block.
+
+    Raises:
+        InputError: The database refuses the login or a query of the body.
+        UnavailableError: The database does not answer, or the connection is lost in the body.
     """
     is_open = False
     try:
@@ -142,7 +151,10 @@ def asking(options: SnapshotOptions, table: str) -> Iterator[psycopg.Connection[
             f"{' '.join(str(error).split()).removesuffix('.')}."
         )
         if is_away(error, options.dsn):
-            hint = "Start the database; the run is then started again."
+            hint = (
+                "Start the database; the run, which has stopped before the change, is then started "
+                "again."
+            )
             raise UnavailableError(message, hint, server=server_of(options.dsn)) from None
         hint = (
             f"Grant SELECT on `{table}` to the role that `snapshot.dsn` names"

@@ -1,4 +1,4 @@
-"""Columns that a change of a PostgreSQL table lacks: dropped, or another name.
+"""Columns that are gone from a change of a PostgreSQL table: dropped or renamed.
 
 PostgreSQL gives each column of a table a number, which a renamed one keeps and no other one gets,
 and keeps the entry of one that was dropped. The log has no statements, so a name of before the
@@ -40,8 +40,15 @@ class _Attribute(NamedTuple):
 def find_gone_columns(asked: GoneColumns) -> dict[str, str | None]:
     """Return the new name of each column that a change lacks; None for one that was dropped.
 
+    The numbers of columns in the catalog decide.
+
     Args:
         asked: The columns, their table, and how its database is reached.
+
+    Raises:
+        UnknownDefault: What became of a column can't be known; says why.
+        InputError: The database refuses.
+        UnavailableError: The database does not answer.
     """
     if not isinstance(asked.new.definition, PostgresDefinition):
         reason = "the numbers of the columns at the snapshot are not known"

@@ -1,4 +1,4 @@
-"""Starter for PostgreSQL: the connector, checks, and parts of changes."""
+"""Starter of `hybrid init` for PostgreSQL: tables, connector settings and parts of changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sources.config.table.sink import Sink
 
 
 class Postgres(CapturedKind):
-    """PostgreSQL, whose connector reads a replication slot."""
+    """PostgreSQL for `hybrid init`: its connector reads a replication slot."""
 
     include: Mapping[str, str] = {
         "_position": "position",

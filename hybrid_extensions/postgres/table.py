@@ -44,6 +44,9 @@ _SETTINGS = (
 def open_table(table: CapturedTable) -> Iterator[PostgresTable]:
     """Connect to a table's database; check its columns, replication slot and publication.
 
+    Args:
+        table: The table.
+
     Yields:
         The table; its connections end with the context.
 

@@ -1,4 +1,4 @@
-"""Columns and key of PostgreSQL tables, as a pipeline declares them."""
+"""Tables of a PostgreSQL database, with columns and keys as a pipeline declares them."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class Gtid(NamedTuple):
 
 
 def parse_gtids(text: str) -> list[Gtid]:
-    """Return the GTIDs in MariaDB's list, such as ``0-1-129``; empty for MySQL's."""
+    """Return the GTIDs in MariaDB's list, such as ``0-1-129,1-1-7``; empty for MySQL's GTIDs."""
     parts = [each.strip().split("-") for each in text.split(",") if ":" not in each]
     return [Gtid(*map(int, each)) for each in parts if len(each) == 3]
 

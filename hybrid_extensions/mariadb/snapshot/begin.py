@@ -1,4 +1,4 @@
-"""Transactions of MariaDB and MySQL that see the database at a known log position."""
+"""Begin of snapshots in MariaDB and MySQL: transactions at known positions of the binary log."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def at_first_position(begun: Sequence[Begun]) -> list[Begun]:
     """Return the snapshots at the earliest position, which is that of the first one.
 
     Args:
-        begun: Those of :func:`begin`.
+        begun: Those of :func:`begin`, at least one.
     """
     first = _position(begun[0][0])
     return [each for each in begun if _position(each[0]) == first]

@@ -1,4 +1,4 @@
-"""Keys of tables, by which Debezium identifies rows."""
+"""Keys of MariaDB and MySQL tables, by which Debezium identifies rows."""
 
 from __future__ import annotations
 

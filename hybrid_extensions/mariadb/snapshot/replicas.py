@@ -1,4 +1,4 @@
-"""Check that a replica writes the changes that it replicates to its own binary log."""
+"""Check of replicas: whether they write the changes that they replicate to their own binary log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql.cursors import Cursor
 
 LOGGING = ("log_replica_updates", "log_slave_updates")
-"""Variable that says so, by its names: that of MySQL since 8.0.26, and the one before it."""
+"""Names of the server variable for that: MySQL's since 8.0.26, and the older one of both."""
 
 
 def check_replica(

@@ -18,7 +18,7 @@ _OF_FOUR_BYTES = r"[\x{10000}-\x{10FFFF}]"
 
 
 def quoted(name: str) -> str:
-    """Return a name quoted for the database's SQL."""
+    """Return a name quoted for the database's SQL, in backticks."""
     return f"`{name.replace('`', '``')}`"
 
 

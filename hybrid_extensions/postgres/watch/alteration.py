@@ -151,7 +151,10 @@ def _partitions(
 
 
 def is_narrowed(old: PostgresColumn, new: PostgresColumn) -> bool:
-    """Return whether a column's type holds less than before, and nothing else."""
+    """Return whether a column's type holds less than before, and nothing else.
+
+    False if it is another column now, or if that is not known.
+    """
     is_same = old.number == new.number
     return is_same and keeps_values(new.type, old.type) and not keeps_values(old.type, new.type)
 

@@ -37,5 +37,5 @@ def read_publication(connection: psycopg.Connection[Any], slot: str) -> str | No
     name = found[1].replace("''", "'")
     if name.startswith('"') and name.endswith('"') and name.count('"') == 2:
         return name[1:-1]
-    # Names that are not quoted are in small letters, as in SQL.
+    # Names that are not quoted are in lower case, as in SQL.
     return None if any(sign in name for sign in ',"') else name.strip().lower()

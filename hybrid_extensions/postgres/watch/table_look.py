@@ -1,4 +1,4 @@
-"""Inspection of a captured PostgreSQL table for alterations that no change reports."""
+"""Look at a captured PostgreSQL table: inspection for alterations that no change reports."""
 
 from __future__ import annotations
 

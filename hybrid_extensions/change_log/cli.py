@@ -1,4 +1,4 @@
-"""Command that writes and serves a change log."""
+"""Command `hybrid change-log`, which writes and serves a change log."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ _PLAIN = re.compile(r"[\w$.-]+|(?:[\w$-]|\\\.)+")
 
 
 class LogDeclaration(Declared):
-    """A change log.
+    """Declaration of a change log: its folder, the connector, and where it is served.
 
     Attributes:
         path: Folder of the log, relative to this file, or a URL.
@@ -92,7 +92,7 @@ class LogDeclaration(Declared):
 
     @property
     def jars(self) -> str:
-        """Set of jars with the connector."""
+        """Name of the set of jars with the connector, such as ``connect-mysql``."""
         return _CLASSES[self.connector["connector.class"]]
 
     @property
@@ -136,7 +136,7 @@ class LoadedLog(NamedTuple):
 
 
 def load_log(path: Path) -> LoadedLog:
-    """Read the file of a change log.
+    """Read the file of a change log; nothing of the log or the database is opened.
 
     Raises:
         InputError: It can't be read, a field is not valid, or an environment variable is not set.

@@ -54,7 +54,7 @@ class Sent(NamedTuple):
 
 
 class Engine:
-    """A running engine; a context manager that ends it.
+    """Debezium's engine, started by the constructor; a context manager that ends it.
 
     Args:
         jars: Set of jars with the connector.
@@ -140,10 +140,13 @@ class Engine:
             raise self._ended(what)
 
     def answer(self, kept: int) -> None:
-        """Answer a batch.
+        """Answer the batch that :meth:`batches` yielded last; the engine then sends the next one.
 
         Args:
             kept: Index of the last record that may be acknowledged to the database; -1 for none.
+
+        Raises:
+            UnavailableError: The engine ended.
         """
         self._write(struct.pack(">i", kept))
 

@@ -1,4 +1,4 @@
-"""Place of a change in the database's log, by which what the engine sends again is dropped.
+"""Position of a change in the database's log, by which changes that are sent again are dropped.
 
 A group is a transaction of the database. The engine is always started at the begin of one, from an
 offset that this module makes, and sends all of it again, in the same order. So a change is known if
@@ -16,7 +16,7 @@ _BINLOG = ("file", "pos", "gtids", "server_id", "ts_sec")
 
 
 class Position(NamedTuple):
-    """Place of a change.
+    """Position of a change in the database's log: its transaction, and its place in that.
 
     Attributes:
         group: Where its transaction begins.
@@ -57,7 +57,7 @@ class Sequence:
         self._last: Position | None = None
 
     def next(self, offset: Offset) -> Position:
-        """Return the position of the next change.
+        """Return the position of the next change; called once for each change, in their order.
 
         Args:
             offset: Debezium's offset of it.
@@ -78,5 +78,10 @@ class Sequence:
 
 
 def is_known(found: Position, last: Position | None) -> bool:
-    """Return whether a change is in a log whose last change is another one."""
+    """Return whether a change is in a log already, by the position of the log's last change.
+
+    Args:
+        found: Position of the change.
+        last: Position of the last change in the log; None, for False, if there is none.
+    """
     return last is not None and found.group == last.group and found.place <= last.place

@@ -1,6 +1,6 @@
-"""Replication slot of a log's engine: made before the engine starts, and never behind its back.
+"""PostgreSQL replication slot of a change log: created and checked before the engine starts.
 
-Debezium would make a slot that is missing, and go on without the changes in between.
+Debezium would create a slot that is missing, and continue without the changes in between.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ _SLOT = (
 
 
 def begin(declared: LogDeclaration, start: Mapping[str, Any] | None) -> int:
-    """Return the end of the last transaction that the slot has confirmed, after a look at it.
+    """Check the log's replication slot, and return the position (LSN) that it has confirmed.
 
-    For an empty log, publication and slot are made if they are missing.
+    That is the end of a transaction. For an empty log, publication and slot are created if they are
+    missing. Called before each start of the engine.
 
     Args:
         declared: The log.
-        start: Offset from which the engine goes on; None for an empty log.
+        start: Offset from which the engine continues; None for an empty log.
 
     Raises:
         StateError: Changes after the log's end are lost: the slot is missing, lost, or beyond it.
@@ -53,7 +54,7 @@ def begin(declared: LogDeclaration, start: Mapping[str, Any] | None) -> int:
 
 
 def require_answer(declared: LogDeclaration) -> None:
-    """Ask a log's database something.
+    """Check that a log's database answers a query.
 
     Raises:
         InputError: The database refuses the login.
@@ -87,11 +88,10 @@ def _connected(declared: LogDeclaration) -> Iterator[psycopg.Connection[Any]]:
             yield connection
     except psycopg.OperationalError as error:
         message = f"The database of the change log does not answer: {' '.join(str(error).split())}."
-        raise UnavailableError(
-            message, "Check `database.*` of `connector`, and the server."
-        ) from None
+        hint = "Start the server, or correct `database.*` of `connector`."
+        raise UnavailableError(message, hint) from None
     except psycopg.Error as error:
-        message = f"The database refuses: {' '.join(str(error).split())}."
+        message = f"The database refuses the change log: {' '.join(str(error).split())}."
         hint = "Grant the user of `connector` what Debezium needs: REPLICATION, SELECT and CREATE."
         raise InputError(message, hint) from None
 
@@ -104,8 +104,8 @@ def _confirmed(name: str, row: tuple[Any, ...] | None, end: int) -> int:
     if row[0] > end:
         message = (
             f"Replication slot `{name}` has confirmed {lsn_text(row[0])}, and the change log ends "
-            f"at {lsn_text(end)}: the slot was made anew, or somebody else reads it. Changes in "
-            "between are lost."
+            f"at {lsn_text(end)}: the slot was created again, or somebody else reads it. Changes "
+            "in between are lost."
         )
         raise StateError(message, _NEW_LOG)
     return int(row[0])

@@ -66,14 +66,14 @@ class Rows(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """What a segment says of itself.
+    """Metadata of a segment, which its file has.
 
     Attributes:
         number: Its number.
-        at_ms: When it was written, never before the one ahead of it, in Unix milliseconds.
+        at_ms: When it was written, never before the previous one, in Unix milliseconds.
         begins: First offset of each topic in or after it.
         ends: Offset after the last one of each topic.
-        position: What was read of the database when it was written.
+        position: How far the database's log was read when it was written, as the writer keeps it.
     """
 
     number: int
@@ -85,7 +85,7 @@ class Segment(NamedTuple):
 
 @contextmanager
 def retried(folder: Folder) -> Iterator[None]:
-    """Turn an OSError in the body of ``with`` into an error after which writing is tried again."""
+    """Raise an OSError in the body of ``with`` as an UnavailableError, which is tried again."""
     try:
         yield
     except OSError as error:
@@ -95,15 +95,19 @@ def retried(folder: Folder) -> Iterator[None]:
 
 
 class Segments:
-    """The segments of a log, for one writer and several readers.
+    """The segments of a log, for one writer and several readers (threads).
 
     Args:
-        folder: Folder of the log.
+        folder: Folder of the log; the constructor writes the log's identity to an empty one.
 
     Attributes:
-        identity: Tells this log from one that is begun anew in the same folder.
+        identity: Id of this log, which another log in the same folder does not share.
         first: Number of the first segment that is there.
         last: The last segment; its number is -1 if there is none.
+
+    Raises:
+        StateError: A segment between the first and the last one is missing, so changes are lost.
+        UnavailableError: The folder can't be written, or its store does not answer.
     """
 
     def __init__(self, folder: Folder) -> None:
@@ -129,10 +133,11 @@ class Segments:
 
         Args:
             changes: Its records, of each topic in order.
-            position: What was read of the database with them.
+            position: How far the database's log was read with them.
 
         Raises:
-            StateError: Another writer has written it, or the folder can't be written.
+            StateError: Another process has written this segment.
+            UnavailableError: The folder can't be written, or its store does not answer.
         """
         at_ms = max(now_ms(), self.last.at_ms)
         ends, topics = dict(self.last.ends), [each.topic for each in changes]
@@ -168,7 +173,7 @@ class Segments:
         return made
 
     def refresh(self) -> None:
-        """Look for a segment that was written although its writer was told otherwise."""
+        """Find segments that were written although the store reported a failure to their writer."""
         while self._folder.exists(_name(self.last.number + 1)):
             self.last = self._read(self.last.number + 1)
 
@@ -194,7 +199,10 @@ class Segments:
         return self.read(topic, self.end(topic) - 1).at_ms[0]
 
     def offset_at(self, topic: str, at_ms: int) -> tuple[int, int] | None:
-        """Return time and offset of the first record that was written at or after a time."""
+        """Return time (Unix ms) and offset of the first record written at or after a time.
+
+        None if the topic has no record from then on.
+        """
         numbers = range(self.first, self.last.number + 1)
         found = bisect_left(numbers, at_ms, key=lambda number: self.of(number).at_ms)
         if found == len(numbers):
@@ -224,7 +232,11 @@ class Segments:
         return Rows(offset, *columns)
 
     def of(self, number: int) -> Segment:
-        """Return what a segment says of itself."""
+        """Return the metadata of a segment, from memory or from its file.
+
+        Raises:
+            StateError: The segment's file is gone.
+        """
         with self._lock:
             return self._known.get(number) or self._read(number)
 

@@ -85,16 +85,16 @@ class LogServer:
 
     @property
     def address(self) -> str:
-        """Host and port."""
+        """Host and port of the server, ``host:port``."""
         return f"{self._host}:{self._port}"
 
     def open(self) -> None:
-        """Begin to answer."""
+        """Begin to answer clients, in threads of this process; called once."""
         self.is_open = True
         threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()
 
     def tell(self) -> None:
-        """Wake readers that wait for records."""
+        """Wake clients that wait for records; called after records were appended."""
         with self._appended:
             self._appended.notify_all()
 

@@ -1,4 +1,4 @@
-"""Kafka's protocol as far as readers of a topic use it: requests and answers as bytes.
+"""Wire protocol of Kafka, as far as readers of a topic use it: requests and answers as bytes.
 
 https://kafka.apache.org/protocol. Of each request the versions of :data:`VERSIONS` are known, the
 oldest ones that clients still speak, so that no answer has optional fields. Records have the form
@@ -55,7 +55,7 @@ class Reader:
         return self._data[self._at - size : self._at].decode()
 
     def array(self, read: Callable[[], T]) -> list[T] | None:
-        """Return a list, None for null; ``read`` reads one item."""
+        """Return a list of what ``read`` returns for each item; None for null."""
         size = self.number("i")
         return None if size < 0 else [read() for _ in range(size)]
 
@@ -88,7 +88,7 @@ def read_header(fields: Reader) -> Header:
 
 
 def text(value: str | None) -> bytes:
-    """Return a text as bytes; None is null."""
+    """Encode a text with its length; None becomes the protocol's null."""
     if value is None:
         return struct.pack(">h", -1)
     data = value.encode()
@@ -96,18 +96,23 @@ def text(value: str | None) -> bytes:
 
 
 def array(items: Iterable[bytes]) -> bytes:
-    """Return a list of items, each as bytes."""
+    """Encode a list with its length, from its encoded items."""
     found = list(items)
     return struct.pack(">i", len(found)) + b"".join(found)
 
 
 def pack(form: str, *values: Any) -> bytes:
-    """Return numbers in a form of :mod:`struct`, the highest byte first."""
+    """Encode numbers in a form of :mod:`struct`, big-endian."""
     return struct.pack(f">{form}", *values)
 
 
 def api_versions(version: int) -> bytes:
-    """Return the answer to the question for known versions, as all clients understand it."""
+    """Encode the answer to an ApiVersions request: the known versions of each request.
+
+    Args:
+        version: Version of the request; any but 0 is answered with an error besides, upon which
+            clients ask again with version 0.
+    """
     error = 0 if version == 0 else UNSUPPORTED_VERSION
     known = (pack("hhh", request, *limits) for request, limits in VERSIONS.items())
     return pack("h", error) + array(known)
@@ -116,11 +121,11 @@ def api_versions(version: int) -> bytes:
 def records(
     first: int, at_ms: Sequence[int], keys: Sequence[bytes | None], values: Sequence[bytes | None]
 ) -> bytes:
-    """Return records with dense offsets in the form that Kafka sends them in.
+    """Encode records with dense offsets as a message set of version 1.
 
     Args:
         first: Offset of the first one.
-        at_ms: Their timestamps.
+        at_ms: Their timestamps, in Unix milliseconds.
         keys: Their keys.
         values: Their values; None for a tombstone.
     """

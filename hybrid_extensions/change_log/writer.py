@@ -23,12 +23,15 @@ _EVERY_S = 10.0
 
 
 class LogPosition(Record):
-    """What was read of the database's log after a segment, in which nothing was to be kept.
+    """State document: how far the database's log was read after the last segment.
+
+    Written while there is no change to keep, at most every 10 s. A newer segment has its own
+    position.
 
     Attributes:
         after: Number of that segment; -1 if there is none.
         partition: Debezium's name of the database.
-        start: Offset from which the engine goes on.
+        start: Offset from which the engine continues.
     """
 
     after: int
@@ -43,6 +46,9 @@ class Writer:
         segments: The log.
         folder: Its folder.
         heartbeats: Begin of the names of topics whose records are not kept.
+
+    Attributes:
+        position: How far the database's log was read; None for a log that was never begun.
     """
 
     def __init__(self, segments: Segments, folder: Folder, heartbeats: str) -> None:
@@ -61,18 +67,29 @@ class Writer:
             self._last = Position(tuple(group), tuple(place))
 
     def begin(self, partition: dict[str, Any], start: dict[str, Any]) -> None:
-        """Keep where an empty log begins, before anything is read."""
+        """Record where an empty log begins, before the engine sends anything.
+
+        Args:
+            partition: Debezium's name of the database.
+            start: Debezium's offset to begin at.
+
+        Raises:
+            UnavailableError: The folder can't be written.
+        """
         self._move(partition, start_at(start))
 
     def take(self, batch: Items[Sent]) -> int:
-        """Keep a batch durably.
+        """Write a batch durably, without heartbeats and changes that the log has already.
+
+        Args:
+            batch: Records in the engine's order, at least one.
 
         Returns:
             Index of the last record that may be acknowledged; -1 if none.
 
         Raises:
-            StateError: The folder can't be written, or has another writer.
-            UnavailableError: The store of the folder does not answer.
+            StateError: The folder has another writer.
+            UnavailableError: The folder can't be written, or its store does not answer.
         """
         changes, last = [], self._last
         least = None if self.position is None else self.position.start

@@ -1,7 +1,7 @@
 """Consistent cuts: table versions that together equal the database as of one commit.
 
-Belongs here: who publishes a cut and when, the barrier at which each table's driver stops, and the
-table of the cuts with its readers. Does not belong here: how changes are merged.
+Belongs here: who publishes a cut and when, the barrier at which each table's driver commits, and
+the table of the cuts with its readers. Does not belong here: how changes are merged.
 """
 
 from sources.extensions import Extension

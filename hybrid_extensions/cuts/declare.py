@@ -39,7 +39,7 @@ def overlap(one: str, other: str) -> bool:
 
 
 class CutsSection(Section):
-    """What a pipeline's file declares of consistent cuts.
+    """Section of a pipeline's file about consistent cuts.
 
     Attributes:
         cuts: Consistent cuts of this table and others of its database.

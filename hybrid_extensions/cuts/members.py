@@ -171,8 +171,8 @@ def _load(path: Path) -> list[LoadedPipeline]:
         return [load_pipeline(path)]
     template = Template(path)
     if not (tables := template.tables()):
-        message = f"{path.name} has no tables yet."
-        hint = "Look for them in the database: `hybrid tables P`."
+        message = f"{path.name} has no pipeline of a table yet, so it has no cuts."
+        hint = "Look for the tables in the database: `hybrid tables P`."
         raise InputError(message, hint, file=str(path))
     return [template.load(table) for table in tables]
 

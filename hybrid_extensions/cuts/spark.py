@@ -62,7 +62,7 @@ def merging(loaded: LoadedPipeline, plain: Merging) -> Merging:
 class Barriers(Merging):
     """Merging of a query's micro-batches that observes the barriers of its generation.
 
-    Creating it bars the newest barrier, by a commit to the table: a driver that was taken for dead
+    Creating it bars the newest barrier, by a commit to the table: an earlier driver that still runs
     can't split a micro-batch by it any more, which would undo later changes.
 
     Args:

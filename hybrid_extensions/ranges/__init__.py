@@ -1,6 +1,6 @@
-"""Ranges of event time: recomputed one by one from the files, while the live run goes on.
+"""Ranges of event time: recomputed one by one from the files, while the live run continues.
 
-Belongs here: which files a range is read from, the run beside the live one, the commit that
+Belongs here: which files a range is read from, the run next to the live one, the commit that
 replaces its rows, and partitions in Dagster. Does not belong here: which files of the table hold
 history (`orchestration.generations.range_history`), and new generations of the whole table.
 """

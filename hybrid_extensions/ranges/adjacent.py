@@ -1,4 +1,4 @@
-"""Adjacent ranges that one run recomputes: all at once, but those whose files are damaged."""
+"""Adjacent ranges that one run recomputes together, except those whose files are damaged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def backfill_adjacent(
     say: Callable[[str], None] = lambda _: None,
     by: str | None = None,
 ) -> Iterator[tuple[list[str], RangeResult]]:
-    """Recompute adjacent ranges together; without those that a damaged file may have rows of.
+    """Recompute adjacent ranges together, except those of which a damaged file may have rows.
 
     Args:
         loaded: The pipeline.

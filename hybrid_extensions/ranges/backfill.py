@@ -54,7 +54,7 @@ class RangeLook:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The same for programs."""
+        """The dry run as a JSON object, for ``--json``."""
         reads = [utc(self.scope.read.since), utc(self.scope.read.until)]
         return {
             "generation": self.generation,
@@ -89,7 +89,7 @@ class RangeResult:
 
     @property
     def document(self) -> dict[str, Any]:
-        """The same for programs."""
+        """The result as a JSON object, for ``--json``."""
         return {"generation": self.generation, **self.replaced._asdict()}
 
     @property
@@ -147,7 +147,7 @@ def backfill(
         InputError: The range is empty or ends after the time through which history is complete, the
             target has no column of the event time, or a file can't be read.
         StateError: Nothing was planned yet, a range of this pipeline can't be recomputed on its own
-            (:func:`.scope.require_fit`), history is not read to its end yet, or a promotion,
+            (:func:`.range_scope.require_fit`), history is not read to its end yet, or a promotion,
             rollback or discard is under way.
         RunError: The Spark run that reads the files failed; the target is not changed.
         UnavailableError: The store does not answer.
@@ -291,11 +291,11 @@ class Lines(Observer):
         self._say = say
 
     def started(self, step: Step[Any]) -> None:
-        """Say the name of a step that begins."""
+        """Pass on the name of a step that begins."""
         self._say(step.name)
 
     def finished(self, step: Step[Any], outcome: Outcome[Any]) -> None:
-        """Say how much the plan reads, once it is made."""
+        """Pass on how many splits the plan reads, once it is made; nothing for other steps."""
         if isinstance(step, PlanStep):
             splits = sum(part.splits for part in outcome.value.files)
             self._say(f"{counted(splits, 'split is', 'splits are')} to be read.")

@@ -52,8 +52,9 @@ def backfill(  # noqa: PLR0913, PLR0917 - each is an option
     """Recompute time ranges of targets from the files.
 
     Rows of the live stream are kept, and the stream continues. Of a table of windows, those that
-    start in the range are recomputed. Several ranges, also of several pipelines, go one after the
-    other: one that fails holds up no other, and the answer names the command for the rest.
+    start in the range are recomputed. Several ranges, also of several pipelines, are recomputed one
+    after the other: one that fails holds up no other, and the answer names the command for the
+    rest.
     """
     with answer(as_json) as show:
         import uuid

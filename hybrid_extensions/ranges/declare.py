@@ -38,7 +38,7 @@ class Ranges(TimeRanges):
 
 
 class RangesSection(Section):
-    """What a pipeline's file declares of ranges.
+    """Section of a pipeline's file about ranges of event time.
 
     Attributes:
         ranges: Ranges of event time that can be recomputed from files, as partitions in Dagster.

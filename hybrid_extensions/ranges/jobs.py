@@ -1,4 +1,4 @@
-"""The job of ranges, as messages and the table's page name it."""
+"""Job that recomputes a range, as messages and the table's page in Dagster name it."""
 
 from orchestration.defs.jobs.added_jobs import AddedJob
 

@@ -1,4 +1,4 @@
-"""Files with the rows that a range's backfill reads."""
+"""Files of a range: those that its backfill reads, by source."""
 
 from __future__ import annotations
 
@@ -42,6 +42,11 @@ def parts_of(context: PipelineContext, since: datetime, until: datetime) -> Iter
 
     Sources whose files have no rows of the range are left out, and so are damaged files whose rows
     are of other times by the plan.
+
+    Args:
+        context: The serving generation.
+        since: First event time of the rows to read (inclusive).
+        until: First event time after them (exclusive).
 
     Raises:
         InputError: A file has other columns; or can't be read, and may have rows of the range.

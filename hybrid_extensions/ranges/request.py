@@ -44,7 +44,9 @@ class Span(NamedTuple):
         begin, slash, end = text.partition("/")
         if not slash and len(begin) != _DATE:
             message = f"`{text}` is not a range of event times."
-            hint = "Write a day, 2024-03-01, or begin/end: 2024-03-01/2024-03-04; the end is left."
+            hint = (
+                "Write a day, 2024-03-01, or begin/end, without the end day: 2024-03-01/2024-03-04."
+            )
             raise InputError(message, hint, value=text)
         since = parse_instant(begin)
         until = parse_instant(end) if slash else since + timedelta(days=1)
@@ -130,7 +132,7 @@ def commands_for_rest(found: Sequence[RangeOutcome]) -> list[str]:
 
 
 def document(found: Sequence[RangeOutcome]) -> dict[str, Any]:
-    """Return the outcomes of a request as a JSON object."""
+    """Return the outcomes of a request as a JSON object, with the commands for the rest."""
     rows = [
         {
             "pipeline": each.loaded.pipeline.name,
@@ -155,5 +157,5 @@ def in_words(found: Sequence[RangeOutcome]) -> str:
         for each in found
     ]
     if rest := commands_for_rest(found):
-        lines += ["The others, once what failed is mended:", *(f"  {each}" for each in rest)]
+        lines += ["For the others, correct what failed, then run:", *(f"  {each}" for each in rest)]
     return "\n".join(lines)

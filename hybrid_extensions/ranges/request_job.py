@@ -58,7 +58,7 @@ class RangeStep(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The same as Dagster takes it for the name of a step, as short as it can be."""
+        """Pipeline and range as a part of a step's name in Dagster, such as ``orders_20240301``."""
         span = Span.parse(self.span)
         ends = (span.since,) if span == Span.parse(f"{span.since:%Y-%m-%d}") else span
         times = [f"{each:{_FOR}}".removesuffix("T000000") for each in ends]

@@ -51,7 +51,7 @@ def side_pipeline(
         context: The serving generation.
         folder: State folder of the backfill.
         scope: The range.
-        parts: What the sources contribute to it, as :func:`.parts.parts_in` returns it.
+        parts: What the sources contribute to it, as :func:`.range_files.parts_in` returns it.
 
     Raises:
         StateError: The state can't be read or written.

@@ -1,4 +1,4 @@
-"""Keys that a repair is limited to: a list, or a file."""
+"""Keys that are asked for, to which a repair is limited: a list, or a file."""
 
 from __future__ import annotations
 

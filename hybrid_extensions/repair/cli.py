@@ -1,4 +1,4 @@
-"""The command that repairs a captured table in place."""
+"""Command `hybrid repair`, which repairs a captured table in place."""
 
 from __future__ import annotations
 

@@ -52,7 +52,10 @@ class SourceRange(NamedTuple):
 
 
 def range_condition(within: KeyRange | None) -> str:
-    """Return the SQL condition of the rows of the target, deletes and keys in a range."""
+    """Return the SQL condition of the rows of the target, deletes and keys in a range.
+
+    ``true`` for None. The first range also has the rows whose column of the range is null.
+    """
     if within is None:
         return "true"
     name = quoted(within.column)
@@ -73,11 +76,7 @@ def read_source(
     envelope (its metadata, such as the operation).
 
     Args:
-        connection: DuckDB, without these tables.
-        table: The table.
-
-    Args:
-        connection: DuckDB.
+        connection: DuckDB, without :data:`ENVELOPE`.
         table: The table.
         folder: Folder for the files.
         is_wanted: Returns whether a range is read.
@@ -137,7 +136,13 @@ def _ranges(table: RepairedTable, opened: OpenTable) -> tuple[Division, Sequence
 
 
 def load_source(connection: duckdb.DuckDBPyConnection, table: RepairedTable, file: Path) -> None:
-    """Put the rows of a range into :data:`SOURCE`, in place of what it has."""
+    """Load the rows of a range into :data:`SOURCE`, in place of what it has; delete the file.
+
+    Args:
+        connection: DuckDB.
+        table: The table.
+        file: Parquet file of the rows, from :func:`read_source`.
+    """
     create_empty_table(connection, "audit.read", parse_schema(table.captured.columns))
     with pq.ParquetFile(file) as rows:
         for batch in rows.iter_batches():
@@ -152,7 +157,18 @@ def load_source(connection: duckdb.DuckDBPyConnection, table: RepairedTable, fil
 def read_positions(
     connection: duckdb.DuckDBPyConnection, table: RepairedTable, opened: DeltaTable
 ) -> str:
-    """Return a query of positions of the target and its deletes: the last of each transaction."""
+    """Return an SQL query of positions of the target and its deletes, as the column ``p``.
+
+    Of the target it has the last position of each transaction, which are read now.
+
+    Args:
+        connection: DuckDB, after :func:`read_deletes`.
+        table: The table.
+        opened: The version of the target.
+
+    Raises:
+        InputError: A file of the target is missing or can't be read.
+    """
     column = quoted(table.position)
     last = f"SELECT max({column}) AS p FROM target GROUP BY substr({column}, 1, 16)"
     copy_rows(connection, "audit.positions", opened, last)

@@ -75,9 +75,18 @@ def compare_sides(
 
     Args:
         table: The table.
-        within: How long to wait.
-        limits: Rows that it is limited to.
-        say: Called with a line of text.
+        within: How long to wait for transactions in flight, and for the live run.
+        limits: Rows that the comparison is limited to.
+        say: Called with a line of text for each step.
+
+    Yields:
+        Both sides, and the rows to repair in DuckDB, which is gone after the block.
+
+    Raises:
+        StateError: Transactions in flight have not ended in time, or a TRUNCATE came in between.
+        RunError: The live run ended, or has not caught up in time.
+        InputError: One of the two tables can't be read, or a limit is not valid.
+        UnavailableError: The database, the broker or the store does not answer.
     """
     where, keys = limits
     options = table.captured.options
@@ -120,7 +129,15 @@ def compare_sides(
 
 
 def require_no_truncate(table: RepairedTable, version: str) -> None:
-    """Refuse to go on after a TRUNCATE that the snapshot may lack."""
+    """Refuse to continue after a TRUNCATE that the repair's snapshot may lack.
+
+    Args:
+        table: The table.
+        version: Log position of the rows that the repair writes.
+
+    Raises:
+        StateError: The live run has met a TRUNCATE behind that position (transient).
+    """
     truncated = read_truncated(table.context.generation)
     if truncated is not None and truncated.position > version:
         message = (

@@ -18,7 +18,7 @@ class RepairResult:
         table: Name of the database table, ``schema.table``.
         generation: Name of the generation whose table was compared.
         found: Rows that differ.
-        files, bytes: Number and size of the target's files with such rows, which are written anew.
+        files, bytes: Number and size of the target's files with such rows, which are rewritten.
         is_applied: Whether the rows were written; False for a dry run.
         version: Version of the target with the repaired rows; None if none was written.
         changed: Number of keys that were changed after they were compared, and were left as they
@@ -56,7 +56,7 @@ class RepairResult:
             )
             done = counted_as(self.files, "was", "were") if self.is_applied else "would be"
             files = counted(self.files, "file")
-            told += f" {files} ({size(self.bytes)}) {done} written anew."
+            told += f" {files} ({size(self.bytes)}) {done} rewritten."
             if self.version is not None:
                 told += (
                     f" Version {self.version} of the target has the repaired rows; "

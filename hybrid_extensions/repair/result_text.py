@@ -1,4 +1,4 @@
-"""Result of a repair for the terminal."""
+"""Text of a repair's result for the terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commit of a repair to the target: files with rows that are repaired are written anew."""
+"""Rewrite of the target's files with rows to repair, in one commit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BATCH_ROWS = 100_000
 
 
 class Touched(NamedTuple):
-    """Files of the target that a repair writes anew.
+    """Files of the target that a repair rewrites.
 
     Attributes:
         files: Number of files.
@@ -86,7 +86,7 @@ def rewrite(
     """Write the rows of :data:`REPAIRS` in one commit; the caller keeps micro-batches from merging.
 
     A row or delete that became newer since it was compared wins. Deletes of rows that are removed
-    are written before, so that a repair that breaks off in between has changed no row.
+    are written before, so that a repair that is interrupted in between has changed no row.
 
     Args:
         connection: DuckDB, with the rows to repair; those that became newer are removed there.

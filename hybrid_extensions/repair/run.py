@@ -1,4 +1,4 @@
-"""Repair of a captured table beside its live run: compare it with a snapshot, write what differs.
+"""Run of a repair next to the live run: compare the table with a snapshot, write what differs.
 
 The order of steps is what makes it right:
 
@@ -75,7 +75,7 @@ def repair(
     by: str | None = None,
     keys: str | None = None,
 ) -> RepairResult:
-    """Write the rows of a captured table that differ from the database, while its run goes on.
+    """Write the rows of a captured table that differ from the database, while its run continues.
 
     Until it is done no promotion or rollback begins, and backfills and upkeep of the table wait. No
     row changes before its one commit; it is entered in the log of actions.

@@ -1,4 +1,4 @@
-"""Repairs of a table as a part of its status."""
+"""Repairs of a table as a part of the pipeline's status."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Captured tables that can be repaired in place, and why others can't."""
+"""Table that a repair is about: whether a captured table can be repaired in place, or why not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from spark_jobs.table.delta_table import open_table
 from spark_jobs.table.protocol import is_plain
 
 _WAY = (
-    "Compute the table anew: take a snapshot into another folder, write its `path` into the "
+    "Compute the table again: take a snapshot into another folder, write its `path` into the "
     "pipeline's file, and run `hybrid rerun P`."
 )
 

@@ -1,4 +1,4 @@
-"""Wait for the live run: rows whose changes it has not committed yet are no damage."""
+"""Wait of a repair for the live run, as rows whose changes it has not committed yet differ, too."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class _Pending(NamedTuple):
 
 
 class FollowedRange(NamedTuple):
-    """A range of the followed table that this pipeline's table has by now, too.
+    """A recomputed range of the followed table, after which this pipeline's table was recomputed.
 
     Attributes:
         version: Version of the followed table that the rows were recomputed from.
@@ -78,7 +78,7 @@ class FollowedRange(NamedTuple):
 
     @property
     def text(self) -> str:
-        """A sentence about it."""
+        """A sentence about the range, and the rows that were replaced here."""
         since, until = utc(self.scope.since), utc(self.scope.until)
         return (
             f"Version {self.version} of the followed table, {self.replaced}: from {since} until "

@@ -1,4 +1,4 @@
-"""Scope of a range that was recomputed in a followed table: what was made of it here."""
+"""Scope of a followed range: the rows here that were made from a range of the followed table."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from spark_jobs.checkpoint.transform_compatibility import read_transforms
 
 
 def scope_of(context: PipelineContext, replaced: ReplacedRange) -> RangeScope:
-    """Return what a pipeline made of a range of the table that it follows; refuse what it can't.
+    """Return which rows a pipeline made from a range of the table that it follows.
 
-    Of windows it has all with an event time of the range; they have to be final, as the live run's
-    state holds the others, with the rows as they were.
+    Of a table of windows these are all windows with an event time of the range. They have to be
+    final: the live run's state holds the others, with the rows as they were before.
 
     May start a short Spark process that analyzes the transform, if the kept analysis is outdated.
 

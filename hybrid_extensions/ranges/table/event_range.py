@@ -42,9 +42,10 @@ class Range(NamedTuple):
     def may_be_in(self, row: dict[str, Any]) -> bool:
         """Return whether a file may have rows of the range, by its statistics.
 
+        True if they have no lowest or highest event time.
+
         Args:
-            row: The file's row in ``DeltaTable.get_add_actions``; True if it has no lowest or
-                highest event time.
+            row: The file's row in ``DeltaTable.get_add_actions``.
         """
         low, high = ((row.get(side) or {}).get(self.column) for side in ("min", "max"))
         if self.field is not None:

@@ -35,7 +35,7 @@ from spark_jobs.table.history_files import RANGE_FILE, HistoryFiles
 _TRIES = 10
 _PAUSE_S = 0.2
 Turn = Callable[[], AbstractContextManager[object]]
-"""What keeps other writers out while its context lasts."""
+"""Returns a context manager that keeps other writers of the table out while it is entered."""
 
 
 class Replaced(NamedTuple):

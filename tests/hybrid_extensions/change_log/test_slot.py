@@ -64,7 +64,7 @@ def test_a_slot_that_is_gone_or_was_made_anew_is_refused(dsn: str, postgres: Loc
         postgres_slot.begin(log, start(end))
     execute(dsn, "INSERT INTO orders VALUES (2)")
     postgres_slot.begin(log, None)
-    with pytest.raises(StateError, match="made anew, or somebody else reads it"):
+    with pytest.raises(StateError, match="created again, or somebody else reads it"):
         postgres_slot.begin(log, start(end))
 
 

@@ -27,12 +27,12 @@ def result(found: Differences, **more: Any) -> RepairResult:
         (
             result(FOUND),
             "`public.orders`: 1 row is missing, 2,000 different, 3 extra. 1 file (2.0 MB) would be "
-            "written anew.",
+            "rewritten.",
         ),
         (
             result(FOUND, is_applied=True, version=7, changed=1),
             "`public.orders`: 1 row is missing, 2,000 different, 3 extra. 1 file (2.0 MB) was "
-            "written anew. Version 7 of the target has the repaired rows; `hybrid compare P` "
+            "rewritten. Version 7 of the target has the repaired rows; `hybrid compare P` "
             "proves it. 1 other key was changed meanwhile and stays as it is. Repair again to "
             "compare it, too.",
         ),

@@ -1,6 +1,6 @@
 """Adoption of an existing Delta table by the first generation of a pipeline, in place of history.
 
-Belongs here: which tables can be adopted, at which position the stream goes on, and the decisions
+Belongs here: which tables can be adopted, at which position the stream continues, and the decisions
 that stand for those of a plan, of bounded sources and of a hand-over. Does not belong here: what
 the commits of a table say of its position (`spark_jobs.table.commit_position`).
 """

@@ -1,4 +1,4 @@
-"""The command that lets a pipeline's first generation begin with an existing table."""
+"""Command `hybrid adopt`: a pipeline's first generation begins with an existing table."""
 
 from __future__ import annotations
 

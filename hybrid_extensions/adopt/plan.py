@@ -17,7 +17,7 @@ from sources.planning.plan import Plan, draft_plan
 
 
 def followed_topic(loaded: LoadedPipeline) -> KafkaSource:
-    """Return the source that goes on from the table; refuse a chain that has none.
+    """Return the topic that continues from the adopted table; refuse a chain that has none.
 
     Raises:
         InputError: The last source is no topic that is followed without end, another one is a
@@ -29,7 +29,7 @@ def followed_topic(loaded: LoadedPipeline) -> KafkaSource:
     if not isinstance(last, KafkaSource) or last.boundedness is Boundedness.BOUNDED:
         message = (
             f"A table can't be adopted by pipeline `{name}`: its last source `{last.name}` is no "
-            "topic that is followed without end, so no offsets say where it goes on."
+            "topic that is followed without end, so no offsets say where it continues."
         )
         raise InputError(message, "Compute the table: `hybrid run P`.", source=last.name)
     for source in earlier:
@@ -49,12 +49,19 @@ def draft_adopted(
 ) -> tuple[Plan, dict[str, FileListing]]:
     """Make a plan by which no file is read, and the topic starts where the table ends.
 
-    Files of history are listed all the same, since they say the columns.
+    Files of history are listed all the same, since they say the columns. Nothing is written.
 
     Args:
         loaded: The pipeline.
         start: Start of the topic.
         table_version: Version of the table.
+
+    Returns:
+        The plan; and the listing of each file source, by its name, without splits.
+
+    Raises:
+        InputError: The chain has no such topic, or a source can't be planned.
+        UnavailableError: The broker or a store does not answer.
     """
     topic, offsets = followed_topic(loaded), start.offsets()
     asked = topic.model_copy(

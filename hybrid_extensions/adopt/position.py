@@ -30,7 +30,7 @@ _DECLARE = (
 
 @dataclass(frozen=True)
 class Asked:
-    """What a person asks for: exactly one of the three kinds of position.
+    """Position and version that are asked for: exactly one of the three kinds of position.
 
     Attributes:
         offsets: By topic, which is empty text if there is one, and partition; None if not given.
@@ -57,7 +57,7 @@ class Asked:
             InputError: None or several of the three are given, or one is not valid.
         """
         if [from_commits, offsets is not None, time is not None].count(True) != 1:
-            message = "The position of the table is said by exactly one of three options."
+            message = "Exactly one of three options has to say at which position the table ends."
             hint = (
                 "Give `--from-commits` for a table that this project wrote, `--offsets` or `--time`"
                 " for another one."
@@ -75,7 +75,7 @@ class Asked:
             if isinstance(error, InputError):
                 raise
             given = f"--offsets {offsets}" if offsets is not None else f"--time {time}"
-            message = f"`{given}` is no position."
+            message = f"`{given}` is no position at which a table could end."
             hint = (
                 'Offsets are `{"0": 17, "1": 4}`, or `{"topic": {"0": 17}}` for several '
                 "topics; a time is `2024-01-01T00:00:00Z`, with its zone."
@@ -92,7 +92,7 @@ def offsets_of(
     Args:
         asked: What was asked for.
         said: What the commits of the table say; None unless that was asked for.
-        source: The last source, which goes on from there.
+        source: The last source, which continues from there.
         log: Look-ups on its topics.
 
     Raises:

@@ -17,11 +17,11 @@ class AdoptResult:
         version: Version of it that is adopted.
         newest: Its newest version before.
         rows, files: Rows and files of that version.
-        source: Source that goes on from there.
+        source: Source that continues from there.
         offsets: Its first offset of each partition, by topic.
         said: The micro-batch whose commit says so; None if it was declared.
         is_applied: Whether the table was adopted; False for a dry run.
-        notes: What is known of no row of the table: sentences.
+        notes: Sentences about what no table tells, such as when removed rows were deleted.
     """
 
     table: str

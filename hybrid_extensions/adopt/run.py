@@ -1,7 +1,7 @@
-"""Adoption of a table: all checks, then the decisions of a generation, then one commit.
+"""Run of an adoption: all checks, then the decisions of a generation, then one commit.
 
 The commit names the new owner, and comes last: a run before it is refused, as the table is not the
-generation's. An adoption that broke off is repeated, and goes on by what it had decided.
+generation's. An interrupted adoption is repeated, and continues with what it had decided.
 """
 
 from __future__ import annotations
@@ -87,6 +87,9 @@ def adopt(
 ) -> AdoptResult:
     """Make the first generation of a pipeline from an existing table, which stays where it is.
 
+    Writes plan, positions and ledger to the state, then one commit to the table. An interrupted
+    call is repeated with the same arguments.
+
     Args:
         loaded: The pipeline; its target is the table.
         asked: Version and position.
@@ -127,7 +130,7 @@ def _require_no_state(loaded: LoadedPipeline) -> None:
         "knows its own position. Nothing was adopted."
     )
     hint = (
-        "To go on with it, run `hybrid run P`. If its checkpoint is lost, or it is of another "
+        "To continue with it, run `hybrid run P`. If its checkpoint is lost, or it is of another "
         "table, move the state folder away, and try again."
     )
     raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
@@ -168,10 +171,10 @@ def _record(context: PipelineContext, found: _Found, asked: Asked) -> Adopted:
     if kept == mine:
         return kept
     message = (
-        f"Another adoption of version {kept.table_version} of the table was begun, and broke off: "
-        "the table has changed since, or another position was declared. Nothing was adopted."
+        f"Another adoption, of version {kept.table_version} of the table, was interrupted: the "
+        "table has changed since, or another position was declared. Nothing was adopted."
     )
-    hint = f"Move the state folder {context.loaded.state} away, and adopt the table anew."
+    hint = f"Move the state folder {context.loaded.state} away, and adopt the table again."
     raise StateError(message, hint, generation=context.generation.name)
 
 

@@ -1,4 +1,4 @@
-"""Table that is adopted: whether its protocol, columns and rows are those of the declaration."""
+"""Table to adopt: whether its Delta protocol, columns and rows are those of the declaration."""
 
 from __future__ import annotations
 
@@ -48,6 +48,10 @@ class FoundTable(NamedTuple):
 def find_table(loaded: LoadedPipeline, version: int | None) -> FoundTable:
     """Return the table at `sink.path`; refuse one that this project can't continue.
 
+    Args:
+        loaded: The pipeline.
+        version: Version of the table; None for the newest.
+
     Raises:
         InputError: There is no table, it can't be read, it needs features of Delta that this
             project does not know, or it is partitioned otherwise than declared.
@@ -60,7 +64,10 @@ def find_table(loaded: LoadedPipeline, version: int | None) -> FoundTable:
     opened = open_table(target, version)
     if unknown := sorted(_protocol(opened).features - CARRIED):
         names = ", ".join(f"`{each}`" for each in unknown)
-        message = f"The table {target} has the Delta features {names}, which are not known here."
+        message = (
+            f"The table {target} has Delta features that this project does not know: {names}. "
+            "Nothing was adopted."
+        )
         hint = (
             f"Remove each with Spark, `ALTER TABLE delta.`{target}` DROP FEATURE {unknown[0]}`, "
             "then try again."

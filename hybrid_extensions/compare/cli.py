@@ -1,4 +1,4 @@
-"""The command that compares a captured table with its database."""
+"""Command `hybrid compare`, which compares a captured table with its database."""
 
 from __future__ import annotations
 

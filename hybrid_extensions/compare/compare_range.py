@@ -88,6 +88,7 @@ def compare_range(
 
     Raises:
         InputError: One of the two tables can't be read.
+        UnavailableError: The database does not answer.
     """
     with TemporaryDirectory(prefix="hybrid-compare-") as scratch:
         kept = Path(scratch) / "0.parquet"

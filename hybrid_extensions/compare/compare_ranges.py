@@ -1,6 +1,6 @@
 """Comparison of a captured table with its database in ranges of the key, at a limited rate.
 
-It goes on where it stopped, so that a large table is compared over days.
+Each call continues where the last one stopped, so that a large table is compared over days.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def compare_ranges(
 ) -> KeptCompare:
     """Compare a table with the database range by range, until the declared time is up.
 
-    It goes on where the last call stopped, at most at ``compare.rows_per_second``, and ends earlier
-    if the table ends. Each range's result is written to the state at once.
+    It continues where the last call stopped, reads at most ``compare.rows_per_second``, and ends
+    earlier if the table ends. Each range's result is written to the state at once.
 
     Args:
         loaded: The pipeline.
@@ -53,11 +53,14 @@ def compare_ranges(
         InputError: The pipeline declares no ``compare`` any more, or captures no table; or one of
             the two tables can't be read.
         StateError: The state can't be read or written.
-        UnavailableError: A store does not answer.
+        UnavailableError: The database or a store does not answer.
     """
     if (declared := loaded.section(CompareSection).compare) is None:
         message = f"Pipeline `{loaded.pipeline.name}` declares no `compare`."
-        hint = "Declare it, with the times of the comparison; or use `hybrid compare P`."
+        hint = (
+            "Declare `compare`, with the times at which to compare; or compare the whole table "
+            "now: `hybrid compare P`."
+        )
         raise InputError(message, hint, pipeline=loaded.pipeline.name, field="compare")
     asked, key = compared_table(loaded), loaded.pipeline.sink.key
     begun, rows_read = time.monotonic(), 0
@@ -71,7 +74,7 @@ def compare_ranges(
             within = _next_range(asked, key[0], kept.at)
             judged = compare_range(asked, key, within, look_at_run, wait)
         rows_read += judged.rows_read
-        # Somebody else has compared meanwhile: that is what goes on, as it is kept.
+        # Another process may have compared meanwhile: its results are continued from.
         is_ours = read_compare(generation) == before
         if is_ours and judged.found is None:
             kept = kept.model_copy(update={"postponed": judged.why_not})

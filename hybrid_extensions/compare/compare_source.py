@@ -71,8 +71,9 @@ def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
 
     Raises:
         InputError: The pipeline captures no table, there is no target yet, or one of the two can't
-            be read, such as for a database that does not answer or a wrong password.
+            be read, such as for a wrong password.
         StateError: The declaration changed in a way that the checkpoint can't follow.
+        UnavailableError: The database or the state's store does not answer.
     """
     if not loaded.pipeline.shards:
         return compare_table(compared_table(loaded))
@@ -97,6 +98,7 @@ def compare_table(asked: ComparedTable) -> SourceComparison:
 
     Raises:
         InputError: The Delta table does not exist, or one of the tables can't be read.
+        UnavailableError: The database does not answer.
     """
     with compared_sides(asked) as (connection, compared):
         source, found = count_rows(connection, "source"), count_rows(connection, "target")

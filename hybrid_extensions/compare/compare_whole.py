@@ -1,4 +1,4 @@
-"""Record of a comparison of a whole table with its database."""
+"""Comparison of a whole table with its database: rechecks of rows that differ, and its record."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FurtherLooks(NamedTuple):
 
 
 def compared_in_words(found: SourceComparison, again: FurtherLooks | None) -> list[str]:
-    """Return the result of a comparison as lines for people.
+    """Return the result of a whole table's comparison as lines for people.
 
     The numbers of the first look are shown only if the rechecks have not replaced them.
 
@@ -90,7 +90,7 @@ def keep_compared(
     Raises:
         InputError: One of the two tables can't be read.
         StateError: The state can't be read or written.
-        UnavailableError: A store does not answer.
+        UnavailableError: The database or a store does not answer.
     """
     if found.ok:
         whole = ComparedRange(

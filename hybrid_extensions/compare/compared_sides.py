@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Protocol
 
 import duckdb
 from deltalake import DeltaTable
 
 from hybrid_extensions.cdc.compared.compared_table import ComparedTable
 from hybrid_extensions.cdc.compared.database_rows import DatabaseRows
+from hybrid_extensions.cdc.compared.key_range import KeyRange
 from hybrid_extensions.cdc.databases.kinds import part_for
 from hybrid_extensions.cdc.debezium.mysql_json import canonical_json
 from orchestration.comparison.maps import sort_maps
@@ -27,30 +27,15 @@ from sources.storage.tables.copied_rows import copy_rows
 from sources.storage.tables.delta import delta_table, is_delta_table
 
 
-class Condition(Protocol):
-    """Condition that selects the rows to compare on both sides."""
-
-    def sql(self, name: str) -> str:
-        """Return the condition as SQL that all supported databases and DuckDB evaluate alike.
-
-        Args:
-            name: Name of its column, quoted for the database that evaluates it.
-        """
-
-    @property
-    def column(self) -> str:
-        """Name of the condition's column in the target."""
-
-
 @contextmanager
 def compared_sides(
-    asked: ComparedTable, where: Condition | None = None
+    asked: ComparedTable, where: KeyRange | None = None
 ) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[str]]]:
     """Read a database table and a target into DuckDB, and find the rows that only one has.
 
     Args:
         asked: Both; only columns that the Delta table has are compared.
-        where: Rows of both that are compared; all by default.
+        where: Range of the key in which both are compared; all rows by default.
 
     Yields:
         The database with the tables ``source``, ``target``, ``only_source`` and ``only_target``,
@@ -58,12 +43,13 @@ def compared_sides(
 
     Raises:
         InputError: The target does not exist, or one of the tables can't be read.
+        UnavailableError: The database does not answer, or ends the connection.
     """
     dsn, table, columns, path, names, present, _ = asked
     reader = rows_of(dsn)
     if not is_delta_table(path):
         message = f"There is no Delta table {path} to compare with `{table}`."
-        hint = "Compute the table first, with `hybrid run P`, or correct its path."
+        hint = "Compute the table first, with `hybrid run P`, or correct `sink.path`."
         raise InputError(message, hint, table=path.url)
     target = delta_table(path)
     target_columns = {field.name for field in target.schema().fields}

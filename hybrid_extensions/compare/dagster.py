@@ -36,7 +36,7 @@ def compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> N
     Raises:
         InputError: One of the two tables can't be read.
         StateError: The state can't be read or written.
-        UnavailableError: A store or a broker does not answer.
+        UnavailableError: The database, a store or a broker does not answer.
     """
     kept = _compare(loaded, context.log.info)
     found = _result(loaded, kept)

@@ -18,9 +18,9 @@ EQUALS = "equals_database"
 class Compare(Schedule):
     """Scheduled comparison of the target with the database table that it captures.
 
-    Ranges of the key are compared one after the other, and each time goes on where the last one
-    stopped; a key that is no number or date is compared at once. The answer is a check of the table
-    in Dagster, and in ``hybrid status``.
+    Ranges of the key are compared one after the other, and each time continues where the last one
+    stopped; a table whose key is no number or date is compared at once. The result is a check of
+    the table in Dagster, and in ``hybrid status``.
 
     Attributes:
         name: Name of the schedule.
@@ -34,7 +34,7 @@ class Compare(Schedule):
 
 
 class CompareSection(Section):
-    """What a pipeline's file declares of comparisons with the database.
+    """Section of a pipeline's file about comparisons with the database.
 
     Attributes:
         compare: Schedule by which the target is compared with the database table that it captures.
@@ -49,7 +49,7 @@ class CompareSection(Section):
 
     @property
     def checks_on_request(self) -> list[str]:
-        """The check that reads both tables."""
+        """Name of the check, which reads both tables and so is evaluated on request only."""
         return [] if self.compare is None else [EQUALS]
 
     def check(self, pipeline: Pipeline) -> None:

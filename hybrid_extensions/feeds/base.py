@@ -1,4 +1,4 @@
-"""Interface of second sinks, as the follower uses them."""
+"""Base interface of second sinks, through which a follower feeds them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command that feeds second sinks from the commits of the table."""
+"""Command `hybrid feed`, which feeds second sinks from the commits of the table."""
 
 from __future__ import annotations
 

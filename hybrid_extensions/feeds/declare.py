@@ -186,7 +186,7 @@ FEED_MODELS: dict[str, type[BaseModel]] = {
 
 
 class FeedsSection(Section):
-    """What a pipeline's file declares of feeds.
+    """Section of a pipeline's file about feeds.
 
     Attributes:
         feeds: Second sinks, which get the rows of the target from its commits.

@@ -1,4 +1,4 @@
-"""Information that a feed's function gets together with rows."""
+"""Delivery: what a feed's function is told about the rows that it gets."""
 
 from __future__ import annotations
 

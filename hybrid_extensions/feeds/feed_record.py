@@ -1,4 +1,4 @@
-"""Records of feeds in the state, for other processes to read."""
+"""Records of feeds in the state, from which other processes know their progress."""
 
 from __future__ import annotations
 
@@ -147,7 +147,12 @@ def write_record(loaded: LoadedPipeline, name: str, record: FeedRecord) -> None:
 
 
 def update_record(loaded: LoadedPipeline, name: str, **changed: Part) -> None:
-    """Change some fields of a feed's record in the state.
+    """Change some fields of a feed's record in the state; a feed without one gets one.
+
+    Args:
+        loaded: The pipeline.
+        name: Name of the feed.
+        changed: New values by name of the field.
 
     Raises:
         StateError: The record is damaged, or can't be written.
@@ -172,7 +177,7 @@ def feed_statuses(loaded: LoadedPipeline) -> list[FeedStatus]:
     try:
         newest = version_of(loaded.target) if has_log(loaded.target) else None
     except HybridError as error:
-        text = f"How far it is, is not known. {error}"
+        text = f"The feed's progress is not known. {error}"
         return [
             FeedStatus(name=each.name, type=each.type, is_healthy=False, text=text)
             for each in feeds
@@ -230,7 +235,10 @@ def _text(
     if record is None or number is None:
         text = "Nothing is delivered yet: run `hybrid feed P`."
     elif behind is None:
-        text = f"It has version {number}, and the table {newest}: it is to be loaded again."
+        text = (
+            f"It has version {number}, and the table {newest}: its next delivery loads the whole "
+            "table."
+        )
     elif not behind:
         text = f"It has the newest version, {number}."
     else:

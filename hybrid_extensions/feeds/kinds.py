@@ -1,4 +1,4 @@
-"""Kinds of second sinks, imported on demand as their clients are extras."""
+"""Kinds of second sinks: opens the one that a feed declares, importing its client on demand."""
 
 from __future__ import annotations
 

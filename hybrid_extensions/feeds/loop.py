@@ -40,7 +40,7 @@ def deliver_once(loaded: LoadedPipeline, feed: AnyFeed, *, reload: bool = False)
         reload: Load the whole table, whatever the sink has.
 
     Returns:
-        The last delivery that delivered rows; of kind ``none`` if there was nothing to deliver.
+        The last delivery that was made; one of kind ``none`` if there was nothing to deliver.
 
     Raises:
         HybridError: As :meth:`hybrid_extensions.feeds.follower.Follower.deliver`; it is recorded,
@@ -75,7 +75,7 @@ def compare(loaded: LoadedPipeline, feed: AnyFeed, sample: int) -> Comparison:
 
 
 def compared_in_words(feed: AnyFeed, found: Comparison) -> str:
-    """Return the result of a comparison as a sentence."""
+    """Return the result of a sink's comparison with the table as a sentence."""
     text = (
         f"{feed.name}: {found.compared - found.different:,} of {counted(found.compared, 'row')} "
         f"that were compared agree at version {found.number}"

@@ -8,7 +8,7 @@ from spark_jobs.run_state.lock import Lock, take_lock
 
 
 def require_lock(folder: Folder, name: str, message: str) -> Lock:
-    """Take a lock of a feed.
+    """Take a lock of a feed; the caller releases it.
 
     Args:
         folder: Folder of the feed in the state.

@@ -52,10 +52,9 @@ class Held:
 def position_of(
     folder: Folder, table: DeltaTable, columns: pa.Schema, key: Sequence[str]
 ) -> Position:
-    """Return what a feed's sink keeps as its position once a version of the table is delivered.
+    """Return the position that a sink records once a version of the table is delivered.
 
-    It names table, version, commit and owner, and has a digest of columns and key: a sink with
-    another digest is loaded again.
+    A sink whose recorded position has another digest of columns and key is loaded again.
 
     Args:
         folder: Folder of the table.

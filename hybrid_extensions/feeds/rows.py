@@ -1,4 +1,4 @@
-"""Rows for a sink: all rows of a version, or the differences between two versions.
+"""Rows to deliver to a sink: all rows of a version, or the differences between two versions.
 
 What differs is found from the files that only one of the versions has, whoever wrote them: a
 micro-batch, a MERGE, a replaced range, a compaction (whose rows are the same) or a RESTORE. The

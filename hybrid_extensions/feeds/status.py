@@ -15,7 +15,7 @@ HELP = {
     "feed_lag_seconds": "Since the oldest commit that a second sink lacks",
     "feed_agreeing_share": "Share of compared rows that agree with the table",
 }
-"""The numbers of each feed, with what they say."""
+"""Help texts of the metrics of each feed, by name of the metric."""
 
 
 def status_part(loaded: LoadedPipeline) -> StatusPart:

@@ -1,4 +1,4 @@
-"""Keeper of a feed's deliveries: each gets into their table once, after it is in the sink.
+"""Keeper of a feed's deliveries, which appends each to their table once it is in the sink.
 
 Sink and table can't commit together. So the rows are written to a file and announced in the state
 before the sink gets them, and appended to the table, under a number that Delta remembers, once it
@@ -43,7 +43,7 @@ _BATCHES = 10
 
 
 class Keeper:
-    """Keeper of the deliveries of one feed; one process at a time has it.
+    """Keeper of the deliveries of one feed; a lock lets one process at a time keep them.
 
     Args:
         loaded: The pipeline.
@@ -62,7 +62,7 @@ class Keeper:
         self._begun_ms: int | None = None
 
     def close(self) -> None:
-        """Let other processes have it."""
+        """Release the lock, so that another process can keep deliveries. May be called again."""
         if self._lock is not None:
             self._lock.release()
             self._lock = None
@@ -112,7 +112,10 @@ class Keeper:
                 self._forget(pending)
 
     def lacks(self, position: Position) -> bool:
-        """Return whether the sink got something up to its position that was not kept."""
+        """Return whether the sink got rows up to its position that were not kept.
+
+        Called after :meth:`open` and :meth:`settle`.
+        """
         return self._record.complete != position or self._opened.number != self._record.number
 
     def keep_all(self, rows: Rows, position: Position) -> None:

@@ -1,4 +1,4 @@
-"""Delta table with the rows of a feed's deliveries."""
+"""Delta table in which the rows of a feed's deliveries are kept."""
 
 from __future__ import annotations
 
@@ -66,6 +66,10 @@ class KeptTable:
         owner: ``<pipeline>.<feed>``, which is unique.
         columns: Columns that are delivered, with the target's types.
         key: Columns that identify a row of the target.
+
+    Attributes:
+        rows: Schema of the rows of a delivery: the target's columns, nullable, and two of the
+            table's own, :data:`DELETED` and :data:`NEW`.
     """
 
     def __init__(self, folder: Folder, owner: str, columns: pa.Schema, key: Sequence[str]) -> None:
@@ -76,7 +80,7 @@ class KeptTable:
         self._schema = pa.schema([*self.rows, *list(_OWN)[2:]])
 
     def require(self) -> None:
-        """Refuse what deliveries can't be kept in; nothing is written.
+        """Refuse a folder or columns with which deliveries can't be kept; nothing is written.
 
         Raises:
             InputError: A column has the name of one of the table's own; or there is a table that
@@ -163,8 +167,8 @@ class KeptTable:
         """Remove the deliveries before a day, and compact those of the days before today.
 
         Args:
-            today: The present day.
-            first: First day that is kept.
+            today: The present day, in UTC.
+            first: First day that is kept, in UTC.
 
         Raises:
             InputError: The table can't be written.
@@ -211,12 +215,15 @@ class KeptTable:
             message = (
                 f"The deliveries of feed `{self._owner}` can't be kept in {self._folder}: {error}."
             )
-            hint = "Free space, or make its folder writable; the delivery is completed then."
+            hint = (
+                "Free space, or make the folder writable; the next attempt then completes the "
+                "delivery."
+            )
             raise InputError(message, hint, **self._fields) from error
 
 
 def is_own(column: str) -> bool:
-    """Return whether a column of the table is not one of the target."""
+    """Return whether a column of the table is one of its own, and not one of the target."""
     return column in _OWN.names
 
 

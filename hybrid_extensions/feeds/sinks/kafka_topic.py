@@ -46,7 +46,7 @@ _RENEW_S = 6 * 3600
 
 
 class KafkaSink(FeedSink):
-    """Compacted topic as a second sink.
+    """Compacted Kafka topic as a second sink; connects at the first call of :meth:`held`.
 
     Args:
         feed: The declaration.

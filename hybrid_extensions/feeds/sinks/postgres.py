@@ -44,7 +44,7 @@ class _Known(NamedTuple):
 
 
 class PostgresSink(FeedSink):
-    """Table of PostgreSQL as a second sink.
+    """Table of PostgreSQL as a second sink; connects at the first call of :meth:`held`.
 
     Args:
         feed: The declaration.

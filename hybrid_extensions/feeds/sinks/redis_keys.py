@@ -92,7 +92,7 @@ end
 
 
 class RedisSink(FeedSink):
-    """Keys of a Redis or Valkey server as a second sink.
+    """Keys of a Redis or Valkey server as a second sink; connects at the first call that needs it.
 
     Args:
         feed: The declaration.

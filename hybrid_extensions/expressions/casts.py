@@ -1,4 +1,4 @@
-"""Casts between types that are proven equal, with the conversions that DuckDB makes otherwise."""
+"""Casts between types that are proven equal, with other SQL where DuckDB's own cast differs."""
 
 from __future__ import annotations
 

@@ -171,4 +171,4 @@ CHOICES: dict[str, Function] = {
     "ceiling": _whole("ceil"),
     "round": _round,
 }
-"""Functions by their names in Spark."""
+"""Functions that choose a value, and functions of numbers, by their names in Spark."""

@@ -1,4 +1,4 @@
-"""Patterns of dates and times in texts, such as ``yyyy-MM-dd``, that are proven equal."""
+"""Formats of dates and times in texts, such as ``yyyy-MM-dd``, that are proven equal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEFAULTS = ("1970", "01", "01", "00", "00", "00")
 
 
 class TimeFormat(NamedTuple):
-    """A pattern in the terms of DuckDB.
+    """Format of dates and times in DuckDB's terms.
 
     Attributes:
         strftime: Format of ``strftime``.
@@ -35,7 +35,8 @@ class TimeFormat(NamedTuple):
 def time_format(pattern: str) -> TimeFormat | None:
     """Convert a date pattern of Spark, such as ``yyyy-MM-dd``, to DuckDB's terms.
 
-    None if a part of the pattern is not proven to mean the same; only Spark can use it then.
+    None if a part of the pattern is not proven to mean the same, or it has no field: an expression
+    with it is then unproven.
     """
     shown = form = ""
     fields: list[str] = []

@@ -1,4 +1,4 @@
-"""Translation of Spark SQL's syntax trees to DuckDB's SQL, for nodes proven to mean the same."""
+"""Nodes of Spark SQL's syntax trees, each translated to DuckDB's SQL if proven to mean the same."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of texts that are proven equal."""
+"""Functions of texts that are proven equal, with their translations to DuckDB's SQL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from hybrid_extensions.expressions.values import (
 from sources.common.sql.sql_names import literal
 
 Function = Callable[[str, Sequence[Value]], Value]
-"""Translation of a function: from its name and arguments; raises UnprovenError."""
+"""Translation of a function, from its name and arguments; raises UnprovenError if unproven."""
 _PATH = re.compile(r"\$(\.[A-Za-z_][A-Za-z0-9_]*)+")
 # No `IN`: DuckDB takes a longer one out of a CASE, and evaluates its operand for all rows.
 _OF_JSON = "VARCHAR|U?BIGINT|BOOLEAN|NULL"

@@ -1,4 +1,4 @@
-"""Functions of dates and timestamps that are proven equal; times of day are in UTC."""
+"""Functions of times (dates and timestamps) that are proven equal; times of day are in UTC."""
 
 from __future__ import annotations
 

@@ -21,6 +21,10 @@ def translate(text: str, columns: pa.Schema) -> Proven | Unproven:
     Args:
         text: One expression of Spark SQL.
         columns: The columns that it may use, with Spark's types; DuckDB has the same.
+
+    Returns:
+        DuckDB's SQL with its type; or, if a part is not proven to mean the same, that part as
+        text. Raises nothing for an expression that can't be parsed.
     """
     try:
         if "\\" in _ESCAPES.sub("", text):

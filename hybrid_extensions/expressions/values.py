@@ -1,4 +1,4 @@
-"""Typed parts of an expression in DuckDB's SQL, and how an expression is found to be unproven."""
+"""Values: translated parts of an expression with their types, and errors for unproven ones."""
 
 from __future__ import annotations
 

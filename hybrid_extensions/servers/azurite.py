@@ -1,4 +1,4 @@
-"""A server with the API of Azure Blob Storage on this machine; Microsoft's Azurite, in memory.
+"""Azurite, Microsoft's emulator of Azure Blob Storage, on this machine; it keeps data in memory.
 
 It runs with Node.js and is installed once, by npm, into the cache folder (370 MB).
 """

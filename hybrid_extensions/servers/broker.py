@@ -38,13 +38,13 @@ START_TIMEOUT_S = 60.0
 _POLL_S = 0.05
 _PORT_TRIES = 5
 _ADMIN_TIMEOUT_S = 10.0
-# For a broker of this size, C1 and the serial collector start faster, use less of the other
-# processes' cores, and cost nothing measurable when producing and consuming.
 _MEND = "Correct the cause that the log names, such as a port in use, then start the broker again."
 _KILLED = (
     "Something killed it, often for lack of memory: look at the kernel's log (`dmesg`), then start "
     "the broker again."
 )
+# For a broker of this size, C1 and the serial collector start faster, use less of the other
+# processes' cores, and cost nothing measurable when producing and consuming.
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO")
 
 

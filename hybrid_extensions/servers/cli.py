@@ -1,4 +1,4 @@
-"""Command that runs a broker on this machine."""
+"""Command `hybrid broker`, which runs a Kafka broker on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka Connect in one process, with Debezium's connector for one kind of database."""
+"""Kafka Connect on this machine, in one process, with Debezium's connector for a database."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.lev
 
 
 class LocalConnect(Service):
-    """Worker of Kafka Connect, as a context manager.
+    """Worker of Kafka Connect for development and tests, as a context manager.
 
     Args:
         servers: Address of the Kafka broker, ``host:port``.

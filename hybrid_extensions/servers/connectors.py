@@ -127,6 +127,9 @@ class Connectors:
     def delete(self, name: str) -> dict[str, str]:
         """Delete a connector; its offsets and its replication slot in the database are kept.
 
+        Args:
+            name: Name of the connector.
+
         Returns:
             The connector's settings, to create it again.
 
@@ -169,10 +172,8 @@ class Connectors:
         while not is_done():
             if not self._is_alive() or time.monotonic() > deadline:
                 tail = last_lines(self._log.read_bytes())
-                message = (
-                    f"Kafka Connect did not {what} within {START_TIMEOUT_S:.0f} s, or ended before "
-                    f"that. The end of its log:\n{tail}"
-                )
+                why = f"within {START_TIMEOUT_S:.0f} s" if self._is_alive() else "before it ended"
+                message = f"Kafka Connect did not {what} {why}. The end of its log:\n{tail}"
                 hint = "Correct the cause that the log names, then start Kafka Connect again."
                 raise RunError(message, hint, server=self._address)
             time.sleep(_POLL_S)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-# apt takes them as installed, and no server needs them: they serve an installation, compile
+# apt regards them as installed, and no server needs them: they serve an installation, compile
 # PostgreSQL's queries, or draw for a browser without a window.
 LEFT_OUT = (
     *("adduser", "debconf", "dpkg", "init-system-helpers", "locales", "lsb-base", "openssl"),

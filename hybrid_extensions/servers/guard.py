@@ -1,4 +1,4 @@
-"""Program that runs a command and ends it together with the process that started it.
+"""Guard program: runs a command, and ends it together with the process that started it.
 
     python guard.py [--grace SECONDS] [--owner PID] -- command argument ...
 

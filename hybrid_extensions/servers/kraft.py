@@ -1,4 +1,4 @@
-"""Settings and storage of a Kafka broker that is also its own controller (KRaft)."""
+"""KRaft: settings and storage of a Kafka broker that is also its own controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting a server under its guard, ending it, and reading the end of its log."""
+"""Processes of servers: started under a guard, ended, and the end of their logs."""
 
 from __future__ import annotations
 
@@ -102,8 +102,9 @@ class TemporaryServer(Service):
             while not self._answers():
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     printed = last_lines(log.read_bytes())
-                    message = f"The {self.name} did not start:\n{printed}"
-                    raise RunError(message, "Correct what its log names, then start it again.")
+                    message = f"The {self.name} did not start. The end of its log:\n{printed}"
+                    hint = "Correct the cause that the log names, then start it again."
+                    raise RunError(message, hint)
                 time.sleep(_POLL_S)
         except BaseException:
             self.stop()

@@ -1,4 +1,4 @@
-"""A server with the S3 API on this machine; keeps objects in memory, ends with its process."""
+"""S3 server on this machine, which keeps objects in memory and ends with its process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LocalS3(TemporaryServer):
     """S3 server for development and tests, as a context manager; it starts without any bucket.
 
     Args:
-        app: Module with the application, run with ``python -m``.
+        app: Module with the server's application, run with ``python -m`` and the port.
     """
 
     name = "S3 server"

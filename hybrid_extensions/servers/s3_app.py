@@ -1,4 +1,4 @@
-"""An S3 server in memory: moto, which answers one request after the other.
+"""Application of the local S3 server: moto in memory, which answers one request after the other.
 
 Run as ``python -m hybrid_extensions.servers.s3_app PORT``. Conditions of requests are atomic only
 that way: moto compares first, and writes then.

@@ -77,7 +77,7 @@ class SecuredListeners:
         ca: PEM file of the authorities whose client certificates are accepted.
         client_certificate: Whether clients of ``SSL`` must present a certificate; those of
             ``SASL_SSL`` have their password.
-        issuer: Whose tokens are accepted for OAUTHBEARER; none by default.
+        issuer: Identity provider whose tokens are accepted for OAUTHBEARER; none by default.
     """
 
     protocols: tuple[Protocol, ...]

@@ -1,4 +1,4 @@
-"""Programs of servers for tests and demos, unpacked without installation or root.
+"""Programs of servers (and tools) for tests and demos, unpacked without installation or root.
 
 Debian's packages are unpacked into the cache folder once. Only where there is no apt are programs
 used that the machine has installed.

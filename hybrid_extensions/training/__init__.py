@@ -1,6 +1,7 @@
 """Training sets: the values of a table that were known at the times of labels.
 
-Removable: nothing else but its command imports it.
+Belongs here: the point-in-time join, and the declared sets that are computed by it. Only the
+comparison of what feeds served with training imports it, if it is installed.
 """
 
 from sources.extensions import Extension

@@ -1,4 +1,4 @@
-"""Command that joins labels with what was known at their times."""
+"""Command `hybrid training`, which joins labels with the values that were known at their times."""
 
 from __future__ import annotations
 

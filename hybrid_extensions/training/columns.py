@@ -54,7 +54,7 @@ class Asked:
 def join_columns(
     pipeline: Pipeline, asked: Asked, labels: Mapping[str, str], table: Mapping[str, str]
 ) -> JoinColumns:
-    """Return the columns to join labels and table by.
+    """Return the columns of the join, after checking them on both sides; a pure function.
 
     Args:
         pipeline: The pipeline.

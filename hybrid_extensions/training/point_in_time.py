@@ -149,6 +149,8 @@ def read_labels(path: Path) -> pa.Table:
 def write_rows(made: TrainingSet, path: Path) -> None:
     """Write a training set as a Parquet file; an existing one is replaced as a whole.
 
+    After a failure an existing file is as it was.
+
     Raises:
         InputError: The file can't be written.
     """
@@ -163,7 +165,11 @@ def write_rows(made: TrainingSet, path: Path) -> None:
 
 
 def require_history(loaded: LoadedPipeline) -> None:
-    """Refuse a table that holds the latest value of each key only."""
+    """Refuse a pipeline whose table holds the latest value of each key only.
+
+    Raises:
+        InputError: The sink merges rows, and keeps no history of them.
+    """
     sink = loaded.pipeline.sink
     if sink.mode == "append" or sink.history is not None:
         return
@@ -183,7 +189,7 @@ def require_history(loaded: LoadedPipeline) -> None:
 
 
 def open_history(loaded: LoadedPipeline) -> DeltaTable:
-    """Return the table of a pipeline, of which training takes what was known at a time.
+    """Open the newest version of a pipeline's table, which has to keep what was known at each time.
 
     Raises:
         InputError, StateError, UnavailableError: As :func:`training_set`.

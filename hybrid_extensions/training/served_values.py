@@ -47,7 +47,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Look-ups whose values are those that training takes.
+    """Result of comparing look-ups with training: how many found the values that training takes.
 
     Attributes:
         changes: Number of look-ups at times at which a value had just changed.

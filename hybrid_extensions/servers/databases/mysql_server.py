@@ -1,4 +1,4 @@
-"""What a local MariaDB and a local MySQL have in common: own data, a binary log, the client."""
+"""Base of a local MySQL server, which is MariaDB or MySQL: own data, a binary log, the client."""
 
 from __future__ import annotations
 

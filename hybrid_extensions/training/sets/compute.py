@@ -60,7 +60,7 @@ class Computed:
 
     @property
     def text(self) -> str:
-        """The same as a sentence."""
+        """What was computed, as a sentence."""
         current = f"{counted(self.current, 'range was', 'ranges were')} up to date"
         if not self.ranges:
             return f"Nothing to compute: {current}."
@@ -73,7 +73,10 @@ class Computed:
 
 
 def look(loaded: LoadedPipeline, declared: DeclaredSet) -> list[RangeState]:
-    """Return what of each range of a set has to be computed; raises as :func:`compute` does."""
+    """Return what of each range of a set has to be computed, without computing or writing anything.
+
+    Raises what :func:`compute` does. Empty if there are no labels, and nothing was computed.
+    """
     with _database() as connection:
         return look_at(connection, loaded, declared).ranges
 
@@ -86,8 +89,8 @@ def compute(
 ) -> Computed:
     """Compute the ranges of a training set that are not up to date, and only what they lack.
 
-    Each range is replaced as a whole; some ranges are one commit. What a broken-off computation has
-    committed is up to date for the next one.
+    Each range is replaced as a whole; some ranges are one commit. What an interrupted computation
+    has committed is up to date for the next one.
 
     Args:
         loaded: The pipeline that declares the set.
@@ -258,7 +261,10 @@ class _Computation:
             if self._table is None and "already exists" in str(error):
                 raise self._rewritten(keys) from None
             message = f"The training set {folder} can't be written: {error}."
-            hint = "Free space or make its folder writable, then try again."
+            hint = (
+                "Free space or make the folder writable, then compute the set again: ranges that "
+                "were written are not computed again."
+            )
             raise InputError(message, hint, table=folder.url) from error
         if self._table is None:
             self._table = delta_table(folder)

@@ -1,4 +1,4 @@
-"""Training sets in a pipeline's file."""
+"""Declaration of training sets in a pipeline's file."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class DeclaredSet(Declared):
 
 
 class TrainingSection(Section):
-    """What a pipeline's file declares of training sets.
+    """Section of a pipeline's file about training sets.
 
     Attributes:
         training_sets: Tables of labels with features that were known at their times, computed by

@@ -1,4 +1,4 @@
-"""Tables with features of a training set: opened, checked, and what changed in them."""
+"""Feature table of a training set: opened and checked, and from which time on it has changed."""
 
 from __future__ import annotations
 
@@ -92,10 +92,10 @@ class FeatureTable:
         return hashlib.sha256(json.dumps([what, types]).encode()).hexdigest()[:16]
 
     def changed_since(self, version: int) -> datetime | None:
-        """Return from which time on labels may get other values than at an older version.
+        """Return the time from which on labels may get other values than at an older version.
 
-        By the files that only one of the two versions has, and their statistics of the time from
-        which rows count.
+        Decided by the files that only one of the two versions has, and their statistics of the time
+        from which rows count.
 
         Args:
             version: Number of the older version.

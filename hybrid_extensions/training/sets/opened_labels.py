@@ -33,7 +33,7 @@ class Fingerprint:
 def open_labels(
     connection: duckdb.DuckDBPyConnection, loaded: LoadedPipeline, declared: DeclaredSet
 ) -> dict[str, str]:
-    """Create the view :data:`LABELS`, and return the DuckDB types of its columns but the range.
+    """Create the view :data:`LABELS`, and return the DuckDB types of its columns except the range.
 
     Args:
         connection: A database.
@@ -77,7 +77,9 @@ def open_labels(
 def fingerprints(
     connection: duckdb.DuckDBPyConnection, table: str, columns: Mapping[str, str]
 ) -> dict[str | None, Fingerprint]:
-    """Return number and digest of the labels of each range, by key; None: they have no time.
+    """Return number and digest of the labels of each range, by the range's key.
+
+    Labels without a time are under the key None. Empty without labels.
 
     Args:
         connection: The database.

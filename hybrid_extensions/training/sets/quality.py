@@ -1,4 +1,4 @@
-"""Numbers of a training set's rows, read from its table, by which its checks judge it."""
+"""Quality of a training set: numbers of its rows and nulls, which its checks in Dagster judge."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sources.storage.tables.copied_rows import copy_rows
 
 @dataclass(frozen=True)
 class Quality:
-    """What the rows of some ranges of a training set are.
+    """Numbers about the rows of some ranges of a training set.
 
     Attributes:
         labels: Number of labels.

@@ -1,4 +1,4 @@
-"""Which ranges of a training set are up to date, and why others are not."""
+"""States of a training set's ranges: which are up to date, and why others are not."""
 
 from __future__ import annotations
 

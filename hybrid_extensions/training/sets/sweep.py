@@ -1,4 +1,4 @@
-"""Point-in-time joins of many labels, range by range, each row of a feature table read once.
+"""Sweep over ranges of labels: point-in-time joins in which each feature row is read once.
 
 Ranges are joined in the order of time. What is known of each key before a range is carried along,
 so that a join needs these rows and those of the range only. DuckDB spills all of it to disk.
@@ -88,9 +88,13 @@ class Sweep:
             self._load(each)
 
     def query(self, ranges: Sequence[str]) -> str:
-        """Prepare the join of some ranges, later than those before, and return its query.
+        """Prepare the join of some ranges, and return its query, whose rows are in order of time.
 
-        The rows are ordered by range and time.
+        Called after :meth:`load`. The query holds until the next call, whose ranges have to be
+        later ones.
+
+        Args:
+            ranges: Keys of the ranges, in order, at least one.
         """
         begin = begin_of(self._declared.labels, ranges[0])
         end = end_of(self._declared.labels, ranges[-1])
@@ -100,7 +104,7 @@ class Sweep:
         return self._join(ranges)
 
     def close(self) -> None:
-        """Drop the rows of the feature tables."""
+        """Drop the copies of the feature tables from the database."""
         for each in self._rows:
             for name in (each.all, each.carried, each.known):
                 self._connection.execute(f"DROP TABLE IF EXISTS {name}")

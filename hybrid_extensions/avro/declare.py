@@ -1,4 +1,4 @@
-"""Format ``avro``: each value is an Avro record."""
+"""Declaration of ``format: avro`` of a topic: each value is an Avro record."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sources.decoding.value_formats.base import ValueFormat
 
 
 class AvroValues(ValueFormat):
-    """Avro records, with one schema for all of them or a schema id in front of each.
+    """Declaration of a topic whose values are Avro records, of one schema or each of a schema id.
 
     Attributes:
         avro_schema: File with the schema of all values, which carry no schema id. Relative to the

@@ -1,4 +1,7 @@
-"""Avro object container files (https://avro.apache.org/docs/1.12.0/specification/)."""
+"""File reader of Avro object container files.
+
+https://avro.apache.org/docs/1.12.0/specification/#object-container-files
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Avro as a format of file sources."""
+"""Registration of Avro as a format of files."""
 
 from __future__ import annotations
 

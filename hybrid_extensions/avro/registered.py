@@ -1,4 +1,4 @@
-"""Values of a schema registry, which are Avro, as the core asks for their decoders."""
+"""Decoders of registered values: Avro with the id of a schema in a schema registry in front."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from sources.decoding.schema_registry import Registry
 
 
 class RegisteredAvro(RegisteredValues):
-    """Decoders of Avro with a schema id in front."""
+    """Implementation of the core's :class:`RegisteredValues`; its methods connect to nothing."""
 
     def records(self, registry: Registry) -> FieldReader:
-        """Return the decoder of records."""
+        """Return the decoder of values that are Avro records."""
         return AvroReader(None, registry)
 
     def values(self, registry: Registry) -> Callable[[bytes], Any]:
-        """Return the decoder of values of any type."""
+        """Return a function that decodes a value of any type; raises as :func:`read_framed`."""
         return partial(read_framed, registry=registry)
 
     def envelopes(self, registry: Registry) -> Envelopes:
-        """Return the parser of Debezium's envelopes."""
+        """Return the parser of Debezium's change envelopes in Avro."""
         return AvroEnvelopes(registry)
 
 

@@ -1,4 +1,4 @@
-"""Columns of an Iceberg table, which are found in files by field id."""
+"""Columns of an Iceberg table: their types for Spark, and their mapping to files by field id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Registration of Iceberg as a lake table format."""
+"""Registration of Iceberg as a lake: a kind of tables that are read as history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data files of a snapshot of an Iceberg table, their event times and their deleted rows.
+"""Listing of an Iceberg snapshot's data files, with their event times and deleted rows.
 
 From the snapshot's manifests (https://iceberg.apache.org/spec/#manifests); files without bounds, or
 with deleted rows, are opened.

@@ -41,9 +41,12 @@ class StoredFiles(FileIO):
         return _StoredFile(location, self._stores)
 
     def new_output(self, location: str) -> OutputFile:
-        """Raise NotImplementedError: tables are only read.
+        """Refuse to write a file: tables are only read.
 
-        PyIceberg's interface asks for the method; nothing is written.
+        PyIceberg's interface asks for the method.
+
+        Raises:
+            NotImplementedError: Always, with the location.
         """
         raise NotImplementedError(location)
 

@@ -1,4 +1,4 @@
-"""Opening an Iceberg table: by its metadata file, its folder, or its name in a catalog."""
+"""Iceberg table, opened by its metadata file, its folder, or its name in a catalog."""
 
 from __future__ import annotations
 

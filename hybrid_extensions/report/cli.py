@@ -1,4 +1,4 @@
-"""Command that writes a report."""
+"""Command `hybrid report`, which writes a report as an HTML page."""
 
 from __future__ import annotations
 

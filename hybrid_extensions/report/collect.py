@@ -1,4 +1,4 @@
-"""Content of a report; a section that fails is replaced by the reason."""
+"""Collection of a report's content; a section that fails is replaced by the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hand-overs in a report: the ledger, and each partition's progress since."""
+"""Hand-overs to topics in a report: the ledger, and each partition's progress since."""
 
 from __future__ import annotations
 
@@ -14,6 +14,9 @@ from spark_jobs.run_state.heartbeat import read_heartbeat
 
 def hand_overs(context: PipelineContext) -> list[HandOver]:
     """Return the hand-over to each Kafka source, or the plan's expectation before it is made.
+
+    Empty without Kafka sources.
+
 
     Raises:
         StateError: The state can't be read, or has no plan.

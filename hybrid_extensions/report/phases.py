@@ -1,4 +1,4 @@
-"""Progress over all phases of a pipeline, from its state and its target."""
+"""Phases of a pipeline (one for each source): their progress, from the state and the target."""
 
 from __future__ import annotations
 

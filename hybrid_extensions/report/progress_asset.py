@@ -1,4 +1,4 @@
-"""Asset with plots of a pipeline's progress over all phases."""
+"""Dagster asset `progress` with plots of a pipeline's progress over all phases."""
 
 from __future__ import annotations
 

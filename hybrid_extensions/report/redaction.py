@@ -1,4 +1,4 @@
-"""Removal of credentials from texts of any origin."""
+"""Redaction: removal of credentials from texts of any origin."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Lane(NamedTuple):
         name: Name of the source or partition.
         bars: Its bars, from left to right.
         note: Its figures, in words; empty for none.
-        is_open: Whether it goes on beyond the right edge.
+        is_open: Whether it continues beyond the right edge.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Credentials of object stores, found by boto3's chain and looked up again when renewed.
+"""Login to object stores: credentials from boto3's chain, looked up again when renewed.
 
 All clients have it from here, but Spark's, which looks in the same places. boto3 by itself renews
 what has a time of expiry (a role, a web identity, ``credential_process``). It reads a credentials
@@ -125,7 +125,8 @@ def current_login() -> Login:
 def environment_login() -> tuple[tuple[str, str], ...]:
     """Return all ``AWS_`` variables of the environment as sorted pairs of name and value.
 
-    Secret. They tell whether the login has to be looked up anew; nothing is cached.
+    They are secret. A change of them means that the login has to be looked up again; nothing is
+    cached here.
     """
     return tuple(sorted((name, os.environ[name]) for name in os.environ if name.startswith("AWS_")))
 

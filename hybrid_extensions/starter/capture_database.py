@@ -1,4 +1,4 @@
-"""Starter for tables of a database: a pipeline for each, the connector, and the topics."""
+"""Starter that captures tables of a database: a pipeline for each, the connector, and topics."""
 
 from __future__ import annotations
 

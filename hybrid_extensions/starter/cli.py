@@ -1,4 +1,4 @@
-"""The command that writes a first version of a pipeline."""
+"""Command `hybrid init`, which writes a first version of a pipeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a CSV file tells besides its values: its dialect, and the names in its header."""
+"""CSV files for `hybrid init`: their dialect, and the names in their header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A starter pipeline over existing files: declaration, transform and audit query."""
+"""Starter pipeline over existing files of history: declaration, transform and audit query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields of structs that become columns, as ``event.id`` of JSON, for ``hybrid init``."""
+"""Nested fields (of structs, as ``event.id`` of JSON) that become columns, for ``hybrid init``."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ def columns_of_fields(columns: Mapping[str, str], names: Iterable[str]) -> dict[
 
     Args:
         columns: Names and Spark SQL types of the columns.
-        names: Names that people gave; columns, and what is nothing, are passed over.
+        names: Names that people gave; names of columns, and unknown names, are left out.
 
     Returns:
-        Such as ``event_id`` by ``event.id``.
+        By path, such as ``event.id``, the column's name, such as ``event_id``; without those whose
+        name a column has already.
     """
     found = {}
     for name in names:

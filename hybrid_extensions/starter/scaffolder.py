@@ -59,12 +59,14 @@ class PipelineScaffolder(dg.Scaffolder[ScaffoldParams]):
     def scaffold(self, request: dg.ScaffoldRequest[ScaffoldParams]) -> None:
         """Write the component's folder: ``defs.yaml`` or ``component.py``, and the pipeline's own.
 
+        Called by Dagster, which has created the folder.
+
         Args:
             request: Folder, format of the component's own file, and options.
 
         Raises:
-            InputError: No file of history can be read, or its event time is not detected. A folder
-                that is empty is then removed.
+            InputError: No file of history can be read, or its event time is not detected. The
+                folder is removed then, if it is empty.
         """
         folder = request.target_path.absolute()
         try:

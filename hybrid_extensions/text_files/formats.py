@@ -1,4 +1,4 @@
-"""Text formats of file sources."""
+"""Registration of the text formats of file sources: CSV, JSON lines and text."""
 
 from __future__ import annotations
 

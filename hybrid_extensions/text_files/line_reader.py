@@ -1,4 +1,4 @@
-"""Reading of formats with one row per line: Arrow parses blocks, and bad lines are located.
+"""Line reader for formats with one row per line: Arrow parses blocks, and bad lines are located.
 
 A block that Arrow can't parse is halved until it can parse the halves or a single line is left,
 which is the bad one. So clean files pay nothing, and the parser of the good lines decides what is
@@ -77,7 +77,7 @@ def read_lines(
 
 
 def reason_of(error: pa.ArrowInvalid) -> str:
-    """Return Arrow's reason why a row can't be parsed; without row number, ≤ 500 characters."""
+    """Return Arrow's reason why a row can't be parsed: without row number, up to 500 characters."""
     return _ROW_NUMBER.sub("", str(error)).rstrip(".")[:_REASON_CHARACTERS]
 
 

@@ -1,4 +1,4 @@
-"""Plain text files, each line a row."""
+"""Reader of plain text files, each line a row."""
 
 from __future__ import annotations
 

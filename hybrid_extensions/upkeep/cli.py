@@ -1,4 +1,4 @@
-"""Commands that compact the target, and delete files that nobody needs."""
+"""Commands `hybrid compact` and `hybrid vacuum`: compact the target, delete unneeded files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compaction of the table that readers see, next to its live run and never against it."""
+"""Compaction of the table that readers see, while its live run continues."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def compact(
 ) -> Compacted:
     """Compact small files of the serving generation's table, without changing a row.
 
-    Files of history and of live rows are compacted separately. The live run goes on: its appends
-    can't conflict with it, and a merge waits for the moment of a commit. Until it is done no
+    Files of history and of live rows are compacted separately. The live run continues: its appends
+    can't conflict with the compaction, and a merge waits while it commits. Until it is done no
     promotion or rollback begins, and backfills of ranges wait. It is entered in the log of actions.
 
     Args:
@@ -67,7 +67,7 @@ def look(loaded: LoadedPipeline) -> Compacted:
 
 
 def in_words(found: Compacted) -> str:
-    """Return as a clause without a full stop what a compaction did, or would do."""
+    """Describe what a compaction did, or would do, as a clause without a full stop."""
     if not found.commits:
         return "no files to be compacted"
     old = found.history_files + found.live_files

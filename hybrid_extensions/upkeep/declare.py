@@ -1,4 +1,4 @@
-"""Scheduled upkeep of the target: its small files, and those that nobody needs."""
+"""Declaration of scheduled upkeep of the target: compaction, and deletion of unneeded files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sources.config.table.reruns import Schedule
 
 
 class Upkeep(Schedule):
-    """Scheduled upkeep of the target, while its stream goes on; no row changes by it.
+    """Scheduled upkeep of the target, while its stream continues; no row changes by it.
 
     Attributes:
         action: ``compact`` makes few large files of many small ones; ``vacuum`` deletes files that
@@ -23,7 +23,7 @@ class Upkeep(Schedule):
 
 
 class UpkeepSection(Section):
-    """What a pipeline's file declares of upkeep.
+    """Section of a pipeline's file about upkeep.
 
     Attributes:
         upkeep: Schedules that compact the table's small files, or delete files that nobody needs.

@@ -1,4 +1,4 @@
-"""CSV files (RFC 4180) and others with a separator, read by Arrow."""
+"""Reader of CSV files (RFC 4180) and others with a separator, which Arrow parses."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class Csv:
         return pa.ArrowInvalid(f"byte {offset}: the row is longer than {_MOST_BYTES >> 20} MiB")
 
     def _parse(self, block: bytes, names: list[str], columns: pa.Schema) -> pa.Table:
-        """Parse whole records into a row for each (:data:`sources.formats.lines.Parse`)."""
+        """Parse whole records into a row for each (:data:`..line_reader.Parse`)."""
         check_utf8(block)
         text = block.removeprefix(BYTE_ORDER_MARK)
         if not text.strip(b"\r\n"):

@@ -1,4 +1,4 @@
-"""Boundaries of CSV records, and the validity of their quotes.
+"""CSV records: where each ends in a text, and whether its quotes are valid.
 
 Arrow's reader accepts a quote anywhere: of ``"a"b`` it makes one value, and an open quote swallows
 the rows that follow. So records with quotes are first compared with the one form that they may

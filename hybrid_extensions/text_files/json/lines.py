@@ -1,4 +1,4 @@
-"""JSON lines files, with one object per line (https://jsonlines.org), read by Arrow."""
+"""Reader of JSON lines (https://jsonlines.org): one object per line, which Arrow parses."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class JsonLines:
 
 
 def _parse(block: bytes, columns: pa.Schema) -> pa.Table:
-    """Parse a block of lines into one row per line (:data:`sources.formats.lines.Parse`)."""
+    """Parse a block of lines into one row per line (:data:`..line_reader.Parse`)."""
     check_words(block)
     check_decimals(block, columns)
     if not all(map(_arrow_reads, columns.types)):

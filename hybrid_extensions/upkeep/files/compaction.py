@@ -99,7 +99,7 @@ class _Open:
 class Compaction:
     """Compaction of the table of a generation.
 
-    Only one process may compact a table at a time; the caller sees to that.
+    Only one process may compact a table at a time; the caller has to hold a lock.
 
     Attributes:
         generation: The generation; its state records which files of history were compacted.
@@ -155,12 +155,12 @@ class Compaction:
         if unknown := sorted(table.protocol.features - CARRIED):
             names = ", ".join(f"`{each}`" for each in unknown)
             message = (
-                f"The table {self.table} has the Delta features {names}, which its files can't be "
-                "compacted with here. Nothing was changed."
+                f"The files of table {self.table} can't be compacted here, as it has Delta "
+                f"features that this project does not know: {names}. Nothing was changed."
             )
             hint = (
-                f"Compact it with Spark while the stream is paused: `OPTIMIZE delta.`{self.table}`;"
-                " ranges of history can't be recomputed after that."
+                f"Compact it with Spark while the stream is paused: `OPTIMIZE delta.`{self.table}``"
+                "; ranges of history can't be recomputed after that."
             )
             raise InputError(message, hint, table=self.table.url)
         return table
@@ -271,9 +271,9 @@ class Compaction:
     def _changed(self) -> StateError:
         message = (
             f"Another writer has changed columns, properties or the protocol of {self.table} "
-            "during the compaction, which has ended early. No row has changed."
+            "during the compaction, which has ended early. No row has changed by it."
         )
-        hint = "Try again: `hybrid compact P`."
+        hint = "Compact the rest: `hybrid compact P`."
         return StateError(message, hint, transient=True, table=self.table.url)
 
     def _unreadable(self, path: str, error: Exception) -> StateError:

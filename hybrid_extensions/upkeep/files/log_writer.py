@@ -1,4 +1,4 @@
-"""Commits that replace files of a table by others with the same rows.
+"""Writer of commits to Delta's log that replace files of a table by others with the same rows.
 
 As Delta's OPTIMIZE, such a commit says of each file that no data changes (``dataChange: false``),
 so streams that read the table pass over it. Another writer's commit in between does no harm unless

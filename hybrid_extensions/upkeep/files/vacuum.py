@@ -31,7 +31,7 @@ _AT_ONCE = 16
 
 @dataclass(frozen=True)
 class Unneeded:
-    """Unneeded files of a table.
+    """Files of a table that nobody needs, which :meth:`delete` deletes.
 
     Attributes:
         table: Folder of the table.
@@ -80,8 +80,8 @@ def find_unneeded(target: Folder, versions: Iterable[int]) -> Unneeded:
     if unknown := sorted(table.protocol.features - CARRIED):
         names = ", ".join(f"`{each}`" for each in unknown)
         message = (
-            f"The table {target} has the Delta features {names}, and it is not known which "
-            "files these need. Nothing was deleted."
+            f"The table {target} has Delta features that this project does not know: {names}. So "
+            "it is not known which files they need, and nothing was deleted."
         )
         hint = f"Run VACUUM with Spark: `VACUUM delta.`{target}``."
         raise InputError(message, hint, table=target.url)

@@ -8,8 +8,9 @@ the commits of a table say of its position (`spark_jobs.table.commit_position`).
 from sources.extensions import Extension
 
 LOST_STATE = (
-    "If the transform keeps no state, the commits of the table tell where to go on: move the state "
-    "folder away, then `hybrid adopt P --from-commits` shows what would be taken."
+    "If the transform keeps no state, the commits of the table record the position to continue "
+    "from: move the state folder away, then `hybrid adopt P --from-commits` shows what would be "
+    "taken."
 )
 EXTENSION = Extension(
     "adopt",

@@ -55,8 +55,8 @@ class AdoptResult:
             for topic, parts in self.offsets.items()
             for partition, offset in parts.items()
         )
-        told += f" `{self.source}` goes on at these offsets: {starts}"
+        told += f" `{self.source}` continues at these offsets: {starts}"
         told += " (declared)." if self.said is None else f" (as {self.said} says)."
         told = " ".join([told, *self.notes])
-        way = "`hybrid run P` goes on." if self.is_applied else "`--apply` adopts it."
+        way = "`hybrid run P` continues." if self.is_applied else "`--apply` adopts it."
         return f"{told} {way}"

@@ -159,7 +159,7 @@ def _find(loaded: LoadedPipeline, asked: Asked, say: Callable[[str], None]) -> _
 
 
 def _record(context: PipelineContext, found: _Found, asked: Asked) -> Adopted:
-    """Record the adoption; refuse one that differs from one that broke off."""
+    """Record the adoption; refuse it if an interrupted one was different."""
     mine = Adopted(
         table_version=found.table.version,
         newest=found.table.newest,

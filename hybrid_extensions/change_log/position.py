@@ -20,7 +20,7 @@ class Position(NamedTuple):
 
     Attributes:
         group: Where its transaction begins.
-        place: Its place in the transaction: the last number tells changes of one entry apart.
+        place: Its place in the transaction: the last number distinguishes changes of one entry.
     """
 
     group: tuple[Any, ...]

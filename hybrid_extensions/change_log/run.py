@@ -88,9 +88,9 @@ class _Writing:
     Args:
         log: The log.
         segments: Its segments.
-        server: Server that is told of new ones.
+        server: Server whose clients are woken for new records.
         scratch: Folder for the connector's own files.
-        say: Told once where the log is served.
+        say: Called once with the address at which the log is served.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class _Writing:
         if not self._server.is_open:
             self._server.open()
             self._say(f"The change log is served at {self._server.address}; Ctrl-C ends it.")
-        self._server.tell()
+        self._server.wake_clients()
 
     def _keep_history(self) -> None:
         """Keep the definitions of tables, which are written before the changes that need them."""

@@ -93,7 +93,7 @@ class LogServer:
         self.is_open = True
         threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()
 
-    def tell(self) -> None:
+    def wake_clients(self) -> None:
         """Wake clients that wait for records; called after records were appended."""
         with self._appended:
             self._appended.notify_all()

@@ -1,4 +1,4 @@
-"""Delivery: what a feed's function is told about the rows that it gets."""
+"""Delivery of rows to a feed's function: version of the table, part, and whether it is a load."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ DELETED = "_is_deleted"
 
 
 class Delivery(NamedTuple):
-    """What a feed's function is told about the rows of a call: one part of a version of the table.
+    """Description of the rows that a feed's function gets: one part of a version of the table.
 
     A call that failed, or whose process ended, is repeated with the same version, part and rows,
     unless a load comes instead.

@@ -100,7 +100,7 @@ def why_not_from(before: Position, now: Position, commit_now: str) -> str | None
             log has none.
     """
     if before.table != now.table:
-        return "the table was made again"
+        return "the table was created again"
     if before.owner != now.owner:
         return "another generation serves"
     if before.form != now.form:
@@ -110,5 +110,5 @@ def why_not_from(before: Position, now: Position, commit_now: str) -> str | None
     if not commit_now:
         return f"the log of the table no longer has version {before.number}"
     if before.commit != commit_now:
-        return f"version {before.number} of the table is another one by now"
+        return f"version {before.number} of the table has another commit than it had"
     return None

@@ -170,7 +170,7 @@ def _require_value(
     lacks: tuple[bool, bool],
     known: dict[int, Any],
 ) -> None:
-    """Refuse a file whose value of a column that others lack is not told by its partition."""
+    """Refuse a file whose partition does not have the value of a column that other files lack."""
     is_lacking, has_default = lacks
     name, number = field.name, field.field_id
     if number not in known:

@@ -89,10 +89,11 @@ class KafkaSink(FeedSink):
             partitions, position = found
             if partitions != self._partitions:
                 message = (
-                    f"Topic `{self._feed.topic}` has {self._partitions} partitions by now, and had "
-                    f"{partitions}: keys have moved to others, where old rows of them stay."
+                    f"Topic `{self._feed.topic}` has {self._partitions} partitions now, and had "
+                    f"{partitions}: keys have moved to other partitions, and their old records "
+                    "stay. Nothing was delivered."
                 )
-                hint = "Name a new topic in `topic`, which is loaded."
+                hint = "Name a new topic in `topic`; the whole table is then loaded into it."
                 raise InputError(message, hint, **self._fields | {"field": "topic"})
             if position is not None and time.monotonic() - self._renewed_s > _RENEW_S:
                 with self._transaction() as producer:

@@ -41,7 +41,7 @@ class Served:
 
     def append(self, *values: bytes | None, topic: str = "shop.rows") -> None:
         self.segments.append([Change(topic, b"k", value) for value in values], {})
-        self.server.tell()
+        self.server.wake_clients()
 
     def source(self, *topics: str) -> KafkaSource:
         servers = self.server.address

@@ -178,9 +178,9 @@ class TestLoads:
         [
             ("vacuum", "can't be read"),
             ("promotion", "another generation serves"),
-            ("made again", "the table was made again"),
+            ("made again", "the table was created again"),
             ("set back", "the table was set back from version 3 to 2"),
-            ("replaced", "version 2 of the table is another one by now"),
+            ("replaced", "version 2 of the table has another commit than it had"),
             ("log removed", "the log of the table no longer has version 1"),
             ("truncated", "nothing is delivered yet"),
             ("dropped", "nothing is delivered yet"),

@@ -1,4 +1,4 @@
-"""Login of Spark's clients of Azure and of Google Cloud Storage, from the environment.
+"""Spark configuration by which its clients log in to Azure and to Google Cloud Storage.
 
 No secret is passed on: a property names the variable, and Hadoop reads it where the client runs.
 https://hadoop.apache.org/docs/r3.5.0/hadoop-azure/abfs.html,

@@ -1,4 +1,4 @@
-"""Registration of YARN and Kubernetes as places of drivers."""
+"""Registration of the clusters in which drivers may run: YARN and Kubernetes."""
 
 from __future__ import annotations
 

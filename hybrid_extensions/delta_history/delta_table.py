@@ -223,7 +223,7 @@ def _mapping(table: DeltaTable) -> MappedColumns | None:
 def _deleted(
     source: FileSource, table: DeltaTable, folder: str, paths: Sequence[str]
 ) -> dict[str, bytes | None]:
-    """Return the deletion vectors of a table's files, by path; without those that have none."""
+    """Return the deletion vectors of a table's files, by path; files without one are left out."""
     found: dict[str, bytes | None] = {}
     if _VECTORS in (table.protocol().reader_features or ()):
         try:
@@ -245,8 +245,12 @@ def _deleted(
                 values = mask.values.to_numpy(zero_copy_only=False)
                 found[_located(folder, name)] = deletion_vector(np.flatnonzero(~values))
     if others := found.keys() - set(paths):
-        message = f"{folder} has deletion vectors of files that are not in its log: {min(others)}."
-        raise InputError(message, "Check the table, then plan again.", file=min(others))
+        message = (
+            f"Source `{source.name}`: the Delta table {folder} has deletion vectors of files that "
+            f"are not in its log: {min(others)}. Nothing was read."
+        )
+        hint = "Plan again, or declare another `version` of the table: this one is inconsistent."
+        raise InputError(message, hint, source=source.name, file=min(others))
     return found
 
 
@@ -303,7 +307,10 @@ class DeltaTables:
     def list_table(
         self, source: FileSource, path: str, event: EventColumn, stores: Stores
     ) -> TableFiles:
-        """Return the data files of the declared version, or of the newest one."""
+        """Return the data files of the declared version, or of the newest one.
+
+        Raises as the function :func:`list_table`.
+        """
         return list_table(source, path, event, stores)
 
     def list_appended(
@@ -314,7 +321,11 @@ class DeltaTables:
         stores: Stores,
         appended: Appended,
     ) -> TableFiles:
-        """Return the data files that commits append, as the table has them at their position."""
+        """Return the data files that commits append, as the table has them at their position.
+
+        Raises as the function :func:`list_table`, and InputError if the table was created again or
+        no longer has one of these files.
+        """
         return list_table(source, path, event, stores, appended)
 
 

@@ -1,4 +1,4 @@
-"""Command that runs the demo."""
+"""Command line of the demo: the command `hybrid demo`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command that writes the pipeline's table as a feature view of Feast."""
+"""Command line of the export to Feast: the command `hybrid export feast`."""
 
 from __future__ import annotations
 

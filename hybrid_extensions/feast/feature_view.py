@@ -1,4 +1,4 @@
-"""What Feast has to know of a pipeline's table: keys, time, columns with their types."""
+"""Feature view of Feast for a pipeline's table: keys, times, and columns with their types."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """OpenLineage events of a pipeline's steps; needs the extra ``lineage``.
 
-A pipeline without ``lineage`` imports and sends nothing. An event that can't be delivered is told,
-and stops no run.
+A pipeline without ``lineage`` imports and sends nothing. An event that can't be delivered is
+reported as a warning, and stops no run.
 """
 
 from sources.extensions import Extension

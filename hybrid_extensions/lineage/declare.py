@@ -25,7 +25,7 @@ class Lineage(Declared):
 
 
 class LineageSection(Section):
-    """What a pipeline's file declares of lineage.
+    """Section of a pipeline's file about lineage.
 
     Attributes:
         lineage: OpenLineage events of the steps, for a catalog of data.

@@ -1,4 +1,4 @@
-"""OpenLineage events for the steps of a pipeline."""
+"""Observer of a pipeline's steps, which sends OpenLineage events for them."""
 
 from __future__ import annotations
 

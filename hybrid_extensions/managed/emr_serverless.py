@@ -124,7 +124,7 @@ class EmrServerless:
 
 
 def read_status(run: Mapping[str, Any]) -> DriverStatus:
-    """Return the state of a driver from ``jobRun`` of the answer to ``GetJobRun``. It is pure."""
+    """Return the state of a driver from ``jobRun`` of the answer to ``GetJobRun``; pure."""
     state, why = run["state"], str(run.get("stateDetails") or "").strip()[:_LONGEST]
     if state in _WAITING:
         return DriverStatus("waiting", reason=why)

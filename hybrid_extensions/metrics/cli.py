@@ -1,4 +1,4 @@
-"""Command that serves the metrics of pipelines to Prometheus."""
+"""Command line of the metrics: the command `hybrid metrics`, which serves them to Prometheus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTTP endpoint ``/metrics`` for Prometheus."""
+"""HTTP server of the endpoint ``/metrics``, for Prometheus."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ORC as a format of file sources."""
+"""Registration of ORC among the formats of file sources."""
 
 from __future__ import annotations
 

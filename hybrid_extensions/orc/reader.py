@@ -1,4 +1,4 @@
-"""ORC files, read by Arrow."""
+"""Reader of ORC files, by Arrow."""
 
 from __future__ import annotations
 

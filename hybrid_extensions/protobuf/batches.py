@@ -1,4 +1,4 @@
-"""Batch decoding of Protobuf messages into Arrow columns (:mod:`protobuf_columns`).
+"""Batch decoding of Protobuf messages into Arrow columns, by the decoders of :mod:`.columns`.
 
 Decodes fields of scalar types, enums, ``Timestamp``, wrappers and other messages, single and
 repeated. A value is left to the per-record decoder if it contains a field twice that is not

@@ -1,4 +1,4 @@
-"""Format ``protobuf``: each value is a message of Protocol Buffers."""
+"""Declaration of ``format: protobuf``: each value is a message of Protocol Buffers."""
 
 from __future__ import annotations
 

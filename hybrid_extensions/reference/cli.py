@@ -1,4 +1,4 @@
-"""The command `hybrid reference`."""
+"""Command line of the reference: the command `hybrid reference`."""
 
 from __future__ import annotations
 

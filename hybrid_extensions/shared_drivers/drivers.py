@@ -1,4 +1,4 @@
-"""Drivers that pipelines share, as launches ask for them."""
+"""Drivers that pipelines share, behind the interface by which launches ask for them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from spark_jobs.launch.places.shared import SharedDrivers
 
 
 class DriversOfGroups(SharedDrivers):
-    """One driver on this machine for each `spark.group`."""
+    """Shared drivers on this machine, one for each `spark.group`; implements the core's interface.
+
+    Its methods start nothing.
+    """
 
     def folder_of(self, group: str) -> Path:
         """Return the folder of a group's driver; it need not exist."""

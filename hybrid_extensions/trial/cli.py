@@ -1,4 +1,4 @@
-"""Command that tries a pipeline on a sample of its keys."""
+"""Command line of trial runs: the command `hybrid try`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answer of `hybrid try` on a terminal."""
+"""Tables of `hybrid try` for the terminal: columns, first rows, and comparisons of a trial."""
 
 from __future__ import annotations
 

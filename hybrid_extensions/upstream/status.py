@@ -26,7 +26,7 @@ HELP = {
     "upstream_healthy": "Whether the table of another pipeline can be followed",
     "upstream_behind_commits": "Commits that append rows to it and are not found yet",
 }
-"""The numbers of each followed table, with what they say."""
+"""Help texts of the metrics of each followed table, by the metric's name."""
 
 
 class UpstreamStatus(BaseModel):
@@ -40,8 +40,8 @@ class UpstreamStatus(BaseModel):
         behind: Number of commits after ``version`` that append rows; None like ``newest``.
         problem: Why it can't be followed, and what to do; None if it can.
         changed: Lowest and highest event time of the rows that were read and that the table no
-            longer has as they were, as far as its statistics tell: what this pipeline made of them
-            has to follow. None if nothing has changed, or that is not known.
+            longer has as they were, by its statistics: what this pipeline computed from them has
+            to be recomputed. None if nothing has changed, or that is not known.
     """
 
     source: str
@@ -103,14 +103,15 @@ def _followed(loaded: LoadedPipeline) -> Iterator[UpstreamStatus]:
         followed = ""
         if changed is not None:
             followed = (
-                f" What was made of its rows from {changed[0]} to {changed[1]} has to follow."
+                f" Rows computed from its rows from {changed[0]} to {changed[1]} have to be "
+                "recomputed."
             )
         problem = f"{error.message}{followed} {error.hint}"
     upstream = source.upstream
     if problem is None and upstream is not None and upstream.target.url != position.place:
         problem = (
-            f"Pipeline `{upstream.pipeline.name}` writes to {upstream.target.url} by now. Begin a "
-            "new generation, which reads that table: `hybrid generation new P`."
+            f"Pipeline `{upstream.pipeline.name}` now writes to {upstream.target.url}. Begin a new "
+            "generation, which reads that table: `hybrid generation new P`."
         )
     yield UpstreamStatus(
         source=source.name,

@@ -104,7 +104,7 @@ def _parsed(struct: Any) -> WindowLengths:
 
 
 def _inside(expression: Any) -> Any:
-    """Return what conversions are around of."""
+    """Return the expression inside Spark's conversions of type and nullability."""
     while kind_of(expression) in ("KnownNullable", "PreciseTimestampConversion"):
         expression = expression.child()
     return expression

@@ -1,4 +1,4 @@
-"""Merge of changes by the order of their sequence, whatever the order of arrival.
+"""Merge of the newest change of each key, by their sequence, whatever the order of arrival.
 
 A row of the target keeps the sequence of the change that wrote it, and only a change that is not
 older replaces it. A removed row can't keep its sequence:

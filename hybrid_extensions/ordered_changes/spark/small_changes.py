@@ -2,8 +2,8 @@
 
 Spark merges the same micro-batch to the same rows
 (:func:`hybrid_extensions.ordered_changes.spark.newest_change.merge_changes`), with rules for
-changes that are not whole, or that something later has overtaken. Here nothing is done
-about them: such a micro-batch is Spark's.
+changes that are not whole, or that something later has overtaken. A micro-batch with such changes
+is not merged here, but left to Spark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Action AUDIT of the control job: prove the table, and evaluate its check."""
+"""Action AUDIT of the control job in Dagster: prove the table, and evaluate its check."""
 
 from __future__ import annotations
 

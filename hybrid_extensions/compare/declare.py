@@ -1,4 +1,4 @@
-"""Scheduled comparison of a captured table with its database."""
+"""Declaration of the scheduled comparison of a captured table with its database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merging of micro-batches around barriers: one commit up to a barrier, the next beyond it.
+"""Merging in Spark around barriers of cuts: one commit up to a barrier, the next beyond it.
 
 The part of a micro-batch from before the barrier is committed under a transaction of its own, whose
 version is the barrier's number; the rest under that of the micro-batch, as if it were the whole. A

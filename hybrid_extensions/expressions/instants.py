@@ -1,4 +1,4 @@
-"""Timestamps in DuckDB's SQL, as numbers of microseconds, without the time zones of its ICU."""
+"""Instants in DuckDB's SQL: timestamps as microseconds, without the time zones of its ICU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Altered columns of an Iceberg table that Spark would misread.
+"""Renamed and altered columns of an Iceberg table that Spark would misread.
 
 Spark finds a column by its field id, but asks the column of the same name for the type to read it
 as (``ParquetToSparkSchemaConverter``). So a file that has a column under an older name is read

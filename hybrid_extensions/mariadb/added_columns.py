@@ -1,4 +1,4 @@
-"""Columns that a MariaDB or MySQL table got later: their types, and values in older rows.
+"""Added columns of a MariaDB or MySQL table: their types, and their values in older rows.
 
 The server forgets what rows got when a column was added. The statement that added it is in the
 binary log, and the connector reports it in the topic of statements.

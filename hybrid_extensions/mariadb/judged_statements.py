@@ -1,4 +1,4 @@
-"""Effects of DDL statements, as a connector reports them, on a captured table."""
+"""Judgment of DDL statements, as a connector reports them: their effects on a captured table."""
 
 from __future__ import annotations
 

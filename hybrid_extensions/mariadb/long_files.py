@@ -1,4 +1,4 @@
-"""Binary log files that exceed the range of event positions.
+"""Long files of the binary log, which exceed the range of event positions.
 
 An event has 32 bits for its position, which begins again behind 4 GiB: measured with MySQL 9.7. A
 file becomes as long only by a transaction, which is never divided.

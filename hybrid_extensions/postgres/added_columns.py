@@ -1,4 +1,4 @@
-"""Columns that a PostgreSQL table got later: their types, and values in older rows.
+"""Added columns of a PostgreSQL table: their types, and their values in older rows.
 
 PostgreSQL stores the default that rows had when a column was added (``attmissingval``), whatever
 the default is now, until something rewrites the table.

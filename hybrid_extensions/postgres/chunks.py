@@ -1,4 +1,4 @@
-"""Division of a PostgreSQL table into key ranges of about equal numbers of rows."""
+"""Chunks of a PostgreSQL table: key ranges of about equal numbers of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Position in PostgreSQL's log that divides all transactions, reached even without changes.
+"""End of PostgreSQL's log as a position that divides all transactions, even without changes.
 
 Debezium orders changes by the end of the transaction before theirs (``source.sequence``). So "lower
 than P" holds for the transactions that ended before P *and* for the next one, whenever that comes.

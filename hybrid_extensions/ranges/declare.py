@@ -1,4 +1,4 @@
-"""Ranges of event time in a pipeline's file, and the schedules that recompute them."""
+"""Declaration of ranges of event time to recompute, and of the schedules that do it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Job for ranges of several pipelines: a step for each, whose page shows what became of it."""
+"""Job of a request for ranges of several pipelines: a step for each, with its result."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple

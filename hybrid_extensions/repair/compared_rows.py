@@ -1,4 +1,4 @@
-"""Both sides of a repair in DuckDB: rows of a database snapshot, and the target with its deletes.
+"""Compared rows of a repair in DuckDB: those of a database snapshot, and the target with deletes.
 
 The rows of the database come from the code that takes snapshots, so that a repaired row is what a
 snapshot would have written.

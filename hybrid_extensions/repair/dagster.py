@@ -1,4 +1,4 @@
-"""Action REPAIR of the control job: write rows that differ from the captured table."""
+"""Action REPAIR of the control job in Dagster: write rows that differ from the captured table."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Action REPORT of the control job: write the page, and link it from the table's page."""
+"""Action REPORT of the control job in Dagster: write the page and link it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Picture of the seam: sources on a scale of event time, partitions on scales of offsets.
+"""Timeline of the seam as a picture: event times of sources, and offsets of partitions.
 
 Positions are percentages of the picture's width, so that it fits any screen.
 """

@@ -1,7 +1,7 @@
 """Comparison of a sample's table with the same keys in the serving table.
 
 It means something only where each row of the table is made of rows with the same values in the
-columns of the sample; otherwise the reason is told instead.
+columns of the sample; otherwise the reason is returned instead.
 """
 
 from __future__ import annotations

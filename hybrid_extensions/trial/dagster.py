@@ -1,4 +1,4 @@
-"""Action TRY of the control job: run a pipeline on a sample of its keys."""
+"""Action TRY of the control job in Dagster: run a pipeline on a sample of its keys."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Row rules in DuckDB, applied to the raw input, and the recount of the rows that break them."""
+"""Row rules computed in DuckDB on the raw input, with a recount of the rows that break them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions that DuckDB evaluates exactly as Spark does, and the consequences of others.
+"""Expressions that are proven equal in DuckDB and Spark, and the consequences of others.
 
 A column of ``select`` that only Spark evaluates is not compared. Where such an expression decides
 which rows there are, nothing is compared at all: the answer is ``unknown``, never a pass and never

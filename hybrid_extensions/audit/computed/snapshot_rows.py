@@ -1,4 +1,4 @@
-"""Rows that were read from a captured database, and of which the topic has the change, too.
+"""Rows of a snapshot of a captured database, of which the topic has the change, too.
 
 A row that changed between the start of the log and the snapshot, and never again, is in the
 snapshot, which has no position, and in the topic as a change with one. Which of the two the target

@@ -1,4 +1,4 @@
-"""Reader of Avro and ORC files by the columns that each declares itself, for the audit.
+"""Reader of Avro and ORC files by each file's own columns, for the audit.
 
 DuckDB reads neither. Each file is read as a whole, without the regions of the plan, and Avro by
 another library than that of the runs; DuckDB combines files of different columns.

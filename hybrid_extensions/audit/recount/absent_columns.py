@@ -1,4 +1,4 @@
-"""JSON columns without a value in any row, whose names may be misspelled.
+"""Absent columns: those that no row of JSON input has, whose names may be misspelled.
 
 Run and audit look for the same names, so a comparison of their rows can't tell.
 """

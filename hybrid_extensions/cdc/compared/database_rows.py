@@ -1,4 +1,4 @@
-"""Interface of what reads a kind of database for comparisons."""
+"""Interface of readers of a database's rows for comparisons, one for each kind of database."""
 
 from __future__ import annotations
 

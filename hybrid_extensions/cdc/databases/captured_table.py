@@ -1,4 +1,4 @@
-"""Interface of a kind of database: what a snapshot and later look-ups ask of a table.
+"""Captured table: the interface by which a snapshot and later look-ups ask a kind of database.
 
 A kind is an extension of its own; :func:`hybrid_extensions.cdc.databases.kinds.access_to` chooses
 it.

@@ -1,4 +1,4 @@
-"""Tables and topics of a connector, by the filters in its configuration.
+"""Lists of a connector's tables and topics, by the filters in its configuration.
 
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html
 """

@@ -1,4 +1,4 @@
-"""Positions in a database's log: those that divide its transactions, and their texts."""
+"""Marks in a database's log: positions that divide its transactions, and their texts."""
 
 from __future__ import annotations
 

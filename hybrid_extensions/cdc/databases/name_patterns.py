@@ -1,4 +1,4 @@
-"""A connector's lists of regular expressions of names.
+"""Patterns of names: a connector's lists of regular expressions.
 
 https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-property-table-include-list
 """

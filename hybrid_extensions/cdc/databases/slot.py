@@ -1,4 +1,4 @@
-"""Position of a connector in its database's log, in the same form for each kind of database."""
+"""Slot of a connector: its position in the database's log, in one form for every kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decoder of Debezium's change events into the row after the change, with metadata.
+"""Reader of Debezium's change events: the row after each change, with metadata.
 
 Envelopes: https://debezium.io/documentation/reference/stable/connectors/postgresql.html
 """

@@ -1,4 +1,4 @@
-"""State of the deliveries that a feed keeps: how far their table is complete."""
+"""Record of the kept deliveries of a feed: how far the table with them is complete."""
 
 from __future__ import annotations
 

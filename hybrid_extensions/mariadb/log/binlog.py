@@ -1,4 +1,4 @@
-"""Lag of a connector in MariaDB's binary log, and whether the server still has the rest.
+"""Binary log (binlog) of MariaDB: a connector's lag in it, and whether the server has the rest.
 
 https://mariadb.com/kb/en/show-binlog-events/, https://mariadb.com/kb/en/binlog_gtid_pos/
 """

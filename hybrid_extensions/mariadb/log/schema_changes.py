@@ -1,4 +1,4 @@
-"""DDL statements on a table, as the connector reports them in a topic of their own.
+"""Schema changes of a table: DDL statements that the connector reports in their own topic.
 
 Debezium writes each to the topic that has the name of ``topic.prefix``, before the first change of
 a row that has the new definition.

@@ -1,4 +1,4 @@
-"""Division of a MariaDB or MySQL table into key ranges of equal numbers of rows."""
+"""Chunks of a MariaDB or MySQL table: key ranges of equal numbers of rows."""
 
 from __future__ import annotations
 

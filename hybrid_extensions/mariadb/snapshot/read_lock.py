@@ -1,4 +1,4 @@
-"""Lock that stops commits while snapshots of MySQL begin, held only briefly.
+"""Read lock that stops commits while snapshots of MySQL begin, held only briefly.
 
 FLUSH TABLES WITH READ LOCK waits until statements that read or write a table have ended, and all
 who write wait behind it. So it gives up after a second, lets them write, and tries again.

@@ -1,4 +1,4 @@
-"""Foreign keys that change rows of their own table without entries in the log."""
+"""References of a table to itself: foreign keys that change rows without entries in the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Statements that need a global privilege, and the GRANT for a user without it."""
+"""Rights for statements that need a global privilege, and the GRANT for a user without them."""
 
 from __future__ import annotations
 

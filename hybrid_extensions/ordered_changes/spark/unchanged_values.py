@@ -1,4 +1,4 @@
-"""Long values (TOAST) that an update did not change, and that PostgreSQL's log omits.
+"""Unchanged long values (TOAST) of an update, which PostgreSQL's log omits.
 
 The column ``sink.unchanged`` of a change has these columns as the keys of a map. In the target the
 map has, for each column whose value is older than the row's sequence, the sequence of the change

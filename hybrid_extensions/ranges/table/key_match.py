@@ -1,4 +1,4 @@
-"""Equality of keys by the rule of MERGE, for Arrow tables."""
+"""Match of keys in Arrow tables, equal by the rule of MERGE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replacement of rows in a range of event times of a table that is merged by key.
+"""Replacement of versions of rows in a range of event times, in a table that is merged by key.
 
 The table has the latest version of each key. A recomputed version takes the place of the table's if
 that one is not newer, as in a merge. A version of the table in the range that was not recomputed,

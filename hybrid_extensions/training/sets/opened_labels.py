@@ -1,4 +1,4 @@
-"""Labels of a training set as a view of DuckDB, with the range that each is in."""
+"""Labels of a training set, opened as a view of DuckDB, with the range that each is in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Concatenation of Parquet files into one, with rows unchanged and in order."""
+"""Merging of Parquet files into one, with rows unchanged and in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long values missing in changes of PostgreSQL, found independently of the runs.
+"""Lacking values: long ones that PostgreSQL omits in changes, found independently of the runs.
 
 Only the bytes of Avro go through the runs' decoder.
 """

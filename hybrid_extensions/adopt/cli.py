@@ -38,7 +38,7 @@ def adopt(  # noqa: PLR0913, PLR0917 - an option each
     by: By = None,
     as_json: AsJson = False,
 ) -> None:
-    """Begin with the table that is at `sink.path`, in place of history, and go on from there.
+    """Begin with the table that is at `sink.path`, in place of history, and continue from there.
 
     The table may be another tool's, or the pipeline's own whose state was lost. Without `--apply`
     nothing is written.

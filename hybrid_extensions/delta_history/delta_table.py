@@ -230,8 +230,8 @@ def _deleted(
             batches = list(table.deletion_vectors())
         except (DeltaError, OSError) as error:
             message = (
-                f"Source `{source.name}`: deleted rows of the Delta table {folder} can't be told "
-                f"from the others, as a deletion vector can't be read: "
+                f"Source `{source.name}`: deleted rows of the Delta table {folder} can't be "
+                f"distinguished from the others, as a deletion vector can't be read: "
                 f"{str(error).strip().removesuffix('.')}."
             )
             hint = (

@@ -20,7 +20,7 @@ class Position(Record):
     """Version of the target that a sink has, as the sink records it.
 
     Attributes:
-        table: Id of the Delta table, which a table that is made again does not share.
+        table: Id of the Delta table, which a table that is created again does not share.
         number: Version of the table.
         commit: SHA-256 of the commit that made the version; empty if the log no longer has it.
         owner: Generation that the table belonged to.

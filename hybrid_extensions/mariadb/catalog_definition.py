@@ -114,7 +114,7 @@ def find_alteration(
 def judge_definitions(
     before: BinlogDefinition, after: BinlogDefinition, names: Names, at_ms: int
 ) -> tuple[list[NarrowedColumn], str | None]:
-    """Return what became of a table: narrowed columns that are ignored, and another alteration.
+    """Return how a table was altered: narrowed columns that are ignored, and another alteration.
 
     A column is narrowed if its type holds less than before and nothing else.
 

@@ -55,7 +55,10 @@ def find_gone_columns(asked: GoneColumns) -> dict[str, str | None]:
 
 
 def _found(names: dict[str, str | None], asked: GoneColumns) -> dict[str, str | None]:
-    """Return what became of the columns that a change lacks, by their names in the ``schema``."""
+    """Return the present names of the columns that a change lacks, by those in the ``schema``.
+
+    None stands for a dropped column. Raises UnknownDefault if the change contradicts ``names``.
+    """
     for name, now in asked.present.items():
         if names.get(name, now) != now:
             reason = f"column `{now}`, which the change has, is another one than before"

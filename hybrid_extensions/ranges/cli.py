@@ -96,7 +96,7 @@ def follow(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> No
         from hybrid_extensions.ranges.followed.follow import follow as recompute
 
         done = recompute(load(pipeline), tell, person(by))
-        text = " ".join(each.text for each in done) or "No range has to follow."
+        text = " ".join(each.text for each in done) or "No range has to be recomputed."
         rows = [
             {
                 "version": each.version,

@@ -158,7 +158,7 @@ def _text(loaded: LoadedPipeline) -> str:
     return (
         "For later: recomputes a range of event times from the files, such as after files were "
         f"corrected. The table is that of `{loaded.pipeline.name}`. Rows that the live stream "
-        "wrote are kept, and the stream goes on. Only times that files have delivered can be "
+        "wrote are kept, and the stream continues. Only times that files have delivered can be "
         "recomputed, not those that came from the stream."
     )
 
@@ -252,7 +252,7 @@ def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
                 there = "" if rows is None else f" The table has {counted(rows, 'row')} there now."
                 context.log.info(
                     f"{found.text}{there} To recompute them, launch this job with "
-                    "`dry_run: false`. The stream goes on meanwhile."
+                    "`dry_run: false`. The stream continues meanwhile."
                 )
                 return
             by = acting_user(context.run.tags, None)

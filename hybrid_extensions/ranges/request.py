@@ -1,4 +1,4 @@
-"""Request for ranges of several pipelines: one after the other, and what became of each."""
+"""Request for ranges of several pipelines: one after the other, and the result of each."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def document(found: Sequence[RangeOutcome]) -> dict[str, Any]:
 
 
 def in_words(found: Sequence[RangeOutcome]) -> str:
-    """Return what became of each range, and the commands that do the rest."""
+    """Return the result of each range, and the commands that do the rest."""
     done = sum(each.state == "done" for each in found)
     lines = [f"{done:,} of {counted(len(found), 'range is', 'ranges are')} done."]
     lines += [

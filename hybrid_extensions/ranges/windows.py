@@ -33,7 +33,7 @@ class FinalTime(NamedTuple):
 def windows_by(context: PipelineContext) -> EventWindows | None:
     """Return the windows that a pipeline's transform groups by; None if it is stateless.
 
-    Known from the analysis of the transform, which is made again if the kept one is of another
+    Known from the analysis of the transform, which is repeated if the kept one is of another
     transform; that starts a short Spark process.
 
     Args:

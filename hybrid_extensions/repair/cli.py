@@ -38,7 +38,7 @@ def repair(  # noqa: PLR0913, PLR0917 - each is an option
 ) -> None:
     """Write rows of the target that differ from the database table that it captures.
 
-    The live stream goes on, and its later changes win. Without `--apply` nothing is written.
+    The live stream continues, and its later changes win. Without `--apply` nothing is written.
     """
     with answer(as_json) as show:
         from hybrid_extensions.repair.result_text import shown

@@ -17,7 +17,7 @@ from sources.config.loader import LoadedPipeline
 
 _TEXT = (
     "compares the table with the database table that it captures, and with `apply` writes the rows "
-    "that differ; the stream goes on, and its later changes win"
+    "that differ; the stream continues, and its later changes win"
 )
 
 

@@ -9,7 +9,7 @@ The order of steps is what makes it right:
 5. Rows that differ, and are not newer than 1, are written as of 1, so that all that came later
    wins, whenever it arrives. Rows that became newer since 4 are left out.
 
-A repair that breaks off before its one commit has changed no row.
+A repair that is interrupted before its one commit has changed no row.
 """
 
 from __future__ import annotations

@@ -52,8 +52,8 @@ def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
     return {
         "COMPACT": Action(
             compact,
-            "makes few large files of the table's many small ones; the stream goes on, and no row "
-            "changes",
+            "makes few large files of the table's many small ones; the stream continues, and no "
+            "row changes",
             {},
         ),
         "VACUUM": Action(

@@ -262,7 +262,7 @@ def _count_by_partition(
 ) -> dict[TopicPartition, PartitionCounts]:
     """Count the rows of ``audit.topic`` by partition; a partition without rows is left out.
 
-    Which offsets the topic holds is told by all of its rows, whatever rules or a sample leave out.
+    Offsets are counted in all rows of the topic, also in those that rules or a sample leave out.
     """
     rows = connection.execute(
         "WITH held AS (SELECT _topic, _partition, min(_offset) AS lowest, "

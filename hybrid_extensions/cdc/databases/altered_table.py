@@ -152,7 +152,7 @@ class TableWatch(Record):
         required: Columns that became NOT NULL, while the target has nulls in them.
         narrowed: Columns that were narrowed, which is ignored; until a comparison finds no row
             that differs.
-        prefix: Prefix of the connector's topics, as the connector told; None if it never did.
+        prefix: Prefix of the connector's topics, as the connector reports it; None if unknown.
         gap: Why statements may never be known, as sentences; None if they are.
         unknown: Why the last inspection saw nothing; None if it did.
         altered: What was done to the table that no change reports; it stays once found. None if

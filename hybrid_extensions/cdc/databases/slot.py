@@ -25,7 +25,7 @@ class Slot(NamedTuple):
             it.
         received: Position up to which the connector has confirmed that it received the log, which
             it does every 10 s by default (``status.update.interval.ms``); None where
-            ``unread_bytes`` is, and for MariaDB and MySQL, which are not told.
+            ``unread_bytes`` is, and for MariaDB and MySQL, to which connectors confirm nothing.
         confirmed: Position up to which it has confirmed that the topics hold all changes. For
             PostgreSQL it stays where it is while only other tables change.
         failure: Why the declared connector, or its task, failed, so that somebody has to start it

@@ -16,8 +16,8 @@ _PLAIN = ("boolean", "smallint", "int", "bigint", "double", "float", "string")
 class ChangedColumnsError(DifferentColumnsError):
     """Error of a change whose row has undeclared columns, or lacks declared ones.
 
-    With ``on_schema_change`` the driver asks the database what became of the columns, and starts
-    the query again with what follows from that.
+    With ``on_schema_change`` the driver asks the database how the columns were altered, and starts
+    the query again with the columns as they are then.
 
     Attributes:
         fields: ``value`` has the columns, as a JSON object: :class:`ColumnsOfChange`.

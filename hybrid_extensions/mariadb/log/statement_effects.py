@@ -1,7 +1,7 @@
 """Effects of statements on a MariaDB or MySQL table that no change of a row reports.
 
-Told by the text of a statement: a connector reports definitions of tables, and not what became of
-the rows. Names are compared without regard to case, as some servers do.
+Found in the text of a statement: a connector reports definitions of tables, and not the effects
+on rows. Names are compared without regard to case, as some servers do.
 """
 
 from __future__ import annotations

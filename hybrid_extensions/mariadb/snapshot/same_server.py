@@ -36,9 +36,9 @@ def require_same_server(
 ) -> None:
     """Refuse a MySQL snapshot on another server than the declared connector's.
 
-    Files and positions mean something in one server only, so changes could not be told from those
-    that the snapshot contains. Passes for MariaDB, whose GTIDs a replica keeps; without a declared
-    connector; and if the connector's server can't be asked from here.
+    Files and positions mean something in one server only, so changes could not be distinguished
+    from those that the snapshot contains. Passes for MariaDB, whose GTIDs a replica keeps; without
+    a declared connector; and if the connector's server can't be asked from here.
 
     Args:
         connection: Open connection to the database of the snapshot.

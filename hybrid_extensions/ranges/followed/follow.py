@@ -2,7 +2,7 @@
 
 Its live run waits before the commit that has replaced such a range. Once it has committed all rows
 of the commits before, the range is recomputed here, from the followed table at that very version;
-then the run is told to read on after it.
+then a mark in the state lets the run continue after it.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def follow(
         UnavailableError: A store does not answer.
     """
     if not follows_a_table(loaded):
-        message = f"Pipeline `{loaded.pipeline.name}` follows no table, so no range has to follow."
+        message = f"Pipeline `{loaded.pipeline.name}` follows no table."
         hint = "Recompute a range of it from its files: `hybrid backfill P --since … --until …`."
         raise StateError(message, hint, pipeline=loaded.pipeline.name)
     done: list[FollowedRange] = []

@@ -54,7 +54,7 @@ class Replaced(NamedTuple):
 
 
 Rewritten = tuple[list[AddAction], list[dict[str, Any]], Replaced]
-"""Files to be added, beside those in the scratch folder; files to be removed; numbers of rows."""
+"""Files to be added, but for those in the scratch folder; files to be removed; numbers of rows."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +223,7 @@ class Replacement:
                 f"{counted(len(lacking), 'file of history is', 'files of history are')} no longer "
                 f"in {self.table}, such as {min(lacking)}. They were compacted or "
                 "rewritten, possibly together with live rows, so history's "
-                "rows can't be told from live ones. Nothing was replaced."
+                "rows can't be distinguished from live ones. Nothing was replaced."
             )
             hint = (
                 "Recompute the whole table: `hybrid rerun P`. To recompute ranges later, compact "

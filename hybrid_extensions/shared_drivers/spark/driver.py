@@ -77,7 +77,7 @@ class SharedDriver:
         self._starting = threading.Lock()
 
     def serve(self, end: threading.Event) -> int:
-        """Answer requests until the driver is idle for 60 s, is told to end, or loses its JVM.
+        """Answer requests until the driver is idle for 60 s, is asked to end, or loses its JVM.
 
         Blocks. At the end all runs are stopped, for which it waits 60 s at most; if some still run
         then, or the JVM has ended, the process exits at once with status 1.

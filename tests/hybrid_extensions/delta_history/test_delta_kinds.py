@@ -130,7 +130,8 @@ def test_a_deletion_vector_that_is_gone_is_named_and_its_way_out_works(tmp_path:
     after = [protocol, {"remove": remove}, {"add": marked}]
     before.with_name(f"{1:020}.json").write_text("\n".join(map(json.dumps, after)))
     told = refusal(tmp_path)
-    assert f"deleted rows of the Delta table {tmp_path / 't'} can't be told from the others" in told
+    table = f"the Delta table {tmp_path / 't'}"
+    assert f"deleted rows of {table} can't be distinguished from the others" in told
     assert "deleted.bin" in told
     assert len(listed(tmp_path, version=0).splits) == 1
 

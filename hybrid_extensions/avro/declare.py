@@ -49,7 +49,7 @@ class AvroValues(ValueFormat):
 
     @property
     def key_registry(self) -> Registry | None:
-        """The schema registry of the values, which keys in Avro use, too."""
+        """The schema registry of the values, which Avro keys use, too; None if there is none."""
         return self.registry
 
     def reader(self, _columns: RecordColumns) -> FieldReader:

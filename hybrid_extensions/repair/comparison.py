@@ -143,4 +143,5 @@ def require_no_truncate(table: RepairedTable, version: str) -> None:
         message = (
             f"`{table.captured.name}` was truncated while it was compared. Nothing was written."
         )
-        raise StateError(message, "Repair again.", transient=True, table=table.captured.name)
+        hint = "Compare again: `hybrid repair P`."
+        raise StateError(message, hint, transient=True, table=table.captured.name)

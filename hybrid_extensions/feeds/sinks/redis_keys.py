@@ -180,8 +180,11 @@ class RedisSink(FeedSink):
         with self._errors():
             after = self._known()
         if _held_of(before) != _held_of(after):
-            message = f"Feed `{self._feed.name}` was delivered while it was compared."
-            hint = "Compare again; or end its follower meanwhile."
+            message = (
+                f"Feed `{self._feed.name}` was delivered while it was compared, so the comparison "
+                "proves nothing. It wrote nothing."
+            )
+            hint = "Compare again; if this happens each time, end the follower of the feed meanwhile."
             raise StateError(message, hint, transient=True, **self._fields)
 
     def compare(self, rows: pa.RecordBatchReader) -> tuple[int, list[str], int]:
@@ -284,7 +287,10 @@ class RedisSink(FeedSink):
         except redis.ResponseError as error:
             if _FENCED in str(error):
                 self._token = ""
-                message = f"Another follower feeds `{self._feed.name}` now."
+                message = (
+                    f"Another follower feeds `{self._feed.name}` now, so the sink refuses what this "
+                    "one writes."
+                )
                 hint = "Run one follower of a feed at a time."
                 raise StateError(message, hint, transient=True, **self._fields) from None
             message = f"The server refuses rows of feed `{self._feed.name}`: {error}."

@@ -97,7 +97,7 @@ def fingerprints(
         found = connection.execute(query).fetchall()
     except duckdb.Error as error:
         message = f"The labels can't be read: {error_text(error)}"
-        raise InputError(message, "Restore their files, then try again.") from None
+        raise InputError(message, "Restore the files of the labels, then try again.") from None
     return {key: Fingerprint(rows, f"{rows}:{digest}") for key, rows, digest in found}
 
 

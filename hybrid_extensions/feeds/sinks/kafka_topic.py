@@ -348,8 +348,8 @@ class KafkaSink(FeedSink):
             why = describe(error)
             if code in (KafkaError._FENCED, KafkaError.PRODUCER_FENCED):
                 message = (
-                    f"Another follower feeds `{self._feed.name}` now, so the sink refuses what this "
-                    "one writes."
+                    f"Another follower feeds `{self._feed.name}` now, so the sink refuses what "
+                    "this one writes."
                 )
                 hint = "Run one follower of a feed at a time."
                 raise StateError(message, hint, transient=True, **self._fields) from None

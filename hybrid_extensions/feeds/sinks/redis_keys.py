@@ -181,10 +181,12 @@ class RedisSink(FeedSink):
             after = self._known()
         if _held_of(before) != _held_of(after):
             message = (
-                f"Feed `{self._feed.name}` was delivered while it was compared, so the comparison "
-                "proves nothing. It wrote nothing."
+                f"Feed `{self._feed.name}` was delivered while it was compared, so the "
+                "comparison proves nothing. It wrote nothing."
             )
-            hint = "Compare again; if this happens each time, end the follower of the feed meanwhile."
+            hint = (
+                "Compare again; if this happens each time, end the follower of the feed meanwhile."
+            )
             raise StateError(message, hint, transient=True, **self._fields)
 
     def compare(self, rows: pa.RecordBatchReader) -> tuple[int, list[str], int]:
@@ -288,8 +290,8 @@ class RedisSink(FeedSink):
             if _FENCED in str(error):
                 self._token = ""
                 message = (
-                    f"Another follower feeds `{self._feed.name}` now, so the sink refuses what this "
-                    "one writes."
+                    f"Another follower feeds `{self._feed.name}` now, so the sink refuses what "
+                    "this one writes."
                 )
                 hint = "Run one follower of a feed at a time."
                 raise StateError(message, hint, transient=True, **self._fields) from None

@@ -20,6 +20,7 @@ from sources.decoding.changes.renamed_columns import all_names
 from sources.decoding.json.shapes import JsonShapes
 from sources.decoding.key_document import key_document
 from sources.decoding.registered_values import registered_values
+from sources.decoding.schema_registry import FRAME_BYTES
 from sources.errors import InputError
 
 NEW_START = (
@@ -29,7 +30,6 @@ NEW_START = (
 """What a new snapshot needs, as the end of a sentence."""
 # Shapes of keys that are looked for in a batch; what is left is looked at one by one.
 _MOST_SHAPES = 8
-_ID_BYTES = 5
 
 
 class RecordKeys:
@@ -95,7 +95,7 @@ class RecordKeys:
         some = keys.drop_null()
         if self._reader is not None:
             # A schema id is in front of each.
-            ids = pc.binary_slice(some, 0, _ID_BYTES).dictionary_encode().indices.to_numpy()
+            ids = pc.binary_slice(some, 0, FRAME_BYTES).dictionary_encode().indices.to_numpy()
             _, firsts = np.unique(ids, return_index=True)
             return sorted(left[firsts].tolist())
         shapes = JsonShapes(some)

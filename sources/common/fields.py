@@ -1,4 +1,4 @@
-"""Types of fields in declarations: names, durations, instants, columns."""
+"""Types of fields in declarations (names, durations, instants, columns), and their parsers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _DURATION = re.compile(
 )
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 _UNIT_MS = {"ms": 1, "mi": 60_000, "s": 1_000, "h": 3_600_000, "d": 86_400_000}
-RESERVED_NAMES = {"plan", "progress", "ranges", "table"}
+_RESERVED = ("plan", "progress", "ranges", "table")
 
 
 def _duration(value: Any) -> Any:
@@ -52,11 +52,12 @@ def _duration(value: Any) -> Any:
 
 
 def _name(value: str) -> str:
-    if not _NAME.fullmatch(value) or value in RESERVED_NAMES or value.endswith("_handover"):
+    if not _NAME.fullmatch(value) or value in _RESERVED or value.endswith("_handover"):
+        reserved = ", ".join(f"`{name}`" for name in _RESERVED)
         message = (
             f"`{value}` can't be a name. Use lower case letters, digits and underscores, starting "
-            "with a letter; `plan`, `progress`, `ranges`, `table`, and names that end in "
-            "`_handover`, are taken by the pipeline's own assets."
+            f"with a letter; {reserved}, and names that end in `_handover`, are taken by the "
+            "pipeline's own assets."
         )
         raise ValueError(message)
     return value
@@ -149,14 +150,19 @@ def parse_instant(text: str) -> datetime:
 
 
 Instant = Annotated[datetime, AfterValidator(_instant)]
+"""Time with a time zone, converted to UTC; one without a zone is refused."""
 Sequence = Annotated[int, BeforeValidator(_sequence)]
+"""Log position of a database: an integer, or a PostgreSQL LSN such as ``16/B374D848``."""
 Reference = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]
 """Reference to a function, as ``module:function``."""
 Name = Annotated[str, AfterValidator(_name)]
+"""Name of a pipeline or source, by the rules of :func:`check_name`."""
 AssetName = Annotated[str, Field(pattern=r"^[^/\s]+(/[^/\s]+)*$")]
 """Key of a Dagster asset, its parts joined by slashes: ``raw/orders``."""
 Duration = Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0))]
+"""Duration of 0 or more in whole milliseconds, such as ``10 min``, or ISO 8601 (``PT10M``)."""
 Columns = Annotated[dict[str, str], AfterValidator(_columns)]
+"""Spark SQL type by column name; names that differ only in case are refused."""
 
 
 class Declared(BaseModel):

@@ -226,9 +226,13 @@ class Pipeline(SourceChain):
         """Return the pipeline as one of its inputs sees it: with its own sources and key only.
 
         What is decided for each chain by itself, as plan, hand-over and seam, is decided by this.
+
+        Raises:
+            KeyError: The pipeline has no input of this name.
         """
+        key = self.inputs[name].key
         sources = next(chain for chain in self.chains if self.input_of(chain[0].name) == name)
-        own = {"sources": sources, "inputs": {}, "key": self.inputs[name].key}
+        own = {"sources": sources, "inputs": {}, "key": key}
         return self.model_copy(update=own)
 
     @property

@@ -1,4 +1,4 @@
-"""Dialect of CSV files, as a source declares it."""
+"""Options of CSV files: their dialect, as a source declares it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,9 @@ class CsvOptions(Declared):
     def _is_one_character(cls, value: str | None) -> str | None:
         if value is not None and (len(value) != 1 or not value.isascii() or value in "\r\n"):
             message = (
-                f"`{value}` is not one character of ASCII other than a line end. Files with "
-                "another one have to be written again."
+                f"`{value}` can't be used: it has to be one character of ASCII that is no line "
+                'end. Write one, such as `;` or "\\t"; files with another one have to be written '
+                "again."
             )
             raise ValueError(message)
         return value

@@ -1,4 +1,4 @@
-"""Names that no module next to a pipeline's file can have: those of our own packages."""
+"""Reserved names of modules: those of our own packages, which none next to a pipeline can have."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ def require_free_names(folders: Sequence[Path], pipeline: str) -> None:
                 or Path(found.origin).resolve().is_relative_to(_OWN / name)
             ):
                 continue
-            message = f"{found.origin} has the name of the package `{name}` of hybrid-backfill."
+            message = (
+                f"{found.origin} has the name of the package `{name}` of hybrid-backfill, and "
+                "would be imported in its place."
+            )
             hint = (
                 f"Rename it, and its imports in your code: next to a pipeline's file no module is "
                 f"called {', '.join(RESERVED[:-1])} or {RESERVED[-1]}."

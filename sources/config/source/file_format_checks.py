@@ -40,7 +40,7 @@ def check_place(source: FileSource) -> None:
         wanted = "schema.table" if source.format == "delta" else "catalog.namespace.table"
         message = (
             f"`table: {source.table}` has {parts} parts; with `format: {source.format}` it is "
-            f"`{wanted}`."
+            f"`{wanted}`. Correct the name, or declare the table's place as `path` instead."
         )
         raise ValueError(message)
 

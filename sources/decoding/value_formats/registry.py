@@ -1,4 +1,4 @@
-"""The formats of a record's value, by the names that declarations use."""
+"""Registry of the formats of a record's value, by the names that declarations use."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sources.decoding.value_formats.base import ValueFormat
 from sources.decoding.value_formats.json_values import JsonValues
 from sources.decoding.value_formats.raw_values import RawValues
 from sources.errors import InputError
-from sources.extensions import contributions
+from sources.extensions import contributions, distribution_of
 
 _OWN: Mapping[str, type[ValueFormat]] = {
     "json": JsonValues,
@@ -24,8 +24,10 @@ def _all() -> Mapping[str, type[ValueFormat]]:
     for added in contributions("value_formats"):
         for name, model in added.items():
             if name in found:
-                message = f"Format `{name}` of {model.__module__} has the name of another format."
-                raise InputError(message, "Uninstall the extension that adds it.", value=name)
+                path = f"{model.__module__}.{model.__qualname__}"
+                message = f"Two formats of values have the name `{name}`; one is {path}."
+                hint = f"Correct or uninstall {distribution_of(model)}, which adds it."
+                raise InputError(message, hint, value=name)
             found[name] = model
     return found
 

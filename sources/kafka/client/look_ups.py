@@ -28,6 +28,7 @@ from sources.kafka.client.kafka_errors import describe, is_electing, request_fai
 # librdkafka compares each answer with all partitions of a request.
 _PARTITIONS_PER_REQUEST = 500
 TIMEOUT_S = 10.0
+"""Seconds to wait for an answer of a broker."""
 _ELECTION_S = 0.2
 # Shares of the time-out; growing, as a large cluster far away takes its time to answer.
 _ATTEMPTS = (0.1, 0.2, 0.8)
@@ -41,6 +42,8 @@ _NO_ANSWER = ("Could not resolve", "Failed to connect", "Timeout", "timed out")
 
 def missing_in_words(topics: Sequence[str]) -> str:
     """Return a sentence for people about topics that a source waits for, as they don't exist.
+
+    It follows a colon, and ends with a full stop.
 
     Args:
         topics: Their names, at least one.
@@ -108,7 +111,10 @@ class KafkaLog:
 
     @property
     def topics(self) -> list[str]:
-        """Names of the topics, sorted; those that existed when this object was created."""
+        """Names of the topics, sorted; those that existed when this object was created.
+
+        Empty if it waits for all of them (``missing_topic: wait``).
+        """
         return sorted({partition.topic for partition in self.partitions})
 
     def identities(self) -> dict[str, str]:
@@ -181,7 +187,10 @@ class KafkaLog:
         return {partition: offset if offset >= 0 else None for partition, offset in answers.items()}
 
     def newest_ms(self) -> dict[TopicPartition, int | None]:
-        """Return the highest record timestamp (ms) of each partition; None without records.
+        """Return the highest record timestamp of each partition, in Unix milliseconds.
+
+        None for a partition without records, and for one whose newest record is in an open
+        transaction.
 
         Raises:
             UnavailableError: The broker does not answer.
@@ -215,6 +224,8 @@ class KafkaLog:
 
     def compacted(self) -> frozenset[str]:
         """Return the names of the topics that Kafka compacts: only a key's last record is kept.
+
+        Empty if it compacts none of them.
 
         Raises:
             UnavailableError: The broker does not answer.
@@ -365,10 +376,11 @@ class KafkaLog:
                 return found
             if time.monotonic() > deadline:
                 message = (
-                    f"Source `{self._source.name}`: {self.servers} tells no offset of {at}, but "
-                    f"{found[at]}."
+                    f"Source `{self._source.name}`: the Kafka broker {self.servers} answers "
+                    f"{found[at]} instead of an offset of {at}, for {self._timeout_s:g} s by now. "
+                    "Nothing was decided."
                 )
-                hint = "Look after the broker that leads this partition; then run it again."
+                hint = "Check the broker that leads this partition, then repeat what failed."
                 raise UnavailableError(message, hint, source=self._source.name)
             time.sleep(_ELECTION_S)
 

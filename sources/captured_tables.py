@@ -1,4 +1,4 @@
-"""Captured tables, as the chain and its drivers ask about them; an extension answers."""
+"""Captured database tables: what the chain and its drivers ask about them; an extension answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from sources.state.generation import Generation
 
 
 class CapturedTables(ABC):
-    """Interface of what asks captured databases about their tables; its extension implements it."""
+    """Interface of an extension that watches captured tables and their databases.
+
+    The functions of this module, by the same names, call the first installed one.
+    """
 
     @abstractmethod
     def require_unaltered(self, generation: Generation) -> None:
@@ -66,13 +69,19 @@ def installed_tables() -> CapturedTables | None:
 
 
 def require_unaltered(generation: Generation) -> None:
-    """Refuse an altered table, by :meth:`CapturedTables.require_unaltered`."""
+    """Refuse an altered table, by :meth:`CapturedTables.require_unaltered`.
+
+    Does nothing if no installed extension captures tables.
+    """
     if (tables := installed_tables()) is not None:
         tables.require_unaltered(generation)
 
 
 def look_before_launch(loaded: LoadedPipeline, generation: Generation) -> None:
-    """Look at a pipeline's captured tables, by :meth:`CapturedTables.look_before_launch`."""
+    """Look at a pipeline's captured tables, by :meth:`CapturedTables.look_before_launch`.
+
+    Does nothing if no installed extension captures tables.
+    """
     if (tables := installed_tables()) is not None:
         tables.look_before_launch(loaded, generation)
 
@@ -80,6 +89,9 @@ def look_before_launch(loaded: LoadedPipeline, generation: Generation) -> None:
 def changes_to_follow(
     context: PipelineContext, failure: ErrorReport
 ) -> Sequence[FollowedChange] | None:
-    """Return the changes that a query failed at, by :meth:`CapturedTables.changes_to_follow`."""
+    """Return the changes that a query failed at, by :meth:`CapturedTables.changes_to_follow`.
+
+    None as well if no installed extension captures tables.
+    """
     tables = installed_tables()
     return None if tables is None else tables.changes_to_follow(context, failure)

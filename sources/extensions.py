@@ -186,7 +186,7 @@ def extensions() -> tuple[Extension, ...]:
 def contributions(what: str) -> Iterator[Any]:
     """Import and yield what each extension adds at one place, if it adds anything there.
 
-    In the order of :func:`extensions`.
+    In the order of :func:`extensions`; nothing is yielded if no extension adds anything.
 
     Args:
         what: The place: name of a field of :class:`Extension`, such as ``commands``.

@@ -136,7 +136,11 @@ def newest_before(loaded: LoadedPipeline, generation: str) -> str:
 
     Args:
         loaded: The pipeline.
-        generation: Name of a generation that is not the only one.
+        generation: Name of a generation that is not the oldest one.
+
+    Raises:
+        IndexError: No generation before it is there.
+        UnavailableError: The state's store does not answer.
     """
     older = [f"g{number}" for number in _numbers(loaded) if number < _number(generation)]
     return [name for name in older if is_there(loaded.state, name)][-1]
@@ -167,9 +171,9 @@ def is_unread(generation: Generation) -> bool:
 
 
 def has_run(loaded: LoadedPipeline) -> bool:
-    """Return whether the serving generation was launched and has created its table.
+    """Return whether the serving generation has read something, or has created its table.
 
-    Only then can a new generation be begun.
+    Only then can a new generation be begun. False before the first generation.
 
     Args:
         loaded: The pipeline.
@@ -223,6 +227,7 @@ def discard(loaded: LoadedPipeline, generation: str | None = None) -> str:
     Raises:
         StateError: The newest generation serves or has served, or there is none; or, while this
             process was suspended, another one has promoted or discarded it (transient).
+        UnavailableError: The state's store does not answer.
     """
     hint = (
         "There is nothing to discard: a generation that serves, or has served, is kept. `hybrid "
@@ -295,11 +300,16 @@ def _discarded_by_another(loaded: LoadedPipeline, generation: str) -> StateError
 def remove(loaded: LoadedPipeline, generation: str) -> None:
     """Remove a generation's state folder, and its own table if it has one.
 
-    The target is left as it is. Errors are ignored: what can't be removed stays.
+    The target is left as it is. On this machine errors are ignored: what can't be removed stays.
 
     Args:
         loaded: The pipeline.
         generation: Name of the generation; its runs must have ended.
+
+    Raises:
+        StateError: The state is in a store and can't be written.
+        UnavailableError: The store of the state or of the table does not answer.
+        InputError: One of them refuses.
     """
     own = own_table(loaded, generation)
     # Elsewhere, files of a table that has no log any more may be listed by the target's.

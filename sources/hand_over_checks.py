@@ -22,6 +22,7 @@ CHECKS = {
     "retention": "Kafka still has every record from the start offsets on.",
     "schema": "The records fit the columns of history.",
 }
+"""The checks of a hand-over, by name: the condition that each one is about, as a sentence."""
 # What to do after a failure that no declaration accepts.
 _ADVICE = {
     "retention": (

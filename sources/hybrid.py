@@ -1,4 +1,4 @@
-"""FLIP-150 at the level of jobs: an ordered chain of sources, and the switch between them.
+"""The hybrid source (FLIP-150) at the level of jobs: a chain of sources, and their switch.
 
 https://cwiki.apache.org/confluence/display/FLINK/FLIP-150%3A+Introduce+Hybrid+Source
 """
@@ -165,7 +165,8 @@ class SwitchState:
     A generation is one computation of the whole table. Each position is written exactly once, to
     the generation's state folder, so a new instance continues where another one stopped. All
     methods raise InputError for a name that no source of the chain has, where they look it up in
-    the chain, and StateError for a position that is damaged.
+    the chain, StateError for a position that is damaged, and UnavailableError if the state's store
+    does not answer.
     """
 
     def __init__(self, chain: HybridSource[Source], generation: Generation) -> None:
@@ -183,8 +184,11 @@ class SwitchState:
     def ends_before(self, name: str) -> list[EndPosition]:
         """Return the end positions of the finished sources before a source, in reading order.
 
+        Empty for the first source, and as long as none has finished.
+
         Raises:
             InputError: The chain has no source of this name.
+            StateError: A position is damaged.
         """
         earlier = self._chain.sources[: self._chain.index(name)]
         return [end for source in earlier if (end := self.end_of(source.name)) is not None]

@@ -1,4 +1,4 @@
-"""Copies of a pipeline's definition, so that later changes don't affect a generation's runs."""
+"""Kept definitions: copies of a pipeline's file and code, which a generation's runs go by."""
 
 from __future__ import annotations
 
@@ -199,8 +199,9 @@ def which_file(loaded: LoadedPipeline) -> str:
 def code_of(loaded: LoadedPipeline) -> list[Path]:
     """Return the paths of a pipeline's code files, sorted: its SQL query, and modules it imports.
 
-    Only files in the pipeline's own folder; no code is executed, and a module that can't be found
-    is left out. For a kept copy these are the kept files, and others in the folder of the original.
+    Only files in the pipeline's own folder, so that there may be none; no code is executed, and a
+    module that can't be found is left out. For a kept copy these are the kept files, and others in
+    the folder of the original.
     """
     pipeline = loaded.pipeline
     transform = pipeline.transform

@@ -1,4 +1,4 @@
-"""The generation that readers see, and the table that each generation writes to.
+"""The serving generation, whose rows readers see, and the table that each generation writes to.
 
 The first generation writes to the target itself. A later one has a table of its own next to it
 until it is promoted: then the target holds its rows, and its runs continue there.
@@ -299,8 +299,8 @@ def require_in_service(loaded: LoadedPipeline, generation: Generation) -> None:
 def generation_with_role(loaded: LoadedPipeline) -> str:
     """Return name and role of the generation that a declaration is about, in words, for messages.
 
-    Such as ``g1, which serves``, ``g1, which served before`` or ``g2, the
-    candidate``; ``none`` before the first generation.
+    Such as ``g1, which serves``, ``g1, which served before`` or ``g2, the candidate``; ``none``
+    before the first generation.
 
     Raises:
         StateError: The state is damaged.

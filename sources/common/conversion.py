@@ -14,6 +14,7 @@ import pyarrow as pa
 from sources.common.schema import type_name
 
 Converter = Callable[[Any], Any]
+"""Function from a parsed value to the one that Arrow takes; it raises :class:`BadValue`."""
 
 
 class Nanos(int):
@@ -73,7 +74,7 @@ def converter(
 
 
 def to_arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
-    """Build an Arrow array of converted values.
+    """Build an Arrow array of converted values, in their order; empty without values.
 
     Args:
         values: Results of the :func:`converter` of this type; None becomes null.
@@ -91,7 +92,7 @@ def to_arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def short_repr(value: Any) -> str:
-    """Return the ``repr`` of a value for a message, cut off after 60 characters."""
+    """Return the ``repr`` of a value for a message; from 61 characters on, 60 of them and ``…``."""
     text = repr(value)
     return text if len(text) <= _SHORT_CHARACTERS else f"{text[:_SHORT_CHARACTERS]}…"
 
@@ -197,7 +198,7 @@ def _instant(value: Any) -> datetime:
 
 
 def _of_nanos(nanos: Nanos) -> datetime:
-    """Return an instant."""
+    """Return the instant of whole microseconds; refuse one that has parts of them."""
     micros, rest = divmod(nanos, 1000)
     if rest:
         reason = f"{nanos} ns can't be stored exactly: timestamps have microseconds"

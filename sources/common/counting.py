@@ -15,7 +15,7 @@ def counted(number: int, one: str, more: str = "") -> str:
 
 
 def counted_as(number: int, one: str, more: str = "") -> str:
-    """Return the noun alone that fits a count, in the singular or plural.
+    """Return the noun alone that fits a count: the singular for 1, else the plural, also for 0.
 
     Args:
         number: How many there are.

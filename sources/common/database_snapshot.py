@@ -68,7 +68,8 @@ class PostgresSnapshot(BaseModel, frozen=True, extra="forbid"):
     def refusals(self, columns: Mapping[Any, str]) -> dict[str, str]:
         """Return SQL conditions of changes that must end the run, by the reason, a sentence.
 
-        Such a change shows that the snapshot can't be continued by the topic.
+        Such a change shows that the snapshot can't be continued by the topic. Called when the query
+        of the topic is built.
 
         Args:
             columns: SQL expressions of a change's parts: ``lsn``, ``transaction``, ``position``.
@@ -83,7 +84,8 @@ class PostgresSnapshot(BaseModel, frozen=True, extra="forbid"):
     def envelope(self) -> dict[str, Any]:
         """Return what rows of the snapshot get as parts of a change's envelope, by part.
 
-        They have no position, so that every change of the same row comes after them.
+        ``op`` (``r``, a read), ``deleted`` (False), ``committed_at`` (when the snapshot was taken)
+        and ``lsn``. They have no position, so that every change of the same row comes after them.
         """
         return {**_envelope(self.taken_ms), "lsn": self.lsn}
 
@@ -143,6 +145,8 @@ class BinlogSnapshot(BaseModel, frozen=True, extra="forbid"):
     def refusals(self, columns: Mapping[Any, str]) -> dict[str, str]:
         """Return SQL conditions of changes that must end the run, by the reason, a sentence.
 
+        Such a change shows that the snapshot can't be continued by the topic.
+
         Args:
             columns: SQL expressions of a change's parts, by name: its ``position``.
         """
@@ -164,7 +168,8 @@ class BinlogSnapshot(BaseModel, frozen=True, extra="forbid"):
     def envelope(self) -> dict[str, Any]:
         """Return what rows of the snapshot get as parts of a change's envelope, by part.
 
-        They have no position, so that every change of the same row comes after them.
+        ``op`` (``r``, a read), ``deleted`` (False) and ``committed_at`` (when the snapshot was
+        taken). They have no position, so that every change of the same row comes after them.
         """
         return _envelope(self.taken_ms)
 

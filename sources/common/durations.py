@@ -24,5 +24,12 @@ def duration(seconds: float, units: int = 2) -> str:
 
 
 def exactly(ms: float) -> str:
-    """Write a duration in milliseconds for people, rounded to seconds, as ``1 d 2 h 3 s``."""
+    """Return a duration for people in all of its units, such as ``1 d 2 h 3 s``.
+
+    Unlike :func:`duration`, which shows the largest units only. Rounded to seconds; ``less than 1
+    s`` for anything shorter.
+
+    Args:
+        ms: The length, in milliseconds.
+    """
     return duration(ms / 1000, len(_UNITS))

@@ -33,7 +33,10 @@ def variable(name: str, environment: Mapping[str, str] = os.environ) -> str | No
 
 
 def is_set(name: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether the variable ``NAME`` or ``NAME_FILE`` is set; no file is read."""
+    """Return whether the variable ``NAME`` or ``NAME_FILE`` is set, even if to nothing.
+
+    No file is read.
+    """
     return name in environment or f"{name}{FILE_SUFFIX}" in environment
 
 

@@ -1,4 +1,4 @@
-"""Packages that only an extra of this project installs, and the error where one is missing."""
+"""Optional packages, which only an extra of this project installs; the error if one is missing."""
 
 from __future__ import annotations
 
@@ -48,8 +48,11 @@ def needs_extra(extra: str, what: str) -> Iterator[None]:
 def require_extra(extra: str, what: str) -> None:
     """Refuse a part of a pipeline whose optional Python package can't be imported.
 
+    Imports the package, so that a later use fails neither.
+
     Args:
-        extra: Name of the extra that installs the package, such as ``avro``.
+        extra: Name of the extra that installs the package, such as ``avro``: one of
+            :data:`MODULES`.
         what: Which part of a pipeline or command needs the package; begins the error's sentence.
 
     Raises:

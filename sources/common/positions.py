@@ -90,7 +90,7 @@ def to_ms(moment: datetime) -> int:
 
 
 def to_us(moment: datetime) -> int:
-    """Return a time in Unix microseconds.
+    """Return a time in Unix microseconds, exactly.
 
     Raises:
         TypeError: The time has no time zone.
@@ -305,5 +305,5 @@ class StartPosition(Record):
     gaps: list[Gap] = []
 
     def offsets(self) -> Offsets:
-        """Return the first offset to read of each partition, without the reasons."""
+        """Return the first offset to read of each partition, without the reasons; may be empty."""
         return {partition: part.start for partition, part in self.partitions.items()}

@@ -14,8 +14,8 @@ import pyarrow as pa
 from sources.common.sql.sql_names import in_backticks
 from sources.errors import InputError
 
-# All timestamps are microseconds in UTC, as Spark's TIMESTAMP, whatever unit a file has.
 TIMESTAMP = pa.timestamp("us", tz="UTC")
+"""Arrow type of all timestamps, whatever unit a file has: microseconds in UTC, as in Spark."""
 
 _BY_NAME: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -67,8 +67,9 @@ def parse_type(name: str) -> pa.DataType:
     Nested types such as ``array<struct<id:bigint>>`` are parsed, too; case does not matter.
 
     Raises:
-        InputError: The name is not a type of Spark SQL that this project supports, is one of a
-            struct with two fields of a name, or is a decimal of digits that Spark does not have.
+        InputError: The name is not a type of Spark SQL that this project supports; or it has a
+            struct with two fields that differ at most in case, or a decimal of more than 38 digits
+            or with more digits after the point than digits.
 
     """
     lowered = name.strip().lower()
@@ -220,7 +221,10 @@ def ddl(schema: pa.Schema) -> str:
 
 
 def leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
-    """Yield the primitive types inside a nested type, depth first; a primitive type itself."""
+    """Yield the primitive types inside a nested type, depth first; a primitive type itself.
+
+    Nothing for a struct without fields.
+    """
     if not pa.types.is_nested(kind):
         yield kind
     for at in range(kind.num_fields):
@@ -297,7 +301,7 @@ def normalize(kind: pa.DataType) -> pa.DataType:
 
 
 def no_type(kind: pa.DataType) -> InputError:
-    """Return the error to raise for values of an Arrow type that Spark does not support."""
+    """Return the error, for the caller to raise, for values of an Arrow type that Spark lacks."""
     message = f"Spark SQL has no type for values of Arrow type `{kind}`."
     hint = (
         "Write the files again with a type that Spark reads: "
@@ -349,6 +353,8 @@ def differences(left: pa.Schema, right: pa.Schema) -> list[tuple[str, str, str]]
         Tuples of column, type in ``left`` and type in ``right`` (Spark SQL names), ``(missing)``
         where a schema does not have the column; empty if the schemas agree.
 
+    Raises:
+        KeyError: A column has an Arrow type that Spark does not have.
     """
     names = [*left.names, *(name for name in right.names if name not in left.names)]
     rows = []

@@ -1,4 +1,4 @@
-"""Snapshots of one table in several databases, each for the changes of its own log."""
+"""Snapshots of shards: of one table in several databases, each for the changes of its own log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interface of look-ups on a log: Kafka's, or a model of it in tests."""
+"""Interface of look-ups on the log of Kafka topics: Kafka's own, or a model of it in tests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ class Log(Protocol):
 
     @property
     def partitions(self) -> Sequence[TopicPartition]:
-        """All partitions that the topics had when the log was opened, sorted."""
+        """All partitions that the topics had when the log was opened, sorted.
+
+        Look-ups answer for these; empty if no topic exists yet.
+        """
 
     def log_start(self) -> Offsets:
         """Return the log start of each partition: the first offset that Kafka has not deleted.
@@ -81,6 +84,8 @@ class Log(Protocol):
     def compacted(self) -> frozenset[str]:
         """Return the names of those topics that Kafka compacts: it keeps a key's last record only.
 
+        Empty if it compacts none of them.
+
         Raises:
             UnavailableError: The broker does not answer.
         """
@@ -120,4 +125,8 @@ class Log(Protocol):
 
         Args:
             ranges: Ascending ranges of each partition: first offset, and the one after the last.
+
+        Raises:
+            UnavailableError: The broker stops answering.
+            InputError: A first offset is deleted.
         """

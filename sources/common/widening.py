@@ -50,6 +50,8 @@ def widest(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 def with_types_from(kind: pa.DataType, other: pa.DataType) -> pa.DataType:
     """Return a type in which Arrow's null types are replaced by another file's types.
 
+    Parts that are not null, or nested in another way there, are left as they are.
+
     Args:
         kind: Type in which columns, or parts of them, may be of Arrow's type null.
         other: Type of the same column elsewhere.

@@ -71,6 +71,8 @@ class LoadedPipeline:
     def section(self, kind: type[S]) -> S:
         """Return the part of the file that an extension declares; its defaults if there is none.
 
+        Called by extensions, with their own model.
+
         Args:
             kind: The extension's model.
         """

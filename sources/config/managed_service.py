@@ -1,4 +1,4 @@
-"""Services that run Spark drivers, which extensions add: each is a scheme of ``spark.master``."""
+"""Managed services that run Spark drivers; extensions add them, each as a scheme of ``master``."""
 
 from __future__ import annotations
 
@@ -34,6 +34,8 @@ class ManagedService(ABC):
     def check(self, settings: SparkSettings) -> None:
         """Refuse settings with which the service can't start a driver.
 
+        Called while the declaration is validated; nothing is asked.
+
         Raises:
             ValueError: Says which field, why, and the way out.
         """
@@ -49,6 +51,8 @@ class ManagedService(ABC):
 @cache
 def managed_services() -> dict[str, ManagedService]:
     """Return the managed services that installed extensions add, by the scheme of ``spark.master``.
+
+    Empty without any. Looked up once per process.
 
     Raises:
         InputError: An extension can't be loaded.

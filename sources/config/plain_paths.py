@@ -1,4 +1,4 @@
-"""Paths of this machine that delta-rs misinterprets."""
+"""Plain paths of tables on this machine: those that delta-rs does not misinterpret."""
 
 from __future__ import annotations
 

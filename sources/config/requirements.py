@@ -1,4 +1,4 @@
-"""Optional packages (extras) that a pipeline's declaration needs."""
+"""Requirements of a pipeline's declaration: the optional packages (extras) that it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The part of a pipeline's file that an extension declares."""
+"""Section of a pipeline's file: the part of it that an extension declares."""
 
 from __future__ import annotations
 
@@ -40,6 +40,8 @@ class Section(Declared):
     def check(self, pipeline: Pipeline) -> None:
         """Refuse fields of the section that contradict the rest of the file; by default nothing.
 
+        Called while the file is loaded, once section and rest are valid by themselves.
+
         Args:
             pipeline: The rest of the file, as the core reads it.
 
@@ -50,6 +52,8 @@ class Section(Declared):
     def located(self, locate: Callable[[str], str]) -> Self:
         """Return the section with absolute paths; by default unchanged, as it has none.
 
+        Called while the file is loaded, after :meth:`check`.
+
         Args:
             locate: Makes a path that is relative to the pipeline's file absolute.
         """
@@ -58,6 +62,8 @@ class Section(Declared):
 
     def require_extras(self) -> None:
         """Refuse a section that needs an extra which is not installed; by default nothing.
+
+        Called before anything is planned (:mod:`sources.config.requirements`).
 
         Raises:
             InputError: Names the field and the extra.

@@ -211,7 +211,10 @@ class SourceChain(Declared):
 
     @property
     def bounded_files(self) -> list[FileSource]:
-        """File sources without ``discovery_interval``, which have an end, in reading order."""
+        """File sources without ``discovery_interval``, which have an end; in reading order.
+
+        Empty if there are none.
+        """
         return [each for each in self.file_sources if each.boundedness is Boundedness.BOUNDED]
 
     @property
@@ -295,6 +298,8 @@ class SourceChain(Declared):
     def changes_after(self, name: str) -> KafkaSource | None:
         """Return the topic of changes that continue a snapshot: of several, that of its shard.
 
+        None if no topic follows.
+
         Args:
             name: Name of the source with the snapshot.
 
@@ -332,12 +337,17 @@ class SourceChain(Declared):
 
     @property
     def widened_columns(self) -> dict[str, str]:
-        """Wider types that the last source's database table has given columns, by name."""
+        """Wider types that the last source's database table has given columns, by name; or empty.
+
+        Spark SQL types, as declared for it (``widened_columns``).
+        """
         changes = self.sources[-1].changes
         return {} if changes is None else changes.widened_columns
 
     def current(self, columns: Mapping[str, str]) -> dict[str, str]:
         """Return the columns that rows have now: with added columns and widened types.
+
+        As they are given, if the last source is no captured table.
 
         Args:
             columns: Names and Spark SQL types of the columns when the generation began.

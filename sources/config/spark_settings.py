@@ -1,4 +1,4 @@
-"""Declaration of how Spark is started."""
+"""Settings of Spark: the declaration of how it is started."""
 
 from __future__ import annotations
 
@@ -72,7 +72,11 @@ class SparkSettings(Declared):
 
     @property
     def managed_by(self) -> ManagedService | None:
-        """The managed service that ``master`` stands for; None for Spark's own masters."""
+        """The managed service that ``master`` stands for; None for Spark's own masters.
+
+        Raises:
+            InputError: An extension can't be loaded.
+        """
         return managed_services().get(self.master.partition("://")[0])
 
     @property

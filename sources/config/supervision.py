@@ -55,6 +55,9 @@ class Restarts(Declared):
     def wait(self, restarts: int) -> timedelta:
         """Return how long to wait between the end of a live run and its next restart.
 
+        ``backoff`` before the first one, then ``growth`` times as long as before the one before;
+        never longer than ``longest``.
+
         Args:
             restarts: Number of restarts so far within the window ``within``.
         """

@@ -25,7 +25,9 @@ class FieldReader(Protocol):
     """
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
-        """Decode one value into its fields, before they are converted to column types.
+        """Decode one value into its fields by name, before they are converted to column types.
+
+        Called in tasks for values that are not decoded in batches, and on the driver for samples.
 
         Raises:
             BadValue: The value can't be decoded.

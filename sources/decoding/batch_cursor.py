@@ -1,4 +1,4 @@
-"""Column-wise decoding of binary values: NumPy reads the same field of all values at once.
+"""Cursor over a batch of binary values, decoded by columns: NumPy reads one field of all at once.
 
 About ten times as fast as decoding value by value. A value that holds anything unusual becomes
 undecided: it is left to the per-record decoder, which alone decides whether it is bad, and why.
@@ -39,9 +39,13 @@ _GROUPS = [
     (np.uint64(0x000000000FFFFFFF), np.uint64(0x0FFFFFFF00000000), np.uint64(4)),
 ]
 _ONE, _BYTE_BITS = np.uint64(1), np.uint64(3)
-# The years 1 to 9999: what `datetime` holds, in which the per-record decoder returns times.
 MICROS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+"""First and last time of the years 1 to 9999, in microseconds since 1970.
+
+``datetime``, in which the per-record decoder returns times, holds no others.
+"""
 DAYS = (-719_162, 2_932_896)
+"""First and last day of these years, in days since 1970."""
 
 
 def spans(values: pa.Array) -> tuple[ByteArray, Int64Array, Int64Array]:
@@ -339,7 +343,7 @@ def structs_of(
     fields: Iterable[pa.Field],
     mask: pa.BooleanArray | None = None,
 ) -> pa.StructArray:
-    """Build an array of structs from their decoded fields.
+    """Build an array of structs from their decoded fields, which are not copied.
 
     Args:
         length: Number of structs.

@@ -13,10 +13,13 @@ from sources.decoding.open_positions import with_offsets
 from sources.decoding.tombstones import Tombstones
 
 NO_VALUE = "the record has no value"
+"""Why a record without a value is bad where such records delete no rows."""
 NO_ROW = "the record has no value, and its key does not tell which row it deletes"
+"""Why a record without a value is bad where such records delete rows."""
 NO_TEXT_HEADER = "the name of a header is no UTF-8 text"
+"""Why a record is bad whose headers fill a column."""
 REFUSED_TOMBSTONE = "the record has a key and no value, which elsewhere deletes the row of that key"
-"""Why a record is refused unless it is declared what it means."""
+"""Why a tombstone is refused unless it is declared what it means (``on_tombstone``)."""
 DECLARE_TOMBSTONE = (
     "Declare for this source what such a record means. With `on_tombstone: ignore` it is left out; "
     "then run the pipeline again: `hybrid run P`. With `on_tombstone: delete` it removes the row "

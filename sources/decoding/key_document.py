@@ -1,4 +1,4 @@
-"""JSON in the key of a Kafka record."""
+"""Key document: the JSON in the key of a Kafka record."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import orjson
 
 def key_document(key: bytes, parse: Callable[[bytes], Any] = orjson.loads) -> Any:
     """Parse a record's key as JSON, without the schema that Kafka Connect may put around it.
+
+    Returns a value of any JSON type; None for the text ``null``.
 
     Args:
         key: The key.

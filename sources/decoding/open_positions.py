@@ -1,4 +1,7 @@
-"""Positions that transactions of MySQL share, so that the record's offset belongs behind them."""
+"""Open positions of changes in a MySQL log: a transaction's changes share one.
+
+The offset of each change's record completes it, so that it orders them.
+"""
 
 from __future__ import annotations
 
@@ -28,5 +31,8 @@ def with_offsets(positions: pa.StringArray, offsets: pa.Int64Array) -> pa.String
 
 
 def padded(numbers: pa.Array, digits: int) -> pa.StringArray:
-    """Return numbers as texts of so many digits, with zeros in front, so that they sort."""
+    """Return numbers as texts of so many digits, with zeros in front, so that they sort.
+
+    A null stays null; a number with more digits is written in full.
+    """
     return pc.utf8_lpad(numbers.cast(pa.string()), digits, "0")

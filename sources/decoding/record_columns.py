@@ -19,6 +19,7 @@ EnvelopePart = Literal[
 ]
 """Parts of a Debezium envelope other than the row (:mod:`sources.decoding.changes`)."""
 Included = Literal[RecordPart, EnvelopePart]
+"""All parts that ``include`` may name."""
 # Types that a column of each part may have; the first is the default.
 _PART_TYPES: dict[Included, list[str]] = {
     "key": ["binary", "string"],
@@ -61,7 +62,10 @@ class RecordColumns(Declared):
 
     @property
     def included_types(self) -> dict[str, str]:
-        """Spark SQL types of the columns of ``include`` that ``schema`` does not list."""
+        """Spark SQL types of the columns of ``include`` by default; ``schema`` may give others.
+
+        By name of the column; empty without ``include``.
+        """
         return {name: _PART_TYPES[what][0] for name, what in self.include.items()}
 
     @property

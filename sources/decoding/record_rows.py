@@ -185,13 +185,16 @@ class RecordRows(RecordColumns):
         return self._row_of_key
 
     def tombstones(self, columns: pa.Schema) -> Tombstones | None:
-        """Return what makes a deleted row of a tombstone's key; None if tombstones delete none.
+        """Return the reader of tombstones, which makes the deleted row of a key; else None.
+
+        None if tombstones delete no rows here.
 
         Args:
             columns: Columns that are decoded from values.
 
         Raises:
-            InputError: A column of ``sink.key`` is not among them.
+            InputError: A column of ``sink.key`` is not among them, or no installed extension
+                decodes keys with schemas of a registry.
         """
         if self._row_of_key is None:
             return None
@@ -249,6 +252,8 @@ class RecordRows(RecordColumns):
 
     def current(self, columns: Mapping[str, str]) -> dict[str, str]:
         """Return the columns that records have now; a captured table may have more or wider ones.
+
+        As they are given, if records are rows.
 
         Args:
             columns: Names and Spark SQL types of the columns when the generation began.

@@ -1,4 +1,4 @@
-"""Values that refer to the schemas of a registry, which an extension decodes.
+"""Registered values: those that refer to the schemas of a registry; an extension decodes them.
 
 Each has the id of its schema in front (:mod:`sources.decoding.schema_registry`).
 """
@@ -16,7 +16,7 @@ from sources.extensions import contributions, none_adds
 
 
 class RegisteredValues(ABC):
-    """Interface of the decoders of such values; its extension implements it.
+    """Interface of the decoders of values with schemas of a registry; its extension implements it.
 
     Decoders are built on the driver and pickled to tasks, and ask the registry only when values are
     decoded. All methods raise InputError if the library of the format is not installed.
@@ -36,11 +36,11 @@ class RegisteredValues(ABC):
 
     @abstractmethod
     def envelopes(self, registry: Registry) -> Envelopes:
-        """Return the parser of Debezium's envelopes."""
+        """Return the parser of Debezium's envelopes whose values carry a schema id."""
 
 
 def registered_values() -> RegisteredValues:
-    """Return the decoders of the installed extension.
+    """Return the decoders of registered values that the first installed extension adds.
 
     Raises:
         InputError: No installed extension decodes such values.

@@ -19,6 +19,7 @@ from sources.common.login.security import locate_files
 from sources.decoding.batch_cursor import Batch, Int64Array
 
 FRAME_BYTES = 5
+"""Bytes in front of a value: the byte 0, and the schema id."""
 
 
 class Registry(Declared):

@@ -1,4 +1,4 @@
-"""Rows that records without a value delete, identified by the record's key."""
+"""Tombstones: records with a key and no value, and the rows that they delete, found by the key."""
 
 from __future__ import annotations
 
@@ -36,10 +36,15 @@ class RowOfKey(NamedTuple):
 class Tombstones:
     """Reader of tombstones (a key, no value): makes the row that each of them deletes.
 
+    Built on the driver, and pickled to tasks.
+
     Args:
         row: Columns of such a row that get a value.
         columns: Columns that are decoded from values, with their types.
         registry: Schema registry of the ids in front of keys in Avro; None if keys have none.
+
+    Raises:
+        InputError: There is a registry, and no installed extension decodes its values.
     """
 
     def __init__(self, row: RowOfKey, columns: pa.Schema, registry: Registry | None) -> None:
@@ -50,6 +55,8 @@ class Tombstones:
 
     def fields(self, key: bytes | None, timestamp_ms: int) -> dict[str, Any]:
         """Return the columns of a deleted row that key and timestamp fill, by name.
+
+        The event time is among them only if values have it.
 
         Args:
             key: The record's key: a JSON object with the columns of the row's key; or, if there is

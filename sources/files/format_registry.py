@@ -1,4 +1,4 @@
-"""Readers of file formats, by the names that declarations use."""
+"""Registry of file formats: their readers, by the names that declarations use."""
 
 from __future__ import annotations
 

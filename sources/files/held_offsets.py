@@ -1,4 +1,7 @@
-"""Kafka offsets that files of history hold, as a plan asks for them; an extension finds them."""
+"""Held offsets: Kafka offsets of which files of history have the records; an extension finds them.
+
+A plan asks for them, so that the topic starts right after the last one.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,8 @@ class OffsetsInFiles(Protocol):
     ) -> tuple[HeldOffsets, list[str]]:
         """Return the offsets that files hold by their names, those of Kafka Connect's sinks.
 
+        No file is opened.
+
         Args:
             paths: Paths of the files.
             rows: Number of rows of each file; None where not known.
@@ -29,6 +34,8 @@ class OffsetsInFiles(Protocol):
         self, paths: Sequence[str], topic: str, partition_column: str, offset_column: str
     ) -> tuple[HeldOffsets, list[str]]:
         """Return the offsets that Parquet files hold by columns of partition and offset.
+
+        Reads the two columns of all files.
 
         Args:
             paths: Paths of the files.

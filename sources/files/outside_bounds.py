@@ -34,6 +34,10 @@ def find_outside(source: FileSource, event_time: str, bounds: tuple[int, int]) -
         source: Declaration of the source, whose ``select`` computes the event time.
         event_time: Name of the event-time column, after ``select``.
         bounds: Lowest and highest event time that counts, in Unix microseconds, both inclusive.
+
+    Raises:
+        InputError: An expression of ``select`` is not SQL; the function also raises it if the event
+            time can't be evaluated.
     """
     event = source.event_column(event_time)
 

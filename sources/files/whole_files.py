@@ -1,4 +1,4 @@
-"""Files of history that can be added to the target as copies, without rewriting rows."""
+"""Whole files of history that can be added to the target as copies, without rewriting rows."""
 
 from __future__ import annotations
 

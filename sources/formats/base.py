@@ -1,4 +1,4 @@
-"""Interface that every format of history files implements."""
+"""Interface of the formats of history files: what a reader of one of them implements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Maps in JSON, whose keys have to be texts."""
+"""Keys of maps in JSON, which have to be texts."""
 
 from __future__ import annotations
 

@@ -32,6 +32,8 @@ class RowCheck:
     def pass_lines(self, path: str, offset: int, block: bytes, rows: pa.Table) -> pa.Table:
         """Return the rows of a block of lines that pass; the handler gets each other line.
 
+        What the handler raises is raised.
+
         Args:
             path: The file.
             offset: Offset of the block's first byte.
@@ -56,7 +58,7 @@ class RowCheck:
 
         For formats that do not say at which byte a row begins. A row that does not pass goes to the
         handler as JSON, with an offset that is the first byte of the part plus the number of rows
-        before it.
+        before it. What the handler raises is raised.
 
         Args:
             region: The part of the file.
@@ -74,7 +76,10 @@ class RowCheck:
 
 
 def as_json(rows: pa.Table) -> list[bytes]:
-    """Return each row as a JSON object in bytes; times and other values become text."""
+    """Return each row as a JSON object in bytes; times and other values become text.
+
+    Empty without rows.
+    """
     # Python has no years after 9999, which wrong units make.
     shown = [field.with_type(with_leaves(field.type, _as_shown)) for field in rows.schema]
     rows = rows.cast(pa.schema(shown))

@@ -1,4 +1,4 @@
-"""Base of file readers that modify what another reader returns."""
+"""Base of wrapping file readers, which modify what another reader returns."""
 
 from __future__ import annotations
 

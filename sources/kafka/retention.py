@@ -16,6 +16,7 @@ from sources.kafka.client.kafka_errors import NEW_GENERATION
 from sources.kafka.client.look_ups import KafkaLog
 
 Settings = Mapping[str, Mapping[str, str]]
+"""Configuration of topics, such as ``retention.ms``, by the topic's name."""
 _SHOWN = 10
 
 

@@ -15,6 +15,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
 
 SeamRule = Literal["none", "sequence", "replay", "key", "event_time", "off"]
+"""How rows of the topic that history has delivered are recognized (:func:`seam_rule`)."""
 
 
 def seam_rule(
@@ -23,7 +24,7 @@ def seam_rule(
     """Decide by which rule a topic's rows are recognized that history has delivered already.
 
     Near the seam, rows may be in both history and topic; the rule finds them, so that the table has
-    each once. The rules:
+    each once. Called by the plan, and again at the hand-over, whose ledger keeps it. The rules:
 
     - ``none``: no row can be in both: there is no history, or its exact offsets are known.
     - ``sequence``: history is a snapshot, or has log positions; changes up to it are dropped.
@@ -106,6 +107,8 @@ def check_start(
     rule: SeamRule, ends: Sequence[EndPosition], start: StartPosition, sample: Sequence[LogRecord]
 ) -> None:
     """Refuse a start of a topic if it depends on event times that are not known well enough.
+
+    Called by the plan.
 
     Args:
         rule: How rows that are in history and topic both are recognized (:func:`seam_rule`).

@@ -1,4 +1,4 @@
-"""Declared column names that no sampled value has.
+"""Absent names: declared columns that no sampled JSON value has.
 
 JSON carries no schema: a member that is absent is null, whether its producer leaves it out or it
 has another name. So the values of a sample are asked. Formats with schemas need no sample.
@@ -26,7 +26,12 @@ _Path = tuple[str, ...]
 def identifying_columns(pipeline: Pipeline, source: DeclaredSource) -> set[str]:
     """Return the columns of a source's values that no row can lack.
 
-    They are the columns, before ``select``, from which key, event time and sequence are computed.
+    They are the columns, before ``select``, from which key, event time and sequence are computed;
+    at least that of the event time.
+
+    Raises:
+        KeyError: ``select`` is declared, and lacks one of them.
+        InputError: An expression of ``select`` is not SQL.
     """
     names = [pipeline.event_time.column, *pipeline.key]
     if pipeline.sequence is not None:

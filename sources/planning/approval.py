@@ -23,6 +23,7 @@ _PLAN = "plan.json"
 # Of a digest, in the log of actions.
 _SHOWN = 12
 HOW_TO_APPROVE = "Read the plan (`hybrid plan P`), then approve it: `hybrid approve P --by NAME`."
+"""What to do about a plan that is not approved: a hint."""
 
 
 class NotApprovedError(StateError):

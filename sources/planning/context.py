@@ -80,7 +80,11 @@ class PipelineContext:
 
     @property
     def is_planned(self) -> bool:
-        """Whether the generation has a plan; read from the state at each access."""
+        """Whether the generation has a plan; read from the state at each access.
+
+        Raises:
+            UnavailableError: The state's store does not answer.
+        """
         return self.generation.exists("plan.json")
 
     @cached_property
@@ -88,7 +92,8 @@ class PipelineContext:
         """The plan of the generation, read from its state once: a plan never changes.
 
         Raises:
-            StateError: The generation has no plan yet.
+            StateError: The generation has no plan yet, or the plan is damaged.
+            UnavailableError: The state's store does not answer.
         """
         plan = require_plan(self.generation)
         if self.input is None:

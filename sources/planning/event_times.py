@@ -70,6 +70,8 @@ class EventTimes(Part):
 def event_times_of(listing: FileListing) -> EventTimes:
     """Sum up the event times of a listing: those that count, and those out of bounds.
 
+    No file is read. Without splits, no time is known and no row is out of bounds.
+
     Args:
         listing: Splits with the range of event times of the rows that count, and figures of the
             others.

@@ -78,6 +78,8 @@ class Plan(Record):
     def of_sources(self, names: Collection[str]) -> Plan:
         """Return the plan of some of the sources: of those of one input.
 
+        All other attributes, such as ``warnings``, are those of the whole plan.
+
         Args:
             names: Names of the sources.
         """
@@ -111,7 +113,10 @@ class Plan(Record):
 
     @property
     def absent(self) -> list[str]:
-        """Those of ``warnings`` about declared column names that have no value in a sample."""
+        """Those of ``warnings`` about declared column names that have no value in a sample.
+
+        Empty without such warnings.
+        """
         of_files = [each for part in self.listed for each in part.absent]
         return of_files + [each for part in self.topics for each in part.absent]
 
@@ -124,6 +129,12 @@ class Plan(Record):
         """Return whether the split table of every file source exists in the generation's folder.
 
         If False, the plan can't be read, and has to be made again.
+
+        Args:
+            folder: State folder of the generation.
+
+        Raises:
+            UnavailableError: The state's store does not answer.
         """
         return all(folder.exists(each.splits_file) for each in self.listed)
 
@@ -218,7 +229,8 @@ def require_plan(generation: Generation) -> Plan:
         generation: State of the generation.
 
     Raises:
-        StateError: The generation has no plan yet, or the plan is of an unknown version.
+        StateError: The generation has no plan yet, or the plan is damaged or of an unknown version.
+        UnavailableError: The state's store does not answer.
     """
     plan = generation.read("plan.json", Plan)
     if plan is None:

@@ -1,4 +1,4 @@
-"""Comparison of the columns of two sources, before anything is read."""
+"""Schema check: the columns of sources are compared, before anything is read."""
 
 from __future__ import annotations
 
@@ -73,6 +73,14 @@ _SAME_COLUMNS = "Change `schema` or `select` of one of the sources so that their
 
 def compare_declared(left: str, columns: pa.Schema, right: str, others: pa.Schema) -> None:
     """Refuse two sources whose output columns differ in name or type: one transform reads both.
+
+    Their order does not matter. Called while a plan is made.
+
+    Args:
+        left: Name of one source.
+        columns: Its output columns.
+        right: Name of the other source.
+        others: The columns of that one.
 
     Raises:
         InputError: Shows the differing columns of ``left`` and ``right`` side by side.

@@ -21,6 +21,7 @@ from sources.errors import HybridError, StateError
 from sources.storage.folder import Folder
 
 Outcome = Literal["begun", "done", "failed", "given up"]
+"""How an action has ended; ``begun`` if it has not."""
 _FOLDER = "actions"
 _BEGUN = "-begun.json"
 _ENDED = "-ended.json"
@@ -198,7 +199,7 @@ def recorded(
 
 
 def read_actions(home: Folder, last: int | None = None) -> list[LoggedAction]:
-    """Return the log's actions, the oldest first.
+    """Return the log's actions, the oldest first; empty if there are none.
 
     Args:
         home: The pipeline's folder in the state.

@@ -1,4 +1,4 @@
-"""Record of a table that a generation has adopted: rows that no source of it has made."""
+"""Adopted table: an existing one with which a generation has begun, in place of history."""
 
 from __future__ import annotations
 

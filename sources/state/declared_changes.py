@@ -1,4 +1,4 @@
-"""Differences between versions of a pipeline's file and modules, for the log of actions."""
+"""Changes of what is declared, for the log of actions: how versions of file and modules differ."""
 
 from __future__ import annotations
 

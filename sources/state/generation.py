@@ -47,6 +47,7 @@ class CurrentGeneration(Record):
 
 
 CURRENT = "current.json"
+"""Name of the document that says which generation is the newest, in the pipeline's state."""
 IDENTITY = "generation.json"
 """Name of the document that a generation's folder begins with."""
 _REMOVED = "removed.json"
@@ -96,7 +97,7 @@ def digests(contract: Mapping[str, object]) -> dict[str, str]:
 def changed_parts(kept: Mapping[str, str], contract: Mapping[str, object]) -> list[str]:
     """Return the keys of a contract whose values differ from the kept digests, sorted.
 
-    A key that only one of the two has counts as changed.
+    A key that only one of the two has counts as changed. Empty if nothing has changed.
 
     Args:
         kept: Digests by key, as of :func:`digests`.

@@ -1,4 +1,4 @@
-"""Local copies of files of the state, for readers that need a path: Python, logs."""
+"""Local copy of a folder of the state, for readers that need a path: Python, logs."""
 
 from __future__ import annotations
 

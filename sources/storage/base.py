@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from sources.errors import InputError
 
-# Columns of a table of files; each row is a file.
 FILES = pa.schema(
     [
         ("path", pa.string()),
@@ -26,6 +25,7 @@ FILES = pa.schema(
         ("etag", pa.string()),  # null where the storage has none
     ]
 )
+"""Columns of a table of files; each row is a file."""
 _CHUNK_ROWS = 100_000
 
 
@@ -133,7 +133,10 @@ def hadoop_path(path: str) -> str:
 
 
 def table_of(files: Iterable[File]) -> pa.Table:
-    """Collect files into a table of schema :data:`FILES`; in chunks, to save memory for many."""
+    """Collect files into a table of schema :data:`FILES`; in chunks, to save memory for many.
+
+    In their order; a table without rows for no file.
+    """
     chunks: list[pa.RecordBatch] = []
     rows: list[File] = []
 

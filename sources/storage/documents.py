@@ -239,6 +239,8 @@ class LocalDocuments:
     def listing(self, folder: str) -> list[Listed]:
         """Return all documents of a folder and of the folders in it, sorted by path.
 
+        Empty if the folder does not exist. Temporary files of writers are among them.
+
         Raises:
             OSError: A folder can't be listed.
         """

@@ -140,12 +140,14 @@ class Folder:
         """Return whether there is a file of this name.
 
         Raises:
-            OSError: The file exists and can't be read.
+            UnavailableError, InputError: The store does not answer, or refuses.
         """
         return self.documents.exists(self.location(name))
 
     def names(self, pattern: str) -> list[str]:
         """Return the files in the folder and below that match a pattern, sorted, relative to it.
+
+        Empty if none does, or if there is no folder.
 
         Args:
             pattern: Such as ``positions/*-end.json``; ``*`` stands for any characters, also for
@@ -162,7 +164,7 @@ class Folder:
         return [name for name in found if fnmatchcase(name, pattern)]
 
     def is_empty(self) -> bool:
-        """Return whether there is no file in the folder or below.
+        """Return whether there is no file in the folder or below; True if there is no folder.
 
         Raises:
             OSError: The folder exists and can't be listed.
@@ -170,7 +172,7 @@ class Folder:
         return not self.documents.listing(self.url)
 
     def folders(self) -> list[str]:
-        """Return the names of the folders directly in this one, sorted.
+        """Return the names of the folders directly in this one, sorted; empty if it is missing.
 
         Raises:
             OSError: The folder exists and can't be listed.

@@ -1,4 +1,4 @@
-"""Partition columns and time ranges in folder names."""
+"""Partitions by folder: partition columns and time ranges in the names of folders."""
 
 from __future__ import annotations
 
@@ -206,6 +206,8 @@ def typed_value(text: str | None, kind: pa.DataType) -> pa.Scalar:
 
 def by_folder(files: pa.Table, value_of: Callable[[str], object], kind: pa.DataType) -> pa.Array:
     """Return an array with a value for each file, computed once for each folder.
+
+    In the order of the files; empty without files.
 
     Args:
         files: A table of schema :data:`sources.storage.base.FILES`.

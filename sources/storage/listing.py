@@ -48,7 +48,7 @@ class _Visit(NamedTuple):
 
 
 def find_files(name: str, patterns: Sequence[str], folder: Path, stores: Stores) -> pa.Table:
-    """Return the files that a source's globs match, sorted by path; at least one.
+    """Return the files that a source's globs match, sorted by path; refuse globs without a file.
 
     Names of files and folders that are no data (:func:`is_data`) are left out; a folder stands for
     all files below it.

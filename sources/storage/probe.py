@@ -1,4 +1,4 @@
-"""Checks that a store can hold a state or a target: writable, with conditional writes."""
+"""Probe of a store that is to hold a state or a target: writable, with conditional writes."""
 
 from __future__ import annotations
 

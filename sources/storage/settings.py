@@ -1,4 +1,4 @@
-"""Addresses of the storages of a pipeline."""
+"""Settings of a pipeline's storages: their addresses, and how their clients connect."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class S3Settings(Declared):
 
     @property
     def delta_options(self) -> dict[str, str]:
-        """Storage options of delta-rs for this address; without credentials."""
+        """Storage options of delta-rs for this address; without credentials, never empty."""
         options = {"AWS_REGION": self.region, **_DELTA_PATIENCE}
         if self.endpoint is not None:
             is_plain = self.endpoint.startswith("http://")

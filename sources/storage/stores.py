@@ -125,6 +125,9 @@ class Stores:
         Args:
             folder: Where documents or a table are to be written.
             field: Field of the declaration that names the folder, for the text.
+
+        Raises:
+            InputError: The path's scheme is not supported.
         """
         kind = self._kind_of(folder.url)
         if kind is None or kind.warnings is None:

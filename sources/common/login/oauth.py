@@ -14,6 +14,7 @@ _EXTENSION = re.compile(r"[A-Za-z]+")
 # RFC 7628: printable characters; librdkafka separates extensions by commas.
 _EXTENSION_VALUE = re.compile(r"[!-+\--~]+")
 LOGIN_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+"""Class of Kafka's Java client that logs in with a token."""
 _HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
 
 
@@ -71,7 +72,7 @@ class OAuth(Declared):
         return self
 
     def located(self, locate: Callable[[str], str]) -> OAuth:
-        """Return a copy with the path of ``ca`` made absolute.
+        """Return a copy with the path of ``ca`` made absolute; itself if none is declared.
 
         Args:
             locate: Makes a path that is relative to the pipeline's file absolute.

@@ -1,4 +1,4 @@
-"""Login and TLS of Kafka clients: declared once, translated for librdkafka and for Spark."""
+"""Security of Kafka clients (login and TLS): declared once, translated for librdkafka and Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Connections to PostgreSQL that no silence of the server holds for ever; its name in messages."""
+"""Connections to PostgreSQL (libpq), which end with an error if the server goes silent.
+
+And whether a server answers at all, and its address for messages.
+"""
 
 from __future__ import annotations
 

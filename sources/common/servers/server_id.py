@@ -1,4 +1,4 @@
-"""Number by which a connector registers with a database server."""
+"""Server id: the number by which a connector registers with a MariaDB or MySQL server."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import zlib
 
 
 def server_id_of(connector: str) -> int:
-    """Return a number by which a connector can register with a MariaDB or MySQL server.
+    """Return the server id by which a connector registers with a MariaDB or MySQL server.
 
-    Made from its name, above 10,000, so that it differs from those of other connectors and
-    replicas.
+    Always the same for a name: a hash of it from 10,000 on, so that it most likely differs from
+    those of other connectors and of replicas.
 
     Args:
         connector: Name of the connector.

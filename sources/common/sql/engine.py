@@ -1,4 +1,4 @@
-"""How DuckDB is set up to evaluate translations of expressions."""
+"""Settings of DuckDB, the engine that evaluates translated expressions of Spark SQL."""
 
 SETTINGS = ("SET TimeZone = 'UTC'", "SET disabled_optimizers = 'expression_rewriter'")
 """Statements to execute before DuckDB evaluates a translation.

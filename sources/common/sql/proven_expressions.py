@@ -1,4 +1,4 @@
-"""Expressions of Spark SQL that DuckDB evaluates alike, as an extension knows and translates."""
+"""Proven expressions of Spark SQL, which DuckDB evaluates alike; an extension translates them."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def undecided_value(error: Exception) -> str | None:
 def called_functions(query: str) -> list[str] | None:
     """Return the names of the functions that a query of Spark SQL calls, in lower case.
 
-    In order, with repetitions; None if sqlglot can't parse the query.
+    With repetitions, in no fixed order; empty if it calls none, None if sqlglot can't parse it.
     """
     tree = parse_calls(query)
     calls = [] if tree is None else tree.find_all(exp.Anonymous)

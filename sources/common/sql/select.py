@@ -120,6 +120,8 @@ class Selection:
     def inputs(self, name: str) -> set[str]:
         """Return the names of the source's columns that an output column is computed from.
 
+        Without ``select`` the column itself; empty for an expression without columns.
+
         Args:
             name: Output column.
 

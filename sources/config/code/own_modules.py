@@ -1,4 +1,7 @@
-"""Modules of one pipeline's functions, kept apart in a process that runs several pipelines."""
+"""Own modules of a pipeline: those of its functions, kept apart from those of other pipelines.
+
+For a process that runs several pipelines, such as a shared driver.
+"""
 
 from __future__ import annotations
 

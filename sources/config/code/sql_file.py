@@ -1,4 +1,4 @@
-"""Files with a query that the user wrote."""
+"""SQL files: those with a query that the user wrote, for the transform or the audit."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sources.errors import InputError
 
 
 def read_sql(path: Path, field: str, declared: str) -> str:
-    """Return the text of a file with a query.
+    """Return the text of a file with an SQL query, unchanged; the query is not parsed.
 
     Args:
         path: The file.

@@ -40,6 +40,8 @@ class CodeLine(NamedTuple):
 def load_function(loaded: LoadedPipeline, field: str, name: str) -> Callable[[Any], Any]:
     """Import a function that the user wrote; modules next to the pipeline's file come first.
 
+    Importing runs the code of its module. Nothing is called.
+
     Args:
         loaded: The pipeline.
         field: Field of the declaration that names the function, for messages.
@@ -98,7 +100,9 @@ def find_line(loaded: LoadedPipeline, module: str, error: BaseException) -> Code
 
 
 def code_line(loaded: LoadedPipeline, file: str, line: int) -> CodeLine:
-    """Make a :class:`CodeLine`, with a path relative to the pipeline's folder if it is below.
+    """Return a line as a :class:`CodeLine`, with a path relative to the pipeline's folder.
+
+    A file elsewhere keeps its path. Nothing is read.
 
     Args:
         loaded: The pipeline.

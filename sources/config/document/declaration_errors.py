@@ -1,4 +1,4 @@
-"""Messages about an invalid declaration: the field, the value, and the names allowed there."""
+"""Errors of an invalid declaration in words: the field, the value, and the names allowed there."""
 
 from __future__ import annotations
 
@@ -30,7 +30,12 @@ _TAGS: Mapping[str, type[BaseModel]] = {
 
 
 def invalid_file(path: Path, lines: list[str]) -> InputError:
-    """Return the error for a file that is no valid declaration, with a line for each field."""
+    """Return the error for a file that is no valid declaration, for the caller to raise.
+
+    Args:
+        path: The file.
+        lines: One for each invalid field, indented, as of :func:`explained`.
+    """
     message = "\n".join([f"{path.name} is not a valid pipeline:", *lines])
     hint = f"Correct {path.name}; `hybrid reference` prints all fields and what they mean."
     return InputError(message, hint, file=str(path))
@@ -79,7 +84,15 @@ def explained(
 
 
 def with_source(line: str, location: tuple[int | str, ...], document: Any) -> str:
-    """Return the line on what is wrong at a location, with the name of the source that it is in."""
+    """Return the line on what is wrong at a location, with the name of the source that it is in.
+
+    Unchanged outside of a source, and if the line has the name already.
+
+    Args:
+        line: The line, as of :func:`explained`.
+        location: Where in the document: keys, and indexes of lists.
+        document: The document that was validated.
+    """
     if "sources" not in location[:-1]:
         return line
     at = location.index("sources")

@@ -27,8 +27,11 @@ def read_document(path: Path) -> Any:
     Args:
         path: The file, absolute.
 
+    Returns:
+        The content; None if the file is empty.
+
     Raises:
-        InputError: The file can't be read.
+        InputError: The file does not exist, can't be read, or is not YAML.
     """
     try:
         return parse_document(path.read_text())
@@ -52,7 +55,11 @@ def read_document(path: Path) -> Any:
 
 
 def parse_document(text: str) -> Any:
-    """Return what a YAML text declares."""
+    """Return the content of a YAML text as lists, mappings and scalars; None if it is empty.
+
+    Raises:
+        yaml.YAMLError: The text is not YAML.
+    """
     # libyaml is eight times as fast; each look of the supervision reads the pipeline's file.
     return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
@@ -81,7 +88,16 @@ def validated(
 def validated_parts(
     path: Path, document: Any, models: Sequence[type[Any]], environment: Mapping[str, str]
 ) -> list[Any]:
-    """Return what a document declares for each model: the last ones take their fields out of it.
+    """Parse a YAML document as several models, each of which has its own fields of the document.
+
+    Args:
+        path: The file that it is from, for messages.
+        document: Content of the file.
+        models: The first one gets all fields that no other one has.
+        environment: As for :func:`validated`.
+
+    Returns:
+        The declaration of each model, in the order of ``models``.
 
     Raises:
         InputError: As :func:`validated` raises it.
@@ -130,8 +146,8 @@ def _taken(document: dict[str, Any], model: type[Declared]) -> dict[str, Any]:
 def variables_used(path: Path, environment: Mapping[str, str] = os.environ) -> list[str]:
     """Return the environment variables that a pipeline's jobs need, sorted.
 
-    A variable with a default is included only if it is set; those that only ``supervision`` uses
-    are not, as jobs don't need them.
+    One without a default is always included, as the file can't be loaded without it; one with a
+    default only if it is set, and used outside of ``supervision``. Empty if the file needs none.
 
     Args:
         path: YAML file that :func:`load_pipeline` accepts.

@@ -1,4 +1,4 @@
-"""Source of a kind that an extension adds, which becomes a file source once it is declared."""
+"""Added source: one of a kind that an extension adds; once declared, it becomes a file source."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ class AddedSource(Declared, ABC):
 
     @abstractmethod
     def as_files(self) -> FileSource:
-        """Return the file source that reads the data.
+        """Return the file source that reads the data, which takes this source's place.
+
+        Called while the declaration is validated.
 
         Raises:
             ValueError: The declared fields contradict each other.

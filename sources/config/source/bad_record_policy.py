@@ -67,7 +67,7 @@ class BadRecords(Declared):
         """Return which kinds of bad records are left out of the table and counted.
 
         Those with the policy ``drop`` or ``quarantine``: ``unreadable``, ``outside``,
-        ``rule.<name>``.
+        ``rule.<name>``. Empty if each ends the run, or is kept.
 
         Args:
             event_time: The pipeline's declaration of the event time.
@@ -85,7 +85,7 @@ class BadRecords(Declared):
 
         Those with the policy ``quarantine``, and records with an event time out of bounds under
         ``drop``, too: bounds move with the clock, so only the table tells later which ones were
-        left out.
+        left out. Empty if no policy writes to the table.
 
         Args:
             event_time: The pipeline's declaration of the event time.

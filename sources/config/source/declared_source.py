@@ -88,7 +88,10 @@ class DeclaredSource(Source, Protocol):
 
     @property
     def extras(self) -> Sequence[tuple[str, str]]:
-        """Extras of this project that reading needs, each with what needs it, for messages."""
+        """Extras of this project that reading needs, each with what needs it, for messages.
+
+        Empty if reading needs none.
+        """
 
     @property
     def has_hand_over(self) -> bool:
@@ -135,6 +138,8 @@ class DeclaredSource(Source, Protocol):
     def check_rate(self, limit: RateLimit) -> None:
         """Refuse a rate limit of quantities that this source does not have.
 
+        Called for the declared limit, and whenever another one is to be put into force.
+
         Args:
             limit: Rate limit per second.
 
@@ -145,6 +150,8 @@ class DeclaredSource(Source, Protocol):
     def check_after(self, before: DeclaredSource | None) -> None:
         """Refuse this source if it can't follow the source before it, or can't be the first.
 
+        Called while the pipeline's declaration is validated.
+
         Args:
             before: The source right before it; None if it is the first.
 
@@ -154,6 +161,8 @@ class DeclaredSource(Source, Protocol):
 
     def check_before(self, after: DeclaredSource | None, chain: Chain) -> None:
         """Refuse declared fields that the source after it, or the pipeline, does not fit.
+
+        Called while the pipeline's declaration is validated.
 
         Args:
             after: The source right after it; None if it is the last.

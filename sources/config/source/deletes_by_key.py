@@ -1,4 +1,4 @@
-"""Requirements for records without a value to delete rows (``on_tombstone``)."""
+"""Deletes by key: what ``on_tombstone: delete`` needs to find the row of a record without value."""
 
 from __future__ import annotations
 

@@ -130,7 +130,10 @@ class ExportedFiles(FileSource):
 
     @property
     def exported_offsets(self) -> Offsets | None:
-        """Offset after the last record that the files hold, by partition, as the export says."""
+        """Offset after the last record that the files hold, by partition, as the export says.
+
+        None before the export, and if it says none.
+        """
         return None if self._end is None else self._end.offsets
 
     @property
@@ -165,7 +168,10 @@ class ExportedFiles(FileSource):
         return copy.parsed() if self._is_parsed else copy
 
     def declaration(self) -> dict[str, Any]:
-        """Return the fields, for a pipeline's file, of a file source over the exported files."""
+        """Return the fields, for a pipeline's file, of a file source over the exported files.
+
+        Those that differ from their defaults, by their names in the file.
+        """
         return self.plain().model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
     def __reduce__(self) -> tuple[Any, ...]:

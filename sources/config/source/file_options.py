@@ -1,4 +1,4 @@
-"""Groups of fields that a file source's declaration is made of."""
+"""Options of a file source: the groups of fields that its declaration is made of."""
 
 from __future__ import annotations
 

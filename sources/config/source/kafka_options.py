@@ -1,4 +1,4 @@
-"""Where a Kafka source starts and ends, and how its partitions advance."""
+"""Options of a Kafka source: where it starts and ends, how partitions advance, client settings."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class CurrentRate(Record):
 
 
 class Batch(NamedTuple):
-    """Size of the largest micro-batch of a source, by quantity; None where it has no such one."""
+    """Size of the largest micro-batch of a source; None for a quantity that is not known of it."""
 
     bytes: int | None = None
     files: int | None = None

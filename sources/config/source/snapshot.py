@@ -18,6 +18,7 @@ from sources.errors import StateError
 from sources.storage.folder import Folder
 
 MANIFEST = "_manifest.json"
+"""Name of a snapshot's manifest, in the folder of its files."""
 # A password may have slashes, although it should not in a URL.
 _SECRET = re.compile(r"password\s*=|://[^?#\s@]*:[^?#\s]*@", re.IGNORECASE)
 
@@ -173,7 +174,7 @@ class SnapshotManifest(Record):
 
     @property
     def files(self) -> set[str]:
-        """Names of the files of the chunks that are written."""
+        """Names of the files of the chunks that are written; empty before the first one."""
         return {chunk_name(number) for number in self.done}
 
     @property

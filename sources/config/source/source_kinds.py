@@ -23,6 +23,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*")
 def added_kinds(adds: Iterable[Mapping[str, Any]]) -> dict[str, type[AddedSource]]:
     """Merge the kinds of sources that extensions add to one mapping, by name of the kind.
 
+    Empty if they add none.
+
     Args:
         adds: What each extension adds: a kind by its name.
 

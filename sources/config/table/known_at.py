@@ -1,4 +1,4 @@
-"""Column of a table with the time at which a row became known."""
+"""Known at: the column of a table with the time from which on a row counts as known."""
 
 from __future__ import annotations
 

@@ -80,12 +80,15 @@ class RowRules:
 
     @property
     def left_out(self) -> dict[str, str]:
-        """Policies of the rules whose rows are left out: ``drop`` or ``quarantine`` by name."""
+        """Policies of the rules whose rows are left out: ``drop`` or ``quarantine`` by name.
+
+        Empty without such rules.
+        """
         return {name: how for name, how in self._policies.items() if how != "fail"}
 
     @property
     def failing(self) -> list[str]:
-        """Names of the rules that end the run if a row breaks them."""
+        """Names of the rules that end the run if a row breaks them; empty without such rules."""
         return [name for name, how in self._policies.items() if how == "fail"]
 
     def text(self, name: str) -> str:
@@ -95,14 +98,15 @@ class RowRules:
     def contract(self) -> dict[str, object]:
         """Return conditions of rules and sample, by name: what a checkpoint depends on.
 
-        A generation keeps digests of them, and refuses to continue after one was changed.
+        A generation keeps digests of them, and refuses to continue after one was changed. Empty
+        without rules and sample.
         """
         sample = {} if self.sample is None else {"sample": self.sample}
         return {**sample, **{f"rules.{name}": rule.check for name, rule in self.rules.items()}}
 
     @property
     def columns(self) -> set[str]:
-        """Names of the columns that the rules use.
+        """Names of the columns that the rules use; empty without rules.
 
         Raises:
             InputError: The text of a rule is not one expression of Spark SQL.

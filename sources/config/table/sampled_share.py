@@ -1,4 +1,4 @@
-"""Declaration of a sample: a part of the keys, in all sources the same ones, or of the time.
+"""Declaration of a sample: a share of the keys, in all sources the same ones, or a part of time.
 
 Spark and DuckDB choose the same rows by one condition: the MD5 of the values as text, which both
 write alike for the types that are allowed.
@@ -42,6 +42,8 @@ class Sample(TimeRange):
 
     def condition(self, event_time: str) -> str:
         """Return the condition in Spark SQL that is true for the rows of the sample.
+
+        ``true`` if all rows are read.
 
         Args:
             event_time: Name of the event-time column.

@@ -1,4 +1,4 @@
-"""Declaration of the target table."""
+"""Declaration of the sink: the target, a Delta table, and how rows are written to it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,10 @@ class Sink(Declared):
 
     @property
     def present(self) -> str:
-        """SQL condition of the rows that the captured table has now: last versions, no deletes."""
+        """SQL condition of the rows that the captured table has now: last versions, no deletes.
+
+        In DuckDB's SQL, also for DataFusion; ``true`` if the target has no other rows.
+        """
         conditions = []
         if self.history is not None:
             conditions.append(f"{VALID_TO} IS NULL")

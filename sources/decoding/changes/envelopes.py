@@ -40,7 +40,9 @@ _TYPES_BY_NAME = {
     "org.apache.kafka.connect.data.Timestamp": "timestamp",
 }
 SIDES = ("before", "after")
+"""Fields of an envelope with the row as it was and as it is."""
 OF_MYSQL = "io.debezium.connector.mysql.Source"
+"""Name of the schema of ``source`` in envelopes of the MySQL connector."""
 MYSQL_JSON = "mysql.json"
 """Logical type of a JSON document of MySQL, which other databases keep as text."""
 _JSON = "io.debezium.data.Json"
@@ -163,7 +165,14 @@ def _connect_encodings(schema: Any) -> dict[str, Encoding]:
 
 
 def of_connector(encoding: Encoding, *, is_mysql: bool) -> Encoding:
-    """Return an encoding with the name of the type that MySQL alone has."""
+    """Return a column's encoding as its connector means it: JSON of MySQL as :data:`MYSQL_JSON`.
+
+    All others are returned as they are.
+
+    Args:
+        encoding: The encoding by the schema of the change.
+        is_mysql: Whether the change is from the MySQL connector.
+    """
     return encoding._replace(name=MYSQL_JSON) if is_mysql and encoding.name == _JSON else encoding
 
 

@@ -14,7 +14,7 @@ NewNames = str | list[str]
 
 
 def all_names(names: NewNames) -> list[str]:
-    """Return the declared new names of a column as a list, the newest last."""
+    """Return the declared new names of a column, one or several, as a list, the newest last."""
     return [names] if isinstance(names, str) else names
 
 

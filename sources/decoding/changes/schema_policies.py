@@ -1,4 +1,4 @@
-"""What the run of a captured table does at each kind of change of its columns."""
+"""Schema policies: what the run of a captured table does at each kind of change of its columns."""
 
 from __future__ import annotations
 
@@ -69,5 +69,6 @@ class SchemaPolicies(Declared):
 
 
 ALL_STOP = SchemaPolicies()
+"""Policies by default: each change of a column stops the run."""
 FOLLOWED = SchemaPolicies(added="follow", widened="follow")
 """What ``on_schema_change: follow`` stands for."""

@@ -1,4 +1,4 @@
-"""Widening of a captured table's column types, without loss."""
+"""Widened columns of a captured table: those with a new type that loses nothing."""
 
 from __future__ import annotations
 

@@ -90,7 +90,8 @@ def in_parts(
 ) -> pa.StructArray:
     """Parse values into rows, in smaller and smaller parts where that fails.
 
-    A part that fails is halved; a single value that fails becomes a null row, which is undecided.
+    A part that fails is divided into eight; all values of one that fails, and has 200 or fewer,
+    become null rows, which are undecided. Empty without values.
 
     Args:
         values: The values.

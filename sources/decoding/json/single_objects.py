@@ -22,7 +22,7 @@ class JsonReader(BaseReader):
     """
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
-        """Parse a JSON object into its members.
+        """Parse a JSON object into its members by name; empty for ``{}``.
 
         Raises:
             BadValue: The value is not JSON, or not an object.

@@ -39,7 +39,7 @@ class ValueFormat(Declared):
 
     @property
     def extras(self) -> Sequence[tuple[str, str]]:
-        """Extras of this project that reading needs, each with what needs it, for messages."""
+        """Extras of this project that reading needs, each with what needs it; by default none."""
         return []
 
     @property

@@ -11,6 +11,7 @@ from sources.decoding.record_columns import RecordColumns
 from sources.decoding.value_formats.base import ValueFormat
 
 RAW_COLUMN = "value"
+"""Name of the column with the bytes of the value."""
 
 
 class RawReader(BaseReader):

@@ -1,4 +1,4 @@
-"""Reading of files with different columns as the common ones, by this project's own readers."""
+"""Drifted files, whose columns differ: read as the common ones, by this project's own readers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differences between the columns of Parquet files and the common columns they are read as."""
+"""Layouts of files: how their columns differ from the common columns that they are read as."""
 
 from __future__ import annotations
 
@@ -48,6 +48,8 @@ class Layout(Part):
 
 def with_files(layouts: Sequence[Layout], splits: pa.Table) -> list[Layout]:
     """Return layouts completed with number and first paths of the files that have each.
+
+    Empty without layouts, as without ``schema_drift``.
 
     Args:
         layouts: Layouts of a listing.

@@ -51,6 +51,8 @@ class MappedColumns(Part):
     def inside(self, file: pa.Schema) -> dict[str, str]:
         """Return the name in a file of each column that the file has, by its name in the table.
 
+        Columns that the file lacks are left out.
+
         Args:
             file: Schema of a Parquet file.
         """
@@ -67,6 +69,9 @@ class MappedColumns(Part):
 
     def as_field(self, field: dict[str, Any], number: int) -> dict[str, Any]:
         """Return a field of this project's plan log with the mapping that the table has for it.
+
+        The plan log is the Delta log by which Spark reads the planned files. Its own columns, which
+        the table does not have, get ids that no other column has.
 
         Args:
             field: The field without mapping, as JSON of a Delta schema.

@@ -1,4 +1,4 @@
-"""Columns that have no value in a file, and take their type from other files."""
+"""Open columns: those without any value in a file, which take their type from other files."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from sources.formats.parquet.columns_without_values import columns_without_value
 from sources.storage.stores import Stores
 
 Schemas = Sequence[tuple[str, pa.Schema]]
+"""Distinct schemas of files, each with the path of the first file that has it."""
 
 
 class Opened(NamedTuple):

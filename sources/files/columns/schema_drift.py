@@ -130,6 +130,8 @@ def clashing_columns(
 ) -> set[str]:
     """Return the columns, by their names in files, whose types no common type holds.
 
+    Empty if files can be read as one.
+
     Args:
         source: Declaration of the source, with ``schema_drift``.
         schemas: Distinct schemas of the files, each with the path of the first file that has it.

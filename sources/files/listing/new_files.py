@@ -18,6 +18,8 @@ from sources.files.tables.table_commits import Appended
 def paths_of(tables: Iterable[pa.Table]) -> pa.ChunkedArray:
     """Return the paths in tables of splits; a file of several splits is in it several times.
 
+    Empty without tables.
+
     Args:
         tables: Tables of schema :data:`sources.files.listing.split_table.SPLITS`.
     """

@@ -31,6 +31,7 @@ from sources.formats.open_file import open_file
 from sources.storage.stores import Stores
 
 REGION_BYTES = 64 << 20
+"""Largest region of a file that is cut, in bytes."""
 _WORKERS = 16
 
 

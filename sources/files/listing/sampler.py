@@ -1,4 +1,4 @@
-"""Event times of formats without statistics, from a sample of rows of each region."""
+"""Sampler of event times in formats without statistics: it reads some rows of each region."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from sources.formats.open_file import open_file, readable_region
 from sources.storage.stores import Stores
 
 SAMPLE_BYTES = 1 << 20
+"""Bytes that are read at the beginning, and at the end, of a region."""
 
 
 class Sampler:

@@ -28,7 +28,6 @@ from sources.formats.event_times import EVERY_TIME, TimeLimits
 from sources.storage.base import FILES
 from sources.storage.stores import Stores
 
-# Columns of the table of splits, in reading order; each row is a split.
 SPLITS = pa.schema(
     [
         *FILES,
@@ -47,11 +46,13 @@ SPLITS = pa.schema(
         ("outside_max_us", pa.int64()),
     ]
 )
+"""Columns of the table of splits: each row is a split, and rows are in reading order."""
 # Columns that not all files have a value of, in this order; plans of older versions lack them.
 _LATER = ("layout", "deleted", "arrived_from")
 RANGE_COLUMNS = SPLITS.names[SPLITS.names.index("rows") :]
 """Columns of the table of splits that an ``EventTimeRange`` holds, in the order of its fields."""
 READING_ORDER = [(name, "ascending") for name in ("event_min_us", "event_max_us", "path", "offset")]
+"""Columns by which a table of splits is sorted where rows are read by event time."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,9 @@ def assemble(regions: pa.Table, ranges: pa.Table) -> pa.Table:
 
 
 def with_later_columns(splits: pa.Table) -> pa.Table:
-    """Add, as nulls, columns that the split tables of older plans do not have yet.
+    """Return a table of splits with the columns, as nulls, that older plans do not have yet.
+
+    The same table if it has all of them.
 
     Args:
         splits: The table, as a plan holds it.
@@ -195,7 +198,7 @@ def row_tuples(table: pa.Table, *names: str) -> Iterator[tuple[Any, ...]]:
 def columns_differ(
     source: str, first: str, other: str, rows: list[tuple[str, str, str]]
 ) -> InputError:
-    """Return the error to raise for two files of a source with different columns.
+    """Return the error, for the caller to raise, for two files of a source with other columns.
 
     Args:
         source: Name of the source.

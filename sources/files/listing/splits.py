@@ -204,7 +204,7 @@ def list_splits(
     file is read, if its footer shows that it has other rows.
 
     Args:
-        source: Declaration of the source, of any format but Delta.
+        source: Declaration of the source, of any format but those of tables (Delta, Iceberg).
         event_time: Name of the event-time column, after ``select``.
         files: The files, as :func:`sources.storage.listing.find_files` returns them.
         stores: Storages of the pipeline.

@@ -1,4 +1,4 @@
-"""Interface of lake table formats, which extensions implement."""
+"""Interface of what lists and reads lake tables (Delta, Iceberg), which extensions implement."""
 
 from __future__ import annotations
 
@@ -79,6 +79,8 @@ class Lake(TableLister, Protocol):
     def data_files(self, source: FileSource, path: str, stores: Stores) -> Iterator[str]:
         """Yield the paths of the data files of the declared version, for the audit.
 
+        Nothing for a table without rows.
+
         Raises:
             InputError: There is no such table or version.
             UnavailableError: A store does not answer.
@@ -107,6 +109,8 @@ def lister_of(source: FileSource) -> TableLister:
 
 def followed_tables(source: FileSource) -> FollowedTables:
     """Return what lists the files that commits append to a table, by the source's format.
+
+    Only for a source that follows its table, which a declaration allows for Delta alone.
 
     Raises:
         InputError: No installed extension reads tables of this ``format``.

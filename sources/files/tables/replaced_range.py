@@ -32,7 +32,10 @@ class ReplacedRange(Part):
         return f"`{self.column}` from {iso(to_ms(self.since))} until {iso(to_ms(self.until))}"
 
     def as_metadata(self) -> dict[str, str]:
-        """Return the range as metadata of the commit that replaces it."""
+        """Return the range as metadata of the commit that replaces it: one field, with JSON.
+
+        :func:`replaced_range` reads it.
+        """
         return {_NAME: self.model_dump_json()}
 
 

@@ -66,7 +66,10 @@ class TableCommits:
 
         Args:
             table_id: Id of the table in its log.
-            version: The version.
+            version: The version, whose commit is read; it may be gone from the log.
+
+        Raises:
+            UnavailableError: The store does not answer.
         """
         commit = self._read(version)
         return TablePosition(

@@ -68,8 +68,8 @@ class FilesOfVersion(NamedTuple):
         the number of rows.
 
         Args:
-            column: The partition column.
-            event: The same column, as the event time.
+            column: The partition column, with its type.
+            event: The same column, as the event time, with the unit of its numbers.
             stores: Storages that the files may be in.
 
         Raises:

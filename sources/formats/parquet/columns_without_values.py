@@ -1,4 +1,4 @@
-"""Columns that have no value in any row of a Parquet file, whatever type its writer gave them.
+"""Columns without values in any row of a Parquet file, whatever type its writer gave them.
 
 Of texts that are all missing pandas makes a column of doubles.
 """
@@ -19,6 +19,8 @@ def columns_without_values(
     paths: Sequence[str], names: Collection[str], stores: Stores
 ) -> list[frozenset[str]]:
     """Return, for each Parquet file, which columns are null in every row, by its statistics.
+
+    A column that the file lacks, or has no statistics of, is not among them. Only footers are read.
 
     Args:
         paths: The files.

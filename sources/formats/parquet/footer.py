@@ -1,4 +1,7 @@
-"""The footer of a Parquet file (https://parquet.apache.org/docs/file-format/)."""
+"""The footer of one Parquet file: read by one request, and parsed safely or fast.
+
+https://parquet.apache.org/docs/file-format/
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading of Parquet footers: columns, numbers of rows, and ranges of event times."""
+"""Footers of many Parquet files, read at once: columns, numbers of rows, ranges of event times."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ from sources.storage.stores import Stores
 REQUESTS = 64
 """Threads that wait for answers of a store."""
 THREADS = 16
+"""Threads that read files of this machine, or columns of files anywhere."""
 _FACTORS = {"milliseconds": 1000, "microseconds": 1}
 
 

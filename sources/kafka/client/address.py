@@ -10,6 +10,7 @@ from sources.common.cache import cache_folder
 from sources.errors import UnavailableError
 
 LOCAL = "local"
+"""Value of ``bootstrap_servers`` that stands for the broker of ``hybrid broker``."""
 
 
 def local_address_file() -> Path:

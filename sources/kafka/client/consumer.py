@@ -19,11 +19,11 @@ from sources.kafka.client.kafka_errors import request_failed
 
 # How long a consumer waits for more records than it has.
 _POLL_S = 0.05
-# A broker that sends nothing for so long is given up.
 SILENCE_S = 30.0
+"""Seconds after which a broker that sends nothing is given up."""
 
-# librdkafka would print each refused connection to stderr.
 QUIET = logging.getLogger("hybrid.librdkafka")
+"""Logger without output for librdkafka, which would print each refused connection to stderr."""
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
 
@@ -68,7 +68,7 @@ def scan(
     """Read a range of offsets of each partition, and pass each record to a function.
 
     A partition is finished by position, never by count: control records and compaction take up
-    offsets.
+    offsets. Without an offset to read, no broker is asked.
 
     Args:
         source: Declaration of the source.
@@ -78,8 +78,8 @@ def scan(
             partition; if it returns False, no more of the partition is read.
 
     Raises:
-        InputError: The broker refuses.
-        UnavailableError: The broker does not answer.
+        InputError: The broker refuses, or an offset in ``start`` is deleted.
+        UnavailableError: The broker sends nothing for :data:`SILENCE_S` seconds.
     """
     remaining = {partition for partition in start if start[partition] < end[partition]}
     if not remaining:

@@ -8,13 +8,13 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError, InputError, UnavailableError
 from sources.kafka.client.address import resolve_bootstrap
 
-# Errors of the connection and of a cluster that is changing leaders or overloaded
-# (https://kafka.apache.org/protocol#protocol_error_codes, column "retriable").
 NEW_GENERATION = (
     "begin a new generation: `hybrid generation new P`, which computes the whole table again next "
     "to the one that serves."
 )
 """End of a hint where a generation can't be completed: what was decided for it never changes."""
+# Errors of the connection and of a cluster that is changing leaders or overloaded
+# (https://kafka.apache.org/protocol#protocol_error_codes, column "retriable").
 _TRANSIENT = {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._RESOLVE,

@@ -1,4 +1,4 @@
-"""Topics that a source declares to be created if they do not exist."""
+"""New topics: those that a source declares to be created if they do not exist."""
 
 from __future__ import annotations
 

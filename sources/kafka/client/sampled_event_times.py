@@ -52,7 +52,11 @@ class SampledTimes(Part):
     ahead_ms: int = 0
 
     def in_words(self) -> str:
-        """Describe the sample in a phrase: number, range of event times, number out of bounds."""
+        """Describe the sample in a phrase: number, range of event times, number out of bounds.
+
+        Such as ``100 sampled, 2024-01-01T00:00:00Z to 2024-01-01T00:59:00Z``; ``0 sampled`` for
+        none.
+        """
         words = f"{self.records:,} sampled"
         if self.lowest_ms is not None and self.highest_ms is not None:
             words = f"{words}, {iso(self.lowest_ms)} to {iso(self.highest_ms)}"
@@ -103,7 +107,7 @@ def sampled_times(
 def dated_records(
     source: KafkaSource, read: Mapping[str, str], event_time: str, sample: Sequence[LogRecord]
 ) -> list[tuple[LogRecord, int]]:
-    """Pair each record of a sample with its event time in Unix milliseconds.
+    """Pair each record of a sample with its event time in Unix milliseconds; may be empty.
 
     Args:
         source: Declaration of the source.

@@ -60,7 +60,7 @@ def cut_range(
 
 
 def no_timestamps(source: str) -> SeamError:
-    """Return the refusal to align a source whose records carry no timestamp.
+    """Return the error, for the caller to raise, to align records that carry no timestamp.
 
     Args:
         source: Name of the source.

@@ -14,8 +14,8 @@ Ranges = dict[TopicPartition, tuple[int, int]]
 """First offset and the one after the last, by partition; empty ranges are left out."""
 LookUp = Callable[[int], Mapping[TopicPartition, int | None]]
 """Function from a time (ms) to the first offset of each partition that is as new, or None."""
-# A task that reads less spends its time mostly on opening a consumer.
 SPLIT_OFFSETS = 250_000
+"""Offsets of a split: a task that reads fewer spends its time mostly on opening a consumer."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,8 @@ def cut_by_time(
 
 def splits_of(batch: Ranges, limit: int = SPLIT_OFFSETS) -> list[Split]:
     """Divide the ranges of one micro-batch into splits, one for each Spark task.
+
+    In the order of partitions and offsets; empty for empty ranges.
 
     Args:
         batch: Ranges of offsets of one micro-batch.

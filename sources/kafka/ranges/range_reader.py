@@ -18,6 +18,7 @@ from sources.kafka.client.kafka_errors import NEW_GENERATION, helps_to_wait
 from sources.kafka.ranges.cut_ranges import Split
 
 MESSAGES = 10_000
+"""Most records of one list that is yielded, and by default of those that are fetched ahead."""
 _AHEAD = (1_000, 100_000)
 
 

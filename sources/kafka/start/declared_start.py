@@ -19,6 +19,7 @@ from sources.hybrid import SourceFactory, SourceSwitchContext
 from sources.kafka.start.start_offsets import Known, StartLookUp
 
 UserFactory = Callable[[SourceSwitchContext], Any]
+"""Function of ``start.factory``; what it returns is checked after the call."""
 _WAY_OUT = (
     "Rows may be missing from the table. Let the files of history cover these records (`on_gap: "
     "extend` reads files that arrived in the meantime), or declare `on_gap: accept` for source "

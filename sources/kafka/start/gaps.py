@@ -29,8 +29,8 @@ _FEW = 20  # partitions
 class GapFinder:
     """Search for gaps at one hand-over, by record times, offsets and the end of history.
 
-    Every method may raise ``UnavailableError`` if the broker does not answer, and ``InputError`` if
-    it refuses.
+    Every method returns an empty list if it finds no gap, writes nothing, and may raise
+    ``UnavailableError`` if the broker does not answer, and ``InputError`` if it refuses.
 
     Args:
         log: Look-ups on the topics.
@@ -213,7 +213,7 @@ class GapFinder:
         """Return partitions that may have records from a time on although Kafka found none.
 
         Kafka searches a single segment, which may be empty after a DeleteRecords request; the
-        newest record's timestamp tells that there are later ones.
+        newest record's timestamp tells that there are later ones. Empty if the answers are right.
 
         Args:
             answers: First offset found by Kafka, by partition; None where it found none.

@@ -1,4 +1,4 @@
-"""Event times that differ from record timestamps by a time zone: a start by time is too late."""
+"""Shifted event times, ahead of record timestamps by a time zone: a start by time is too late."""
 
 from __future__ import annotations
 

@@ -236,6 +236,9 @@ class StartLookUp:
         """Return the start at the log end of each partition: only later records are read.
 
         Never with gaps: records before it are skipped on purpose.
+
+        Raises:
+            UnavailableError: The broker does not answer.
         """
         ends, starts = self._log.log_end(), self._log.log_start()
         partitions = {

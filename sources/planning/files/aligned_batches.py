@@ -1,4 +1,4 @@
-"""Micro-batches of several inputs' files, put in one order of event time.
+"""Aligned micro-batches of several inputs' files, put in one order of event time.
 
 The inputs of a join are read together. Each micro-batch has one entry of each input's plan, which
 is empty where the input has nothing at that time: so a join sees the rows of history as it would
@@ -54,6 +54,8 @@ def with_ticks(
 
 def ends_by_tick(splits: pa.Table) -> Ints:
     """Return the cumulative number of splits at the end of each micro-batch, empty ones included.
+
+    Those of this source; an empty array without splits.
 
     Args:
         splits: Splits of :func:`with_ticks`.

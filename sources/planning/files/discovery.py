@@ -119,7 +119,7 @@ class GrowingFolder:
     def undiscovered(self) -> set[str]:
         """List the folder, and return the paths of files that no discovery has recorded yet.
 
-        Nothing is written. Used to tell whether input is waiting.
+        Empty if there are none. Nothing is written. Used to tell whether input is waiting.
 
         Raises:
             InputError: The storage refuses; or a table that is followed removes or rewrites rows.

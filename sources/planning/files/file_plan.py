@@ -39,6 +39,7 @@ from sources.state.generation import Generation
 from sources.state.state_table import read_state_table, write_state_table
 
 Ints = npt.NDArray[np.int64]
+"""Array of whole numbers."""
 MANY_FILES = 10_000
 """Files of a source from which on the plan warns that most of them are small."""
 _SMALL_BYTES = 1 << 20
@@ -290,7 +291,8 @@ def plans_alike(
 ) -> list[FilePlan]:
     """Return the plans of earlier file sources that declare the same ``offsets`` as a source.
 
-    Only the files of all of them together show which Kafka offsets history holds.
+    Only the files of all of them together show which Kafka offsets history holds. Empty if there
+    are none.
 
     Args:
         pipeline: The pipeline's declaration.

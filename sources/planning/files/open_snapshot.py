@@ -151,7 +151,9 @@ def open_source(context: PipelineContext) -> FileSource | None:
 
 
 def open_in_words(context: PipelineContext) -> str | None:
-    """Return a sentence about a snapshot that is still being read; None if the table is whole.
+    """Return a clause about a snapshot that is still being read; None if the table is whole.
+
+    Such as ``snapshot: 3 of 10 chunks; the table is not whole yet``. None, too, before a plan.
 
     Raises:
         StateError: The state is damaged.
@@ -191,7 +193,7 @@ def require_whole(context: PipelineContext, doing: str) -> None:
 
 
 def whole_in_words(mark: WholeTable) -> str:
-    """Return a sentence that says since when the table is whole."""
+    """Return a sentence that says since when the table is whole, and by how many chunks."""
     chunks = counted(mark.chunks, "chunk")
     return f"The table is whole since {iso(mark.at_ms)}: {chunks} of the snapshot are merged."
 

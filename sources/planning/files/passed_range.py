@@ -1,4 +1,4 @@
-"""Ranges of a followed table that were replaced there, and that the pipeline's table has by now."""
+"""Passed ranges of a followed table: replaced there, and by now in the pipeline's table, too."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ def pass_range(generation: Generation, source: str, position: TablePosition) -> 
         source: Name of the source.
         position: Version of the commit that has replaced the range.
 
+    Reading then goes on after that version; an earlier record is replaced.
+
     Raises:
+        StateError: The state can't be written.
         UnavailableError: The state's store does not answer.
     """
     generation.replace(_name(source), PassedRange(position=position))

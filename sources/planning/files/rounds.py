@@ -37,6 +37,7 @@ from sources.planning.topics.topic_plan import start_factory
 from sources.state.generation import Generation
 
 EXTEND_ROUNDS = 20
+"""Highest number of rounds by ``on_gap: extend``; after them a gap ends the run."""
 
 
 class Round(Record):

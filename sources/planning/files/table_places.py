@@ -44,7 +44,10 @@ class PlacesAnswer(BaseModel):
 
 
 def tables_by_name(pipeline: Pipeline) -> dict[str, FileSource]:
-    """Return file sources, by name, that name a table of a catalog whose path is not known yet."""
+    """Return file sources, by name, that name a table of a catalog whose path is not known yet.
+
+    Empty if there are none.
+    """
     return {
         source.name: source
         for source in pipeline.sources

@@ -1,4 +1,4 @@
-"""Column changes of a captured table that a generation's runs have adopted.
+"""Followed columns: changes of a captured table's columns that a generation's runs have adopted.
 
 The declaration stays the user's: what was followed is kept in the state of the generation, and the
 declaration that its runs go by is made of both. Another generation has its own.
@@ -112,7 +112,9 @@ def keep_followed(generation: Generation, changes: Sequence[FollowedChange]) -> 
 
 
 def not_followed(failure: ErrorReport, reason: str) -> HybridError:
-    """Return the error of a change that can't be followed: as with `stop`, with the reason.
+    """Return the error, for the caller to raise, of a change that can't be followed.
+
+    It is the one of the failed query, as with ``stop``, and says why the change was not followed.
 
     Args:
         failure: Why the query that met the change has failed.

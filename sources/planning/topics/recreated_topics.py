@@ -1,4 +1,7 @@
-"""Topics that did not exist when they were planned, with the ids that they had when first seen."""
+"""Recreated topics are refused: their ids are compared with those of the plan, or when first seen.
+
+Topics that came to exist after the plan have their ids kept in the state.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ def without_tombstones(
     """Return the records of a sample that have to fit the columns; check the keys of tombstones.
 
     A tombstone (a key, no value) is left out if the source skips them, or deletes rows by them. A
-    record with neither key nor value is kept, as a bad record, unless tombstones delete rows.
+    record with neither key nor value is kept, as a bad record, unless tombstones delete rows. Empty
+    if none is left.
 
     Args:
         source: Declaration of the source.

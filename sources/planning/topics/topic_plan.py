@@ -1,4 +1,4 @@
-"""Plan of a Kafka source: the end of the seam, and the start expected by the log as it is now."""
+"""Plan of a topic (Kafka source): the end of the seam, and the start expected by the log now."""
 
 from __future__ import annotations
 

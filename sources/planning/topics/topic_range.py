@@ -1,4 +1,4 @@
-"""Range of a bounded Kafka source: decided once, when its turn comes, and written to the state.
+"""Range of a bounded topic (Kafka source): decided once, when its turn comes, and kept.
 
 It is for a topic what the table of splits is for files (FLIP-27: the split enumerator): first and
 last offsets of each partition, cut into splits, in batches.
@@ -25,7 +25,6 @@ from sources.planning.topics.topic_plan import is_continued
 from sources.state.generation import Generation
 from sources.state.state_table import read_state_table, write_state_table
 
-# Columns of the table of splits, in reading order; each row is a split.
 RANGE_SPLITS = pa.schema(
     [
         ("batch", pa.int64()),  # from 0
@@ -35,6 +34,7 @@ RANGE_SPLITS = pa.schema(
         ("end", pa.int64()),  # after the last offset
     ]
 )
+"""Columns of the table of splits of a range: each row is a split, and rows are in reading order."""
 
 
 class TopicRange(Record):

@@ -20,6 +20,7 @@ from sources.planning.schema_check import compare_sample
 from sources.planning.topics.tombstone_check import without_tombstones
 
 SAMPLE_RECORDS = 100
+"""Records of a sample, all partitions together."""
 
 
 def read_sample(log: KafkaLog, start: Offsets) -> list[LogRecord]:

@@ -1,4 +1,4 @@
-"""Rows of a Delta table, copied into a table of DuckDB."""
+"""Copied rows: those of a Delta table, in a table of DuckDB, which compares or counts them."""
 
 from __future__ import annotations
 
@@ -43,6 +43,8 @@ def copy_rows(
     ),
 ) -> None:
     """Create a DuckDB table from the result of an SQL query over a Delta table.
+
+    The result is streamed. After an error the table is not there.
 
     Args:
         connection: The database.

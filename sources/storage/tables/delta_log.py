@@ -1,4 +1,7 @@
-"""Names in the log of a Delta table (https://github.com/delta-io/delta/blob/master/PROTOCOL.md)."""
+"""The log of a Delta table: names of its files, and whether there is one.
+
+https://github.com/delta-io/delta/blob/master/PROTOCOL.md
+"""
 
 from __future__ import annotations
 

@@ -24,6 +24,8 @@ class FileTimes(NamedTuple):
 def file_times(table: DeltaTable, column: str) -> dict[str, FileTimes]:
     """Return the times of each file of a table's version, by the file's path; no file is opened.
 
+    Empty for a table without files.
+
     Args:
         table: The table.
         column: A column with timestamps; those without a zone are UTC.

@@ -61,18 +61,19 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
     """Create a new generation (another computation of the whole table); nothing runs yet.
 
     It is planned and run by the declaration ``loaded``, and becomes the newest generation. The
-    serving one goes on with the copy of the declaration that was kept when it was last started. If
-    the newest generation is a candidate without a plan and without a read row, that one is returned
-    and follows ``loaded`` instead.
+    serving one continues with the copy of the declaration that was kept when it last started. If
+    the newest generation is a candidate that has read nothing yet, that one is returned; without a
+    plan it follows ``loaded`` from then on.
 
     Args:
         loaded: The pipeline.
         by: Who begins it, for the log of actions; None if unknown.
 
     Raises:
-        StateError: The pipeline has not run yet; or there is a candidate that has a plan or has
-            read rows, to be promoted or discarded first; another process has begun or discarded one
-            meanwhile (transient); or the state can't be written.
+        StateError: The pipeline has not run yet; there is a candidate that has read something, to
+            be promoted or discarded first; the serving generation's kept declaration is lost, and
+            the pipeline's file has changed; another process has begun or discarded one meanwhile
+            (transient); or the state can't be written.
         UnavailableError: The state's store does not answer.
     """
     serving = read_serving(loaded)
@@ -96,7 +97,7 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
             begun.replace(IDENTITY, info)
             return Generation(begun, info)
         if is_unread(begun):
-            # Its plan is made again if the declaration is another one by now.
+            # It is planned again if the declaration is another one by now.
             return begun
         message = (
             f"Pipeline `{loaded.pipeline.name}` has a candidate already, generation {name}: there "

@@ -88,6 +88,7 @@ def check_hand_over(
         StateError: The hand-over was not made, or ``start`` was changed since.
         SeamError: The topics are no longer those that were planned.
         UnavailableError: A broker does not answer.
+        InputError: A broker refuses.
     """
     context = context.of_source(source.name)
     start = context.switch_state.require_start(source.name)

@@ -16,7 +16,7 @@ class ShardSnapshots:
     """Snapshots of all shards, with the rules of one snapshot.
 
     Positions and transactions of two databases can't be compared, so a change is judged by the
-    snapshot of the database that it comes from, which its topic tells.
+    snapshot of the database that it comes from, which its topic identifies.
 
     Attributes:
         by_topic: The snapshot of each shard, by the topic of its changes.

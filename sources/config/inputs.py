@@ -75,7 +75,7 @@ def _check_pipeline(pipeline: Pipeline) -> None:
             raise ValueError(_refusal(field))
     if pipeline.key:
         message = (
-            "`key` can't be declared beside `inputs`, whose rows have keys of their own. Declare "
+            "`key` can't be declared next to `inputs`, whose rows have keys of their own. Declare "
             "`key` in each input."
         )
         raise ValueError(message)

@@ -21,7 +21,7 @@ class Section(Declared):
     Attributes:
         tags: The model that each value of a ``type`` stands for, where a field is one of several
             models.
-        takes_inputs: Whether the section can be declared beside ``inputs``.
+        takes_inputs: Whether the section can be declared next to ``inputs``.
     """
 
     tags: ClassVar[Mapping[str, type[BaseModel]]] = {}

@@ -97,7 +97,7 @@ class RecordRows(RecordColumns):
         if self.on_tombstone != "refuse" and self.value.has_tombstones:
             message = (
                 f"`on_tombstone: {self.on_tombstone}` has no meaning with `format: {self.format}`, "
-                "whose changes tell what is deleted; its tombstones are left out. Remove it."
+                "whose changes contain what is deleted; its tombstones are left out. Remove it."
             )
             raise ValueError(message)
         if self.on_tombstone != "delete" and "tombstone" in self.include.values():

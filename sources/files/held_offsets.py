@@ -27,7 +27,7 @@ class OffsetsInFiles(Protocol):
             rows: Number of rows of each file; None where not known.
 
         Raises:
-            InputError: A name tells no offsets, or impossible ones.
+            InputError: A name contains no offsets, or impossible ones.
         """
 
     def by_columns(

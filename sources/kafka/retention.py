@@ -61,7 +61,7 @@ def retention_ms(settings: Mapping[str, str]) -> int | None:
 class RetentionWatch:
     """Watch over records that must stay in Kafka's log until history is read.
 
-    While files are read, Kafka goes on deleting old records of the topic that follows; this
+    While files are read, Kafka continues to delete old records of the topic that follows; this
     computes for how long the first needed ones stay. The constructor asks the broker for log start
     and end.
 

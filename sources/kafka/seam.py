@@ -28,7 +28,7 @@ def seam_rule(
 
     - ``none``: no row can be in both: there is no history, or its exact offsets are known.
     - ``sequence``: history is a snapshot, or has log positions; changes up to it are dropped.
-    - ``replay``: the sink orders changes (``sink.sequence``), and nothing tells exactly which ones
+    - ``replay``: the sink orders changes (``sink.sequence``), and nothing shows exactly which ones
       history holds; all are applied again, which does no harm.
     - ``key``, ``event_time``, ``off``: as the pipeline declares (``seam_filter``), or its default.
 
@@ -126,7 +126,8 @@ def check_start(
                 topic, number = record.partition
                 message = (
                     f"Topic `{topic}`, partition {number}, offset {record.offset} has no "
-                    "timestamp: a look-up by time skips it."
+                    "timestamp: a look-up by time skips it, and its row could be missing from the "
+                    "table. No start was decided."
                 )
                 hint = (
                     f"Declare the start of source `{start.source}` by offsets, one for each "
@@ -231,8 +232,8 @@ def seam_warnings(
         if rule == "key" and _is_updated_by_key(pipeline):
             outcome = "is refused when it is read" if pipeline.seam_filter is None else "is dropped"
             warnings.append(
-                "`sink.sequence` is not declared, so nothing tells an update in the seam from a "
-                "row that history holds: a live row with a key of history and other values "
+                "`sink.sequence` is not declared, so nothing distinguishes an update in the seam "
+                "from a row that history holds: a live row with a key of history and other values "
                 f"{outcome}. Declare `sink.sequence` if rows are updated."
             )
         if rule == "off":

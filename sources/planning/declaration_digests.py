@@ -24,7 +24,7 @@ class PlannedBy(Record):
 
     @classmethod
     def of(cls, loaded: LoadedPipeline) -> PlannedBy:
-        """Compute digests of a pipeline's declared values, to tell later which have changed."""
+        """Compute digests of a pipeline's declared values, to find out later which have changed."""
         return cls(parts=digests(_parts(loaded)))
 
 

@@ -31,8 +31,7 @@ class EventWindows(Part):
         length_us: Length of a window, in microseconds; at least ``slide_us``.
         slide_us: Distance from the start of a window to the next one's, in microseconds.
         offset_us: Start of some window, in microseconds.
-        column: Column of the target that tells a row's window: its start, its end, or a struct of
-            both.
+        column: Column of the target with a row's window: its start, its end, or a struct of both.
         field: Field of ``column`` with the start, if the column is such a struct; else None.
         holds: Whether ``column`` has the ``start`` or the ``end`` of the window.
         is_selective: Whether the transform may drop whole windows because of their content.

@@ -128,7 +128,7 @@ class Plan(Record):
     def is_whole(self, folder: Folder) -> bool:
         """Return whether the split table of every file source exists in the generation's folder.
 
-        If False, the plan can't be read, and has to be made again.
+        If False, the plan can't be read, and a new one is needed.
 
         Args:
             folder: State folder of the generation.

@@ -34,7 +34,7 @@ class OutputColumn(Part):
         type: Its Spark SQL type.
         nullable: Whether Spark regards it as nullable.
         inputs: The input columns that its values are computed from, sorted; empty for a constant,
-            a count of rows or a column of another table; None if the query plan does not tell.
+            a count of rows or a column of another table; None if the query plan does not show it.
     """
 
     name: str

@@ -70,7 +70,7 @@ class LoggedAction(BaseModel):
         number: Number of the action, from 1.
         action, by, at_ms, generation, before: As in :class:`Action`.
         ended_ms: When it ended, in Unix milliseconds; None if that is not known.
-        outcome: ``begun`` if it did not end: it goes on, or its process was killed.
+        outcome: ``begun`` if it has not ended: it still runs, or its process was killed.
         after, error: As in :class:`ActionEnd`.
     """
 

@@ -11,7 +11,7 @@ from sources.storage.folder import Folder
 class Adopted(Record):
     """State document of a generation that began with an existing table in place of history.
 
-    Written before any other decision of the adoption, so that one which broke off goes on by it.
+    Written before any other decision of the adoption, so that an interrupted one resumes by it.
 
     Attributes:
         table_version: Version of the table whose rows were adopted.

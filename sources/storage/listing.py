@@ -167,7 +167,7 @@ def parse_glob(pattern: str, folder: Path) -> Glob:
 
 
 def _matches(glob: Glob, stores: Stores, logs: list[str]) -> Iterable[pa.Table]:
-    """Yield the files that a glob matches; add to ``logs`` what tells that a folder is a table."""
+    """Yield the files that a glob matches; add to ``logs`` what shows that a folder is a table."""
     storage = stores.of(glob.base)
     if not glob.parts and (file := next(iter(storage.stat([glob.base])))) is not None:
         yield table_of([file])

@@ -57,7 +57,7 @@ def _require_folders(folder: Folder, field: str) -> None:
     """Refuse an account of Azure that has no hierarchical namespace.
 
     Spark and Delta create a file there by a rename that must not replace one, which is one step
-    only where folders exist of their own. There a file's folder is found beside it.
+    only where folders exist of their own. There a file's folder is found next to it.
     """
     documents, probe = folder.documents, folder.folder(f".probe-{uuid.uuid4().hex}")
     documents.put(probe.location("file"), b"")

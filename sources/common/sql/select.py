@@ -95,7 +95,7 @@ class Selection:
     def event_column(self, event_time: str) -> EventColumn | None:
         """Return the file's column that the event time is read from without other computation.
 
-        Its statistics in a file's metadata then tell the lowest and highest event time.
+        Its statistics in a file's metadata then contain the lowest and highest event time.
 
         Args:
             event_time: Event-time column of the output.

@@ -84,7 +84,7 @@ class BadRecords(Declared):
         """Return which kinds of bad records are written to the quarantine table.
 
         Those with the policy ``quarantine``, and records with an event time out of bounds under
-        ``drop``, too: bounds move with the clock, so only the table tells later which ones were
+        ``drop``, too: bounds move with the clock, so only the table shows later which ones were
         left out. Empty if no policy writes to the table.
 
         Args:

@@ -262,7 +262,7 @@ def check_following(name: str, after: DeclaredSource, chain: Chain) -> None:
         why = f"source `{after.name}` has an end, and is not followed"
         way = f"Remove `until` from `{after.name}`"
     elif sink.mode != "merge" or position is None or sink.order != [position]:
-        why = "rows of late chunks can only be told from newer ones by the position of changes"
+        why = "only the position of changes distinguishes rows of late chunks from newer ones"
         column = position or "<column>"
         way = f"Declare `mode: merge` and `sequence: {column}` under `sink`"
         way += "" if position else f", and `include: {{<column>: position}}` for `{after.name}`"

@@ -100,7 +100,7 @@ def check_format(source: FileSource) -> None:
 
 
 def check_offsets(source: FileSource) -> None:
-    """Refuse ``offsets`` of a file source whose files can't tell which of them are read.
+    """Refuse ``offsets`` of a file source whose files don't show which of them are read.
 
     Raises:
         ValueError: Says what to declare instead.
@@ -121,7 +121,7 @@ def check_offsets(source: FileSource) -> None:
     if source.offsets is not None and source.time_range != TimeRange():
         message = (
             "`offsets` can't be combined with `time_range`: only some rows of a file are read, "
-            "so the files do not tell which offsets were read. Remove `offsets`, or remove "
+            "so the files do not show which offsets were read. Remove `offsets`, or remove "
             "`time_range`."
         )
         raise ValueError(message)

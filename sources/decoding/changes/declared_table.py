@@ -194,7 +194,7 @@ class DeclaredTable(Declared):
                 raise ValueError(message)
 
     def _check_select(self, columns: RecordColumns) -> None:
-        """Refuse a ``select`` beside what has to know which columns of the table it leaves."""
+        """Refuse a ``select`` next to what has to know which columns of the table it leaves."""
         defines = "`select`, which defines all columns. Remove "
         unchanged = columns.envelope_column("unchanged")
         for is_declared, name, why in (

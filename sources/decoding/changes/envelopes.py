@@ -55,7 +55,7 @@ class Encoding(NamedTuple):
         name: Logical type, such as ``io.debezium.time.MicroTimestamp``; None if there is none.
         scale: Digits after the point of a decimal; None if the schema does not contain it.
         default: Constant default of the column in the database; None if there is none.
-        kind: Spark SQL type to declare for the column; None if the schema does not tell.
+        kind: Spark SQL type to declare for the column; None if the schema does not determine it.
         items: Encoding of an array's items; None if it is no array, or its items are not described.
     """
 

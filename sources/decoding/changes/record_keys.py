@@ -1,7 +1,7 @@
 """Keys of the records of a captured table: Debezium fills them with the table's primary key.
 
 If that is changed, rows that a sink takes for one by its own key may be several. Only the key of a
-record tells, before a change is merged: the envelope does not contain it.
+record shows it, before a change is merged: the envelope does not contain it.
 """
 
 from __future__ import annotations

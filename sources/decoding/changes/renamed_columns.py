@@ -44,7 +44,7 @@ def check_renamed(
             if each in taken or each in seen:
                 message = (
                     f"`renamed_columns`: `{each}`, the new name of column `{name}`, is the name of "
-                    "another column, so that a change does not tell which one it holds. Begin a "
+                    "another column, so that a change does not show which one it holds. Begin a "
                     "new generation with a new snapshot: `hybrid generation new P`."
                 )
                 raise ValueError(message)

@@ -10,8 +10,8 @@ from sources.common.fields import Declared
 
 _REFUSED = {
     ("renamed", "ignore"): (
-        "the values of the column go on under its new name. Declare `follow`, by which the target "
-        "keeps the name of the `schema`, or `stop`"
+        "the values of the column continue under its new name. Declare `follow`, by which the "
+        "target keeps the name of the `schema`, or `stop`"
     ),
     ("widened", "ignore"): (
         "a value that does not fit the column would be lost. Declare `follow`, which widens the "
@@ -63,7 +63,7 @@ class SchemaPolicies(Declared):
 
     @property
     def asks_database(self) -> bool:
-        """Whether the database has to tell what became of a column."""
+        """Whether the database is asked what became of a column."""
         is_gone_judged = {self.dropped, self.renamed} != {"stop"}
         return self.added == "follow" or self.widened == "follow" or is_gone_judged
 

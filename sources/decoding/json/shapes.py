@@ -1,7 +1,7 @@
 """Shapes of JSON objects: which of many have the same members in the same nesting.
 
 Whether a member is missing or null, or has a name that nobody declared, Arrow's parser does not
-tell. If an object has the members of another one, what was found out of that holds for both.
+report. If an object has the members of another one, what was found out of that holds for both.
 """
 
 from __future__ import annotations

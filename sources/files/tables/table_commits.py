@@ -139,7 +139,7 @@ class TableCommits:
                 position,
                 f"has version {newest} by now, and its log no longer has the commit of version "
                 f"{position.version + 1} (`delta.logRetentionDuration`): what was appended since "
-                "then can't be told",
+                "then is not known",
             )
 
     def _require_append(self, position: TablePosition, version: int, found: _Actions) -> None:

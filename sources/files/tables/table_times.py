@@ -27,7 +27,7 @@ class FilesOfVersion(NamedTuple):
         partitions: Partition values as text, as
             :func:`sources.storage.folder_partitions.values_of` reads it.
         deleted: Deletion vector; None without deleted rows.
-        rows: Number of rows, deleted ones included; None where the log does not tell.
+        rows: Number of rows, deleted ones included; None where the log does not record it.
     """
 
     paths: Sequence[str]

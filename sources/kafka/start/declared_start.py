@@ -21,15 +21,16 @@ from sources.kafka.start.start_offsets import Known, StartLookUp
 UserFactory = Callable[[SourceSwitchContext], Any]
 """Function of ``start.factory``; what it returns is checked after the call."""
 _WAY_OUT = (
-    "Rows may be missing from the table. Let the files of history cover these records (`on_gap: "
-    "extend` reads files that arrived in the meantime), or declare `on_gap: accept` for source "
-    "`{}` to continue without these records."
+    "No start was decided, as rows could be missing from the table. Let the files of history cover "
+    "these records (`on_gap: extend` reads files that arrived in the meantime), or declare "
+    "`on_gap: accept` for source `{}` to continue without these records."
 )
 _MEND = (
-    "Rows may be missing from the table: a single row with a wrong clock moves the end of history. "
-    "Declare `complete_through` for source `{1}`, the time up to which its files are complete; or "
-    "leave such rows out: declare `not_after` under the pipeline's `event_time`. To continue "
-    "without these records, declare `on_gap: accept` for source `{0}`."
+    "No start was decided, as rows could be missing from the table: a single row with a wrong "
+    "clock moves the end of history. Declare `complete_through` for source `{1}`, the time up to "
+    "which its files are complete; or leave such rows out: declare `not_after` under the "
+    "pipeline's `event_time`. To continue without these records, declare `on_gap: accept` for "
+    "source `{0}`."
 )
 
 
@@ -39,7 +40,7 @@ class GapError(SeamError):
     Args:
         source: Name of the source that would start.
         gaps: At least one; several may be of the same partition.
-        ended: Name of the source before if its end time is implausible, so that the hint tells how
+        ended: Name of the source before if its end time is implausible, so that the hint says how
             to declare it; else None.
 
     Attributes:

@@ -213,7 +213,7 @@ class GapFinder:
         """Return partitions that may have records from a time on although Kafka found none.
 
         Kafka searches a single segment, which may be empty after a DeleteRecords request; the
-        newest record's timestamp tells that there are later ones. Empty if the answers are right.
+        newest record's timestamp shows that there are later ones. Empty if the answers are right.
 
         Args:
             answers: First offset found by Kafka, by partition; None where it found none.

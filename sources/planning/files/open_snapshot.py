@@ -1,4 +1,4 @@
-"""Database snapshot that stays open: its chunks are read beside the topic of the table's changes.
+"""Database snapshot that stays open: its chunks are read next to the topic of the table's changes.
 
 Its first chunk is planned and read as any history, so the topic starts where the log ended before
 that chunk was read. Each later chunk is a round of the plan, which the run of the topic adds. Rows

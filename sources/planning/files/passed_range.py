@@ -14,7 +14,7 @@ class PassedRange(Record):
     """Record of the last commit of a followed table that replaced a range, and need not be read.
 
     Attributes:
-        position: Version of that commit: reading goes on after it.
+        position: Version of that commit: reading continues after it.
     """
 
     VERSION = 1
@@ -30,7 +30,7 @@ def pass_range(generation: Generation, source: str, position: TablePosition) -> 
         source: Name of the source.
         position: Version of the commit that has replaced the range.
 
-    Reading then goes on after that version; an earlier record is replaced.
+    Reading then continues after that version; an earlier record is replaced.
 
     Raises:
         StateError: The state can't be written.

@@ -108,7 +108,7 @@ def keep_key(
 
 
 def _first_key(source: KafkaSource, log: Log, starts: Offsets) -> list[str] | None:
-    """Return the columns of the first record's key from the start on; None if none tells."""
+    """Return the columns of the first record's key from the start on; None if none has any."""
     assert source.changes is not None  # asked for such a source only
     first, end, keys = log.log_start(), log.log_end(), RecordKeys(source.changes)
     for partition in sorted(end):

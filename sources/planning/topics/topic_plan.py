@@ -91,7 +91,7 @@ class TopicPlan(Part):
         event_times: Event times of sampled records from the expected start on.
         range: Range of offsets that is expected to be read, if the source is bounded.
         likely_overlap: How many of its records are probably in history, too, by their timestamps;
-            None if these do not tell.
+            None if these do not show it.
         absent: Warnings about declared names that no sampled record has.
     """
 

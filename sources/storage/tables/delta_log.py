@@ -28,7 +28,7 @@ def commit_name(version: int) -> str:
 def commit_digest(commit: bytes | None) -> str:
     """Return the SHA-256 of a commit's file, in hexadecimal; empty for None, a commit that is gone.
 
-    It tells a version from another one of the same number, of a table that was made again.
+    It distinguishes a version from one of the same number of a table that was created again.
     """
     return "" if commit is None else hashlib.sha256(commit).hexdigest()
 

@@ -50,9 +50,9 @@ def test_a_hole_that_retention_made_is_refused_with_partition_time_and_length(
     assert str(caught.value) == (
         f"Topic `{case.topic}`, partition 0: the log starts at offset 500, 2024-01-01T16:40:00Z; "
         "history is complete through 2024-01-01T11:39:00Z; the 5 h 1 min between are in neither. "
-        "Rows may be missing from the table. Let the files of history cover these records "
-        "(`on_gap: extend` reads files that arrived in the meantime), or declare `on_gap: accept` "
-        "for source `live` to continue without these records."
+        "No start was decided, as rows could be missing from the table. Let the files of history "
+        "cover these records (`on_gap: extend` reads files that arrived in the meantime), or "
+        "declare `on_gap: accept` for source `live` to continue without these records."
     )
     assert not (tmp_path / "state").exists()
 

@@ -93,10 +93,10 @@ def test_a_fixed_start_after_what_history_surely_holds_is_refused(
         make_plan(loaded)
     assert str(caught.value) == (
         f"Topic `{case.topic}`, partition 0: history is complete through 2024-01-01T14:59:00Z, "
-        "which is offset 399; the start would be offset 500. Rows may be missing from the "
-        "table. Let the files of history cover these records (`on_gap: extend` reads files that "
-        "arrived in the meantime), or declare `on_gap: accept` for source `live` to continue "
-        "without these records."
+        "which is offset 399; the start would be offset 500. No start was decided, as rows could "
+        "be missing from the table. Let the files of history cover these records (`on_gap: "
+        "extend` reads files that arrived in the meantime), or declare `on_gap: accept` for "
+        "source `live` to continue without these records."
     )
 
 

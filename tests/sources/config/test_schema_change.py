@@ -62,7 +62,7 @@ def test_columns_are_followed_only_where_that_is_declared() -> None:
     [
         ("narrowed", "follow", r"the statement may have altered rows, which no change reports"),
         ("widened", "ignore", r"a value that does not fit the column would be lost"),
-        ("renamed", "ignore", r"the values of the column go on under its new name"),
+        ("renamed", "ignore", r"the values of the column continue under its new name"),
     ],
 )
 def test_a_policy_that_can_not_be_kept_is_refused_with_the_reason(

@@ -33,9 +33,9 @@ T1 = TopicPartition("t", 1)
 U0 = TopicPartition("u", 0)
 
 WAY_OUT = (
-    " Rows may be missing from the table. Let the files of history cover these records (`on_gap: "
-    "extend` reads files that arrived in the meantime), or declare `on_gap: accept` for source "
-    "`live` to continue without these records."
+    " No start was decided, as rows could be missing from the table. Let the files of history "
+    "cover these records (`on_gap: extend` reads files that arrived in the meantime), or declare "
+    "`on_gap: accept` for source `live` to continue without these records."
 )
 NEW_GENERATION = (
     "begin a new generation: `hybrid generation new P`, which computes the whole table "

@@ -18,8 +18,10 @@ TEXT_COLUMNS = pa.schema([("value", pa.string())])
 class Format(Protocol):
     """Reader of files of one format, region by region, into Arrow batches.
 
-    A region is a byte range of a file. A row belongs to the region in which it begins, so that
-    several Spark tasks can read one large file.
+    Made on the driver, and pickled to tasks. The plan asks for columns and rows of files, and reads
+    some rows of formats without statistics; tasks read all. A region is a byte range of a file. A
+    row belongs to the region in which it begins, so that several Spark tasks can read one large
+    file.
 
     Attributes:
         title: Name of the format, for messages.

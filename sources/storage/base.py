@@ -59,7 +59,11 @@ class Children:
 
 
 class Storage(Protocol):
-    """A storage of files (local disks, object store, HDFS); safe to use from several threads."""
+    """A storage of files (local disks, object store, HDFS); safe to use from several threads.
+
+    Made by :class:`sources.storage.stores.Stores` at its first use in a process, on the driver and
+    in tasks.
+    """
 
     def children(self, folder: str) -> Children:
         """Return the files and folders directly in a folder; none if it does not exist.

@@ -90,6 +90,7 @@ class ExportedSource(AddedSource):
         """Return the fields of the file source that reads the files, at least ``format``.
 
         Parquet by default; JSON and CSV need a ``schema``. Formats of tables are not allowed.
+        Called while the declaration is validated, before anything is exported.
         """
         return {"format": "parquet"}
 

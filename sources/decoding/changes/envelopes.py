@@ -76,8 +76,8 @@ class Envelopes(Protocol):
     def open(self, value: bytes) -> tuple[Mapping[str, Any], Mapping[str, Encoding]]:
         """Parse a value into its envelope, and the encodings of the table's columns by name.
 
-        The encodings are empty where the value carries no schema. They are the same object for
-        records that share a schema.
+        Called for each change that is decoded by itself. The encodings are empty where the value
+        carries no schema. They are the same object for records that share a schema.
 
         Raises:
             BadValue: The value can't be parsed.

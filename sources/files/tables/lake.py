@@ -55,6 +55,8 @@ class FollowedTables(TableLister, Protocol):
     ) -> TableFiles:
         """Return the data files that some commits append, as the table has them at their position.
 
+        Called whenever the source has found such commits.
+
         Args:
             source: Declaration of the source.
             path: The table's folder, absolute.
@@ -69,6 +71,8 @@ class Lake(TableLister, Protocol):
 
     def find_place(self, source: FileSource) -> str:
         """Return the absolute path of a table that the source declares by its name in a catalog.
+
+        Called before planning; the plan keeps the path.
 
         Raises:
             InputError: There is no such table, or the package that asks the catalog is not

@@ -144,6 +144,8 @@ def find_approval(generation: Generation) -> Approval | None:
 def require_approved(context: PipelineContext) -> None:
     """Refuse a step of the chain if its plan needs an approval that is missing.
 
+    Called before each launch and hand-over, and by each driver when it starts.
+
     Args:
         context: The pipeline and its state.
 

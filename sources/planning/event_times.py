@@ -98,6 +98,8 @@ def event_times_of(listing: FileListing) -> EventTimes:
 def judge_outside(source: str, event_time: EventTime, times: EventTimes) -> list[str]:
     """Refuse rows whose event time is out of bounds, or return a warning about them.
 
+    Called for each listing, before it is recorded.
+
     Args:
         source: Name of the source.
         event_time: Declaration of the event time; ``outside`` says what to do with such rows.

@@ -204,6 +204,8 @@ def make_plan(
 def log_server(generation: Generation, source: str | None = None) -> str:
     """Return the id of the MySQL server whose binlog the planned snapshot's position refers to.
 
+    Called before a connector's place in that log is compared with the snapshot.
+
     Empty for other databases, for snapshots of earlier versions, and before there is a plan.
 
     Args:

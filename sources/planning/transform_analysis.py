@@ -112,6 +112,9 @@ class AnalysisAnswer(BaseModel):
 def request_by_plan(loaded: LoadedPipeline, plan: Plan) -> AnalysisRequest:
     """Return the request to analyse a pipeline's transform against the columns of a plan.
 
+    Called with a new plan before it is written, and later to compare the present transform with
+    the analysis that was recorded.
+
     Raises:
         OSError: The query or a module of the transform can't be read.
     """

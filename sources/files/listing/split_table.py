@@ -236,6 +236,8 @@ def in_one_case(one: str, other: str) -> str:
 def changed_splits(splits: pa.Table, stores: Stores) -> list[str]:
     """Return planned files that are missing or were rewritten since they were listed.
 
+    Called before files of a plan are read, and again before what was read of them is written.
+
     Each as ``<path> is missing`` or ``<path> was rewritten``; empty if none has changed. Compared
     are size, and ETag or else modification time; of a file from a Delta log only the size.
 

@@ -20,6 +20,7 @@ def resolve_ends(
 ) -> Offsets:
     """Return the exclusive end offset of each partition that ``until`` declares.
 
+    Called by the plan, and once more at the hand-over, unless the plan has decided the end.
     ``latest`` stands for the log end, declared offsets for themselves, a declared time for the
     first record at or after it (ignoring records dated in the future), or the log end without one.
     A partition whose end is before its start ends at its start: nothing of it is read.

@@ -35,6 +35,8 @@ def holes(
 ) -> list[Gap]:
     """Return gaps inside history: offsets that its files lack although they hold later ones.
 
+    Empty without any. Called when a start is decided by the offsets that history holds.
+
     Control records and compaction leave such holes, and so does a file that never arrived. A hole
     is a gap if the log has a record in it; or if Kafka has deleted its offsets, so that nobody can
     tell, and the topic is not compacted. What lies before history's first record is no hole.
@@ -127,7 +129,8 @@ def left_out_of_held(
 ) -> list[Gap]:
     """Return gaps between the last offsets in history and the start offsets of the topic.
 
-    There is one where the log has a record between the two, or no longer reaches back so far.
+    There is one where the log has a record between the two, or no longer reaches back so far; the
+    list is empty without any.
 
     Args:
         log: Look-ups on the topics.

@@ -56,7 +56,8 @@ def needed_offsets(
     """Return the first offset of each partition that Kafka must still hold at the hand-over.
 
     That is the start offset. For a start by time it is one record earlier, and earlier still by
-    ``lateness_ms``: as long as that record is there, nothing that may be needed was deleted.
+    ``lateness_ms``: as long as that record is there, nothing that may be needed was deleted. The
+    retention headroom is measured for these, by the plan and while history is read.
 
     Args:
         log: Look-ups on the topics.
@@ -146,6 +147,8 @@ def check_in_log(position: StartPosition, log_start: Offsets, log_end: Offsets) 
 
 def check_not_deleted(reached: Offsets, log_start: Offsets) -> None:
     """Refuse to resume a topic where Kafka has deleted records that were not read yet.
+
+    Called before each launch that resumes, and by the run itself where it starts.
 
     Args:
         reached: First offset of each partition that was not read, such as by Spark's checkpoint.

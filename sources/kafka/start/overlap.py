@@ -11,8 +11,8 @@ def likely_overlap(
 ) -> int | None:
     """Estimate how many offsets from the start on are in history, too, by record timestamps.
 
-    For people only: it counts offsets before each partition's first record that is later than the
-    end of history. None unless the start was decided by a time.
+    For people only, in the plan: it counts offsets before each partition's first record that is
+    later than the end of history. None unless the start was decided by a time.
 
     Args:
         log: Look-ups on the topics; timestamps are those set by producers.

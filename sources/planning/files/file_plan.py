@@ -421,6 +421,8 @@ def _disorder_ms(splits: pa.Table, source: FileSource) -> int:
 def keep_splits(files: FoundFiles, listing: FileListing, generation: Generation) -> None:
     """Write the table of splits of a listing to the generation's folder, as Parquet.
 
+    Called right before the document that names it is written; without that, nobody reads it.
+
     Args:
         files: Document of the listing, which names the file.
         listing: The splits.

@@ -85,8 +85,9 @@ def keep_key(
 ) -> None:
     """Record in the state the key columns that all changes of a captured table must have.
 
-    Decided by :meth:`ExpectedKey.columns` with the first record that Kafka has. Does nothing if
-    they are recorded already, if they can't be known yet, or if the source is no captured table.
+    Called by the run of the topic when it starts, if the sink merges. Decided by
+    :meth:`ExpectedKey.columns` with the first record that Kafka has. Does nothing if they are
+    recorded already, if they can't be known yet, or if the source is no captured table.
 
     Args:
         generation: State of the generation.

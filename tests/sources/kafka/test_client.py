@@ -109,6 +109,7 @@ def test_a_bound_that_is_no_offset_is_asked_for_again_and_never_taken_for_one(
         assert set(log.log_start().values()) == {0}
         return
     with pytest.raises(
-        UnavailableError, match=f"no offset of topic `{topic}`, partition 0, but -1001"
+        UnavailableError,
+        match=f"answers -1001 instead of an offset of topic `{topic}`, partition 0",
     ):
         log.log_end()

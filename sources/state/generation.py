@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from sources.common.positions import Record, now_ms
@@ -238,13 +238,19 @@ def unmark_removed(home: Folder, name: str) -> None:
     home.delete(f"{name}/{_REMOVED}")
 
 
-def remove_generation(home: Folder, name: str, keep: Sequence[str] = ()) -> None:
+def remove_generation(
+    home: Folder,
+    name: str,
+    keep: Sequence[str] = (),
+    require: Callable[[], None] = lambda: None,
+) -> None:
     """Remove the state folder of a generation; one that a crash left half removed counts as gone.
 
     Args:
         home: The pipeline's folder in the state folder.
         name: Name of the generation; its runs must have ended.
         keep: Names of files in it that stay, where files are deleted one by one.
+        require: Called before each of these is deleted; what it raises ends the removal.
 
     Raises:
         StateError: The state can't be written.
@@ -254,12 +260,12 @@ def remove_generation(home: Folder, name: str, keep: Sequence[str] = ()) -> None
     if folder.documents.deletes_at_once:
         folder.delete_all()
         return
+    require()
     mark_removed(home, name)
-    for each in folder.names("*"):
-        if each not in (_REMOVED, IDENTITY, *keep):
-            folder.delete(each)
-    folder.delete(IDENTITY)
-    folder.delete(_REMOVED)
+    others = [each for each in folder.names("*") if each not in (_REMOVED, IDENTITY, *keep)]
+    for each in (*others, IDENTITY, _REMOVED):
+        require()
+        folder.delete(each)
 
 
 def is_there(home: Folder, name: str) -> bool:

@@ -6,7 +6,7 @@ import contextlib
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeVar
@@ -283,14 +283,23 @@ class Folder:
         with self.writing():
             self.documents.delete(self.location(name))
 
-    def delete_all(self) -> None:
+    def delete_all(self, require: Callable[[], None] | None = None) -> None:
         """Delete the folder with all that is in it; nothing happens if it does not exist.
 
         On this machine errors are ignored: what can't be deleted stays.
 
+        Args:
+            require: Called before each file is deleted, or before all are in a store that deletes a
+                folder in one step; what it raises ends the deletion.
+
         Raises:
             UnavailableError, InputError: The object store or HDFS does not answer, or refuses.
         """
+        if require is not None:
+            require()
+            for name in [] if self.documents.deletes_at_once else self.names("*"):
+                require()
+                self.delete(name)
         self.documents.delete_folder(self.url)
 
     def obstacle(self) -> str | None:

@@ -7,6 +7,7 @@ this record and resumes watching it instead of starting a second one.
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 from pydantic import Field
@@ -122,15 +123,44 @@ def last_launch_id(generation: Generation) -> str | None:
     return None if launch is None else launch.launch_id
 
 
-def write_launch(generation: Generation, launch: Launch) -> None:
-    """Record a launch as the generation's last one.
+def record_launch(generation: Generation, known: Launch | None, launch: Launch) -> None:
+    """Record a launch as the generation's last one, unless another one was recorded meanwhile.
 
-    Only for the holder of the launch lock, and for a driver that switches to another source.
+    Only for the holder of the launch lock. Where that is a lease, it may expire while this process
+    is suspended, and a request of a process that has given up may arrive late: neither replaces the
+    record of the launch that holds the lock by now.
+
+    Args:
+        generation: State folder of the generation.
+        known: The last launch, read while the lock was held; None if there was none.
+        launch: The new one.
+
+    Raises:
+        StateError: Another launch was recorded since ``known`` was read (transient); or the state
+            can't be written.
+    """
+    if generation.replace_known(LAUNCH, known, launch):
+        return
+    message = (
+        f"Another process has recorded a launch in {generation.location(LAUNCH)} at the same time, "
+        f"so no driver of `{launch.source}` was started here."
+    )
+    hint = "Try again: the run that is there by then is watched, or one is started."
+    raise StateError(message, hint, transient=True, source=launch.source)
+
+
+def record_group(generation: Generation, launch_id: str, group: int) -> None:
+    """Record the process group of a launch that was started; nothing if there is a later launch.
+
+    Args:
+        generation: State folder of the generation.
+        launch_id: The launch.
+        group: The process group.
 
     Raises:
         StateError: The state can't be written.
     """
-    generation.replace(LAUNCH, launch)
+    _change(generation, launch_id, lambda last: last.model_copy(update={"group": group}))
 
 
 def record_switch(generation: Generation, launch_id: str, source: str) -> None:
@@ -145,17 +175,36 @@ def record_switch(generation: Generation, launch_id: str, source: str) -> None:
         StateError: Another driver was launched in the meantime, or the launch was not to read this
             source.
     """
-    last = last_launch(generation)
-    if last is None or last.launch_id != launch_id or source not in last.then:
+
+    def switched(last: Launch) -> Launch | None:
+        if last.source == source:
+            # By this driver, whose request was not answered.
+            return last
+        if source not in last.then:
+            return None
+        then = last.then[last.then.index(source) + 1 :]
+        return last.model_copy(update={"source": source, "then": then, "at_ms": now_ms()})
+
+    if not _change(generation, launch_id, switched):
         message = (
             f"Another driver was launched before this one could switch to `{source}`, so this one "
             "ends without reading that source."
         )
         hint = "Nothing is lost; `hybrid status P` shows what the other driver reads."
         raise StateError(message, hint, source=source)
-    then = last.then[last.then.index(source) + 1 :]
-    changes = {"source": source, "then": then, "at_ms": now_ms()}
-    write_launch(generation, last.model_copy(update=changes))
+
+
+def _change(
+    generation: Generation, launch_id: str, change: Callable[[Launch], Launch | None]
+) -> bool:
+    """Change the record of a launch; return False if it is not the last one, or is not changed."""
+    while True:
+        last = last_launch(generation)
+        if last is None or last.launch_id != launch_id or (made := change(last)) is None:
+            return False
+        # Launcher and driver may write at the same time, each a part of it.
+        if generation.replace_known(LAUNCH, last, made):
+            return True
 
 
 def log_name(source: str) -> str:

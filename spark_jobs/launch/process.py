@@ -134,14 +134,18 @@ def find_running(generation: Generation, source: str) -> Heartbeat | None:
     """Read the latest heartbeat of a source's run if its driver is alive; else None.
 
     Alive means that it holds the generation's query lock. A driver on another machine is seen only
-    if the state folder's file system shares locks, or the state is in a store.
+    if the state folder's file system shares locks, or the state is in a store. A driver that was
+    killed leaves a heartbeat that says ``running``: it is not taken for the one that holds the lock
+    now, such as that of the next source.
 
     Raises:
         StateError: The state is damaged.
         UnavailableError: The state's store does not answer.
     """
     beat = read_heartbeat(generation, source)
-    return beat if beat is not None and beat.state in ALIVE and is_held(generation) else None
+    if beat is None or beat.state not in ALIVE or not is_held(generation):
+        return None
+    return None if _is_of_another_run(generation, beat) else beat
 
 
 def stop(generation: Generation, source: str) -> bool:
@@ -170,7 +174,7 @@ def stop(generation: Generation, source: str) -> bool:
         run.end()
         return True
     beat = find_running(generation, source)
-    if beat is None or _is_of_another_run(generation, beat):
+    if beat is None:
         return False
     if beat.host != socket.gethostname():
         message = (

@@ -21,7 +21,8 @@ from spark_jobs.launch.launch_record import (
     Place,
     last_launch,
     log_name,
-    write_launch,
+    record_group,
+    record_launch,
 )
 from spark_jobs.launch.places.base import Order, start
 from spark_jobs.launch.places.choice import launcher_at, place_of
@@ -162,7 +163,8 @@ def find_or_launch(
     if isinstance(locked, WatchedRun):
         return locked
     try:
-        if (running := _require_none_active(loaded, generation, source)) is not None:
+        last = last_launch(generation)
+        if (running := _require_none_active(loaded, generation, source, last)) is not None:
             return running
         launch = Launch(
             launch_id=launch_id,
@@ -174,10 +176,10 @@ def find_or_launch(
             place=place,
         )
         log = local_path(generation, launch.log)
-        write_launch(generation, launch)
+        record_launch(generation, last, launch)
         pid, process = start_run(log, locked.descriptors)
         if process is not None:
-            write_launch(generation, launch.model_copy(update={"group": pid}))
+            record_group(generation, launch_id, pid)
         locked.hand_over(pid)
     finally:
         locked.release()
@@ -282,9 +284,15 @@ def _unrecorded(loaded: LoadedPipeline, generation: Generation) -> StateError:
 
 
 def _require_none_active(
-    loaded: LoadedPipeline, generation: Generation, source: str
+    loaded: LoadedPipeline, generation: Generation, source: str, last: Launch | None
 ) -> WatchedRun | None:
     """Make sure that nothing else runs, now that this process may launch.
+
+    Args:
+        loaded: The pipeline.
+        generation: State folder of the generation.
+        source: The source that is to be launched.
+        last: The last launch; None if there was none.
 
     Returns:
         The source's own run if a cluster has it, though no process on a machine knows of it.
@@ -300,7 +308,7 @@ def _require_none_active(
             "then try again."
         )
         raise StateError(message, hint, transient=True, pipeline=name)
-    found = last_driver(generation)
+    found = None if last is None else DriverState.of(generation, last)
     if found is None or not found.is_on_cluster or found.status().state == "ended":
         return None
     if found.is_over():

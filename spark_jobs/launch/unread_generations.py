@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 
 from sources.config.loader import LoadedPipeline
@@ -17,6 +18,7 @@ from sources.state.generation import (
     IDENTITY,
     CurrentGeneration,
     Generation,
+    GenerationInfo,
     make_generation,
     read_generation,
     remove_generation,
@@ -65,31 +67,60 @@ def drop_unread(loaded: LoadedPipeline, generation: Generation) -> None:
         generation: Its newest generation, for which no run has read anything.
 
     Raises:
-        StateError: A run of it is active, has read something in the meantime, or has written to the
-            table; or the state can't be written.
+        StateError: A run of it is active, or has written to the table; another process has begun it
+            again, or read something for it, in the meantime (transient); or the state can't be
+            written.
     """
     lock = take_launch_lock(generation, uuid.uuid4().hex)
     try:
         if lock is None or is_held(generation):
             raise _in_use(loaded, generation)
-        _require_unread(loaded, generation)
+
+        def require_lock() -> None:
+            # A lease expires while this process is suspended, and another one begins it again.
+            if not lock.is_held():
+                raise _by_another(loaded, generation)
+
+        known = _require_as_found(loaded, generation)
+        _require_unread(loaded, generation, require_lock)
         # Before anything is removed, so that no process continues with what is left.
-        current, serving = loaded.state, read_serving(loaded).generation
+        home, serving = loaded.state, read_serving(loaded).generation
+        require_lock()
+        dropped = None
         if generation.name != serving:
             newest = newest_before(loaded, generation.name)
-            current.replace(CURRENT, CurrentGeneration(generation=newest, last=generation.name))
+            dropped = CurrentGeneration(generation=newest, last=generation.name)
+            if not home.replace_known(CURRENT, known, dropped):
+                raise _by_another(loaded, generation)
         else:
-            current.delete(CURRENT)
-        remove_generation(loaded.state, generation.name, keep=[LEASE])
+            home.delete(CURRENT)
+        remove_generation(home, generation.name, keep=[LEASE], require=require_lock)
     finally:
         if lock is not None:
             lock.release()
-    if generation.name != serving:
-        made = make_generation(loaded.state, generation.name, loaded.contract())
-        current.replace(CURRENT, CurrentGeneration(generation=made.name))
+    if dropped is not None:
+        made = make_generation(home, generation.name, loaded.contract())
+        if not home.replace_known(CURRENT, dropped, CurrentGeneration(generation=made.name)):
+            raise _by_another(loaded, generation)
 
 
-def _require_unread(loaded: LoadedPipeline, generation: Generation) -> None:
+def _require_as_found(loaded: LoadedPipeline, generation: Generation) -> CurrentGeneration | None:
+    """Refuse a generation that others have begun again, or read something for, since it was found.
+
+    Returns:
+        The record of the newest generation, which is this one; None if it was deleted.
+    """
+    known = loaded.state.read(CURRENT, CurrentGeneration)
+    newest = FIRST if known is None else known.generation
+    there = loaded.state.read(f"{generation.name}/{IDENTITY}", GenerationInfo)
+    if newest != generation.name or there != generation.info or not is_unread(generation):
+        raise _by_another(loaded, generation)
+    return known
+
+
+def _require_unread(
+    loaded: LoadedPipeline, generation: Generation, require_lock: Callable[[], None]
+) -> None:
     """Remove the generation's table if it is empty; refuse if the table holds rows of it."""
     if not is_kept(loaded, generation.name):
         # No run was ever launched.
@@ -105,7 +136,7 @@ def _require_unread(loaded: LoadedPipeline, generation: Generation) -> None:
             return
         if paths_of(opened):
             raise _has_rows(loaded, generation, table)
-        table.delete_all()
+        table.delete_all(require_lock)
 
 
 def _in_use(loaded: LoadedPipeline, generation: Generation) -> StateError:
@@ -119,6 +150,16 @@ def _in_use(loaded: LoadedPipeline, generation: Generation) -> StateError:
         f"End it with `hybrid stop P --generation {generation.name}`, then try again; or undo the "
         "change in the pipeline's file."
     )
+    return StateError(message, hint, transient=True, pipeline=name, generation=generation.name)
+
+
+def _by_another(loaded: LoadedPipeline, generation: Generation) -> StateError:
+    name = loaded.pipeline.name
+    message = (
+        f"The plan of generation {generation.name} of pipeline `{name}` is not made again by this "
+        "process: another one has planned, run or discarded the generation meanwhile."
+    )
+    hint = "Look at `hybrid status P`, then try again."
     return StateError(message, hint, transient=True, pipeline=name, generation=generation.name)
 
 

@@ -55,6 +55,9 @@ class Lock(Protocol):
 
     descriptors: tuple[int, ...]
 
+    def is_held(self) -> bool:
+        """Return whether it is certainly still this process's: a lease may have expired."""
+
     def hand_over(self, pid: int) -> None:
         """Leave the lock to a process that was started to hold it; this process no longer does.
 
@@ -76,6 +79,10 @@ class FileLock:
     def __init__(self, descriptor: int) -> None:
         self.descriptors: tuple[int, ...] = (descriptor,)
 
+    def is_held(self) -> bool:
+        """Return whether it was neither released nor handed over: the kernel keeps it."""
+        return bool(self.descriptors)
+
     def hand_over(self, _: int) -> None:
         """Close this process's descriptor; the child process that inherited it keeps the lock."""
         self.release()
@@ -93,6 +100,10 @@ class _LeaseLock:
     def __init__(self, held: Lease) -> None:
         self.descriptors: tuple[int, ...] = ()
         self._held: Lease | None = held
+
+    def is_held(self) -> bool:
+        """Return whether the lease is neither lost nor near its expiry, nor handed over."""
+        return self._held is not None and self._held.is_held()
 
     def hand_over(self, pid: int) -> None:
         """Leave the renewals to a process that has the same holder."""

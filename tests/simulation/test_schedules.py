@@ -32,6 +32,7 @@ WAS_WRONG = {
     3206422: "a launch was waited for that had lost its lease before it was recorded",
     3401791: "a rollback was suspended, and went on after others had ended it",
     3229056: "a driver that had not begun its query was not kept out by a promotion",
+    3402922: "a late request of a launch that had failed replaced the record of the one that ran",
     3000223: "two commits of the simulated store had one number",
 }
 """Schedules that were wrong once, and why."""

@@ -14,7 +14,7 @@ from orchestration.catch_up import wait_until_caught_up
 from sources.common.positions import now_ms
 from sources.config.loader import load_pipeline
 from sources.planning.context import PipelineContext
-from spark_jobs.launch.launch_record import Launch, log_name, write_launch
+from spark_jobs.launch.launch_record import Launch, last_launch, log_name, record_launch
 from tests.e2e.case import live_of
 from tests.kept_states.archives import FILE, SERVERS, Kept, kept_states, unpacked
 from tests.kept_states.expected import differences
@@ -58,7 +58,7 @@ class Resumed:
         launch = Launch(
             launch_id="test", source=source, log=log_name(source), group=None, at_ms=now_ms()
         )
-        write_launch(generation, launch)
+        record_launch(generation, last_launch(generation), launch)
 
     def require_exact(self) -> None:
         """By the audit, and by a computation that has nothing of the project."""

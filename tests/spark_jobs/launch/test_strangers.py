@@ -154,6 +154,8 @@ def test_what_a_killed_driver_said_last_of_history_keeps_nobody_from_a_stop(
     launched = take_launch_lock(case.generation, "live")
     assert launched is not None
     with QueryLock(case.generation, "live"):
+        assert process.find_running(case.generation, "inbox") is not None
+        assert process.find_running(case.generation, "history") is None
         assert not process.stop(case.generation, "history")
         case.generation.delete(LAUNCH)
         case.launch("killed", pid=GONE, host=host)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pyspark
 
-from sources.config.loader import load_pipeline
+from sources.config.loader import load_for_job
 from sources.errors import HybridError
 from spark_jobs.inside.driver.pipeline_run import PipelineRun
 from spark_jobs.jvm.spark_version import require_launched
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> int:
     run = PipelineRun(options.source, options.launch_id, stop, generation=options.generation)
     try:
         require_launched(pyspark.__version__, options.spark)
-        return run.run(load_pipeline(options.pipeline))
+        return run.run(load_for_job(options.pipeline))
     except HybridError as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return 2

@@ -13,7 +13,12 @@ import yaml
 from sources.common.positions import Record
 from sources.config.code.own_modules import OwnModules
 from sources.config.document.declaration_errors import invalid_file
-from sources.config.document.yaml_document import parse_document, read_document, validated_parts
+from sources.config.document.yaml_document import (
+    of_jobs,
+    parse_document,
+    read_document,
+    validated_parts,
+)
 from sources.config.pipeline import Pipeline
 from sources.config.plain_paths import require_plain_path
 from sources.config.section import Section
@@ -283,6 +288,22 @@ def load_pipeline(path: Path, environment: Mapping[str, str] = os.environ) -> Lo
     """
     path = path.absolute()
     return _check(path, read_document(path), environment)
+
+
+def load_for_job(path: Path, environment: Mapping[str, str] = os.environ) -> LoadedPipeline:
+    """Read a pipeline's YAML file as its jobs do: variables of supervision alone may be missing.
+
+    A driver on a cluster does not get the address of a webhook, for example.
+
+    Args:
+        path: YAML file.
+        environment: Values of variables.
+
+    Raises:
+        InputError, StateError: As :func:`load_pipeline` raises them.
+    """
+    path = path.absolute()
+    return _check(path, of_jobs(read_document(path)), environment)
 
 
 def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedPipeline:

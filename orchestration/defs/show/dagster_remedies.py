@@ -15,7 +15,7 @@ from orchestration.defs.jobs.added_jobs import added_jobs
 from orchestration.defs.keys import control_name, generation_name
 from orchestration.remedies import Remedy, render
 from orchestration.supervision.rules.verdict import Verdict
-from sources.config.document.yaml_document import variables_used
+from sources.config.document.yaml_document import read_document, variables_used
 from sources.config.loader import LoadedPipeline
 
 _GENERATION = ("new", "compare", "promote", "rollback", "discard", "finish", "abort")
@@ -98,7 +98,8 @@ def _in_a_shell(remedy: Remedy, loaded: LoadedPipeline) -> str:
 
     Paths are given, so that it can be pasted. Other values may be secrets, and are only named.
     """
-    names = {*variables_used(loaded.path), *(each for each in _OWN_VARIABLES if each in os.environ)}
+    own = (each for each in _OWN_VARIABLES if each in os.environ)
+    names = {*variables_used(read_document(loaded.path)), *own}
     values = {each: os.environ.get(each, "") for each in sorted(names)}
     named = [each for each, value in values.items() if not os.path.isabs(value)]
     given = {each: value for each, value in values.items() if os.path.isabs(value)}

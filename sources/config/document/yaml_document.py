@@ -143,31 +143,33 @@ def _taken(document: dict[str, Any], model: type[Declared]) -> dict[str, Any]:
     return {name: document.pop(name) for name in model.written() if name in document}
 
 
-def variables_used(path: Path, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the environment variables that a pipeline's jobs need, sorted.
+def of_jobs(document: Any) -> Any:
+    """Return what jobs read of a pipeline's document: nothing that supervision alone needs.
 
-    One without a default is always included, as the file can't be loaded without it; one with a
-    default only if it is set, and used outside of ``supervision``. Empty if the file needs none.
+    Of ``supervision`` that is ``late_rows``, by which the driver ends a run.
 
     Args:
-        path: YAML file that :func:`load_pipeline` accepts.
-        environment: Variables that are set.
-
-    Raises:
-        OSError: The file can't be read.
-        yaml.YAMLError: It is not YAML.
+        document: Content of the pipeline's file.
     """
-    document = parse_document(path.read_text())
+    if not isinstance(document, dict) or not isinstance(document.get("supervision"), dict):
+        return document
+    read = {name: each for name, each in document["supervision"].items() if name == "late_rows"}
+    return {**document, "supervision": read}
+
+
+def variables_used(document: Any, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Return the environment variables that a document needs, sorted.
+
+    A variable with a default is included only if it is set.
+
+    Args:
+        document: Content of a pipeline's file, or the part of it that jobs read (:func:`of_jobs`).
+        environment: Variables that are set.
+    """
     names: set[str] = set()
-    for name, value in document.items():
-        unset: set[str] = set()
-        _fill(value, {}, unset)
-        names |= unset
-        if name != "supervision":
-            texts = yaml.safe_dump(value)
-            every = (found[1] for found in _VARIABLE.finditer(texts))
-            names |= {name for name in every if is_set(name, environment)}
-    return sorted(names)
+    _fill(document, {}, names)
+    every = (found[1] for found in _VARIABLE.finditer(yaml.safe_dump(document)))
+    return sorted({*names, *(name for name in every if is_set(name, environment))})
 
 
 def _fill(value: Any, environment: Mapping[str, str], unset: set[str]) -> Any:

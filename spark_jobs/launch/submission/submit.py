@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from sources.common.environment import is_set
-from sources.config.document.yaml_document import variables_used
+from sources.config.document.yaml_document import of_jobs, read_document, variables_used
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.state.generation import Generation
@@ -314,7 +314,9 @@ def _require_variables(loaded: LoadedPipeline, place: Place) -> None:
     """Refuse a launch whose driver would read other values from the pipeline's file."""
     prefixes = variable_prefixes(place)
     conf = loaded.pipeline.spark.conf
-    for name in variables_used(loaded.path) if place.is_cluster else []:
+    if not place.is_cluster:
+        return
+    for name in variables_used(of_jobs(read_document(loaded.path))):
         if not any(is_set(f"{prefix}{name}", conf) for prefix in prefixes):
             message = (
                 f"{loaded.path.name} reads the environment variable {name}, but `spark.conf` does "

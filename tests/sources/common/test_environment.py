@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sources.common.environment import is_set, variable
-from sources.config.document.yaml_document import variables_used
-from sources.config.loader import load_pipeline
+from sources.config.document.yaml_document import of_jobs, read_document, variables_used
+from sources.config.loader import load_for_job, load_pipeline
 from sources.errors import InputError
 from tests.sources.config.test_loader import write
 
@@ -76,10 +76,25 @@ def test_a_pipeline_reads_its_secrets_anew_from_the_file(tmp_path: Path) -> None
     assert load_pipeline(path, named).pipeline.topics[0].topic == "orders"
     file.write_text("renewed\n")
     assert load_pipeline(path, named).pipeline.topics[0].topic == "renewed"
-    assert variables_used(path, named) == ["TOPIC"]
-    assert variables_used(path, {**named, "LATE_FILE": "/late"}) == ["LATE", "TOPIC"]
+    used = read_document(path)
+    assert variables_used(used, named) == ["TOPIC"]
+    assert variables_used(used, {**named, "LATE_FILE": "/late"}) == ["LATE", "TOPIC"]
     with pytest.raises(InputError, match=r"TOPIC is not set, or empty.* in TOPIC_FILE\)"):
         load_pipeline(path, {})
     file.unlink()
     with pytest.raises(InputError, match="TOPIC_FILE names, can't be read"):
         load_pipeline(path, named)
+
+
+def test_a_job_needs_no_variable_of_the_supervision_but_those_of_late_rows(tmp_path: Path) -> None:
+    late = {"history": "${DROPPED}", "live": "${SHARE:-2 %}"}
+    watched = {"webhook": "${HOOK}", "lag": "${LAG}", "late_rows": late}
+    path, named = write(tmp_path, supervision=watched), {"TOPIC": "orders", "DROPPED": "7"}
+    assert variables_used(of_jobs(read_document(path)), named) == ["DROPPED", "TOPIC"]
+    assert variables_used(read_document(path), named) == ["DROPPED", "HOOK", "LAG", "TOPIC"]
+    found = load_for_job(path, named).pipeline.supervision
+    assert (found.late_rows.history, found.late_rows.live, found.webhook) == (7, 0.02, None)
+    with pytest.raises(InputError, match="HOOK, LAG is not set"):
+        load_pipeline(path, named)
+    with pytest.raises(InputError, match="DROPPED is not set"):
+        load_for_job(path, {"TOPIC": "orders"})

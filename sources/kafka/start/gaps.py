@@ -24,6 +24,7 @@ Or by ``allowed_lateness``, if that is longer.
 """
 
 _FEW = 20  # partitions
+_READ_RECORDS = 10_000
 
 
 class GapFinder:
@@ -248,17 +249,41 @@ class GapFinder:
         starts = {partition: part.log_start for partition, part in partitions.items()}
         unanswered = self.unanswered(answers, starts, needed_ms, is_sure=is_sure)
         for partition, answer in answers.items():
-            offset = starts[partition] if partition in unanswered else answer
-            if offset is not None and offset < partitions[partition].start:
-                why = (
-                    f"{reached}, which is offset {offset}; "
-                    f"the start would be offset {partitions[partition].start}"
-                )
-                to = partitions[partition].start
+            to = partitions[partition].start
+            offset: int | None = starts[partition]
+            if partition not in unanswered:
+                offset = answer
+                if answer is not None and answer < to:
+                    offset = self._first_read(partition, answer, to, needed_ms)
+            if offset is not None and offset < to:
+                why = f"{reached}, which is offset {offset}; the start would be offset {to}"
                 gaps.append(
                     gap(partition, why, from_ms=needed_ms, from_offset=offset, to_offset=to)
                 )
         return gaps
+
+    def _first_read(
+        self, partition: TopicPartition, first: int, end: int, since_ms: int
+    ) -> int | None:
+        """Return the offset of the first record from a time on that is ever read; None without one.
+
+        Kafka answers a look-up by time with control records and records of aborted transactions,
+        too, which nobody reads.
+
+        Args:
+            partition: The partition.
+            first: Kafka's answer.
+            end: First offset that is not looked at.
+            since_ms: The time, in Unix milliseconds.
+        """
+        # Nearly always it is the first one.
+        limit = 1
+        while records := self._log.read({partition: first}, limit, {partition: end}):
+            for record in records:
+                if record.timestamp_ms >= since_ms:
+                    return record.offset
+            first, limit = records[-1].offset + 1, _READ_RECORDS
+        return None
 
     def _newest_ms(self, enough_ms: int) -> int | None:
         """Highest record time of the topics' last records, in ms; None if there are none.

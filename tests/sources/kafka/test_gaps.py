@@ -127,6 +127,23 @@ class TestFixedOffsetsAndTheEndOfHistory:
         (gap,) = gaps(self.TOPIC, history(0), start={"offsets": {0: 4}}, now=DAY)
         assert (gap.from_offset, gap.to_offset) == (2, 4)
 
+    def test_records_of_aborted_transactions_that_they_leave_out_are_no_gap(self) -> None:
+        # Kafka's look-ups by time find what was taken back, and nobody ever reads it.
+        aborted = {T0: [(1, ms(2 * HOUR)), (2, ms(2 * HOUR))]}
+        asked = log({T0: {0: 0, 3: 3 * HOUR, 4: 4 * HOUR}}, markers=aborted)
+        assert decide(asked, history(0), start={"offsets": {0: 3}}, now=DAY).gaps == []
+        (gap,) = gaps(asked, history(0), start={"offsets": {0: 4}}, now=DAY)
+        assert (gap.from_offset, gap.to_offset) == (3, 4)
+        late = log({T0: {0: 0, 3: 60, 4: 70, 5: 3 * HOUR, 6: 4 * HOUR}}, markers=aborted)
+        assert decide(late, history(70), start={"offsets": {0: 5}}, now=DAY).gaps == []
+        (gap,) = gaps(late, history(70), start={"offsets": {0: 6}}, now=DAY)
+        assert (gap.from_offset, gap.to_offset) == (5, 6)
+
+    def test_a_declared_time_behind_an_aborted_transaction_leaves_out_nothing(self) -> None:
+        asked = log({T0: {0: -60, 3: 3 * HOUR}}, markers={T0: [(1, ms(HOUR)), (2, ms(HOUR))]})
+        start = {"timestamp": "2024-01-01T14:00:00Z"}
+        assert starts(decide(asked, history(0), start=start, now=DAY)) == {T0: 3}
+
     def test_they_are_believed_where_times_are_close(self) -> None:
         assert decide(self.TOPIC, history(0), start={"offsets": {0: 2}}, now=DAY).gaps == []
 

@@ -139,6 +139,10 @@ class TestFixedOffsetsAndTheEndOfHistory:
         (gap,) = gaps(late, history(70), start={"offsets": {0: 6}}, now=DAY)
         assert (gap.from_offset, gap.to_offset) == (5, 6)
 
+    def test_the_mark_of_a_commit_that_has_the_time_of_the_broker_is_no_gap(self) -> None:
+        asked = log({T0: {0: 0, 2: 0, 3: 60}}, markers={T0: [(1, ms(DAY))]})
+        assert decide(asked, history(0), start={"offsets": {0: 3}}, now=DAY).gaps == []
+
     def test_a_declared_time_behind_an_aborted_transaction_leaves_out_nothing(self) -> None:
         asked = log({T0: {0: -60, 3: 3 * HOUR}}, markers={T0: [(1, ms(HOUR)), (2, ms(HOUR))]})
         start = {"timestamp": "2024-01-01T14:00:00Z"}

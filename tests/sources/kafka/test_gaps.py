@@ -127,6 +127,21 @@ class TestFixedOffsetsAndTheEndOfHistory:
         (gap,) = gaps(self.TOPIC, history(0), start={"offsets": {0: 4}}, now=DAY)
         assert (gap.from_offset, gap.to_offset) == (2, 4)
 
+    def test_an_hour_after_the_end_of_history_is_close_and_a_millisecond_more_is_not(self) -> None:
+        for second, count in ((HOUR, 0), (HOUR + 0.001, 1)):
+            asked = log({T0: [0, second, 2 * second]})
+            found = decide(asked, history(0), start={"offsets": {0: 2}}, now=DAY, on_gap="accept")
+            assert len(found.gaps) == count
+            # So it is where the log begins with that record.
+            asked = log({T0: [0, second, second]}, {T0: 1})
+            found = decide(asked, history(0), start={"offsets": {0: 1}}, now=DAY, on_gap="accept")
+            assert len(found.gaps) == count
+
+    def test_they_may_leave_out_a_partition_of_which_history_holds_nothing(self) -> None:
+        (gap,) = gaps(log({T0: [0, 10], T1: [5]}), holds({T0: 2}), start={"offsets": {0: 2, 1: 1}})
+        assert (gap.partition, gap.from_offset, gap.to_offset) == (1, 0, 1)
+        assert gap.why == "history holds none of its records; the start would be offset 1"
+
     def test_records_of_aborted_transactions_that_they_leave_out_are_no_gap(self) -> None:
         # Kafka's look-ups by time find what was taken back, and nobody ever reads it.
         aborted = {T0: [(1, ms(2 * HOUR)), (2, ms(2 * HOUR))]}

@@ -14,7 +14,7 @@ from sources.errors import SeamError
 from sources.kafka.seam_checks import SeamOf, check_event_time_filter
 from tests.minimal import minimal_model
 from tests.sources.kafka.model_log import ModelLog
-from tests.sources.kafka.test_start_offsets import T0, history, ms
+from tests.sources.kafka.test_start_offsets import T0, T1, history, ms
 
 HOUR = 3600.0
 READ = {"id": "bigint", "at": "timestamp"}
@@ -63,6 +63,25 @@ def test_an_end_within_the_lateness_is_fine(ends_at: float) -> None:
 def test_nothing_is_removed_of_an_empty_seam_or_topic() -> None:
     check(10 * HOUR, [0, HOUR], start=2)
     check(10 * HOUR, [])
+
+
+def test_of_several_sources_before_it_the_one_that_ends_last_is_named() -> None:
+    source = KafkaSource.model_validate({"type": "kafka", "name": "live", "topic": "t"})
+    files = {"type": "files", "name": "history", "path": "*", "format": "parquet"}
+    declared = minimal_model(files, source.model_dump(exclude_unset=True))
+    record = LogRecord(T0, 0, ms(0), b'{"id": 1, "at": "2024-01-01T12:00:00Z"}')
+    part = PartitionStart(start=0, log_start=0, log_end=1, reason="")
+    position = StartPosition(source="live", evidence="timestamp", time_ms=0, partitions={T0: part})
+    wrong = history(10 * HOUR).model_copy(update={"source": "wrong"})
+    log = ModelLog({T0: [record]})
+    seam = SeamOf([wrong, history(0)], position, {T0: 1})
+    with pytest.raises(SeamError, match="A single row of source `wrong`"):
+        check_event_time_filter(source, READ, declared, log, seam)
+    # Without anything before the topic nothing is filtered; partitions that are gone say nothing.
+    check_event_time_filter(source, READ, declared, log, SeamOf([], position, {T0: 1}))
+    gone = SeamOf([wrong], position, {T0: 1, T1: 7})
+    with pytest.raises(SeamError, match="newest event time found in the topic is 2024-01-01T12:00"):
+        check_event_time_filter(source, READ, declared, log, gone)
 
 
 def test_a_filter_that_removes_every_row_can_be_accepted() -> None:

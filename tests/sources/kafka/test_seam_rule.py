@@ -15,7 +15,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.kafka.seam import check_compaction, check_start, seam_rule, seam_warnings
 from tests.minimal import minimal_model
-from tests.sources.kafka.test_start_offsets import T0, history
+from tests.sources.kafka.test_start_offsets import T0, T1, history
 
 START = StartPosition(
     source="live",
@@ -96,6 +96,55 @@ def test_the_plan_says_where_an_archive_begins_later_than_its_topic() -> None:
     ]
     whole = start.model_copy(update={"partitions": {T0: part.model_copy(update={"log_start": 0})}})
     assert seam_warnings(pipeline(), "none", history(0, offsets=held), whole, 0) == []
+
+
+def test_of_several_partitions_the_first_that_begins_later_is_named_and_the_others_counted() -> (
+    None
+):
+    held = HeldOffsets(next={T0: 9, T1: 9}, exact=True, holes={T1: [(0, 2)], T0: [(0, 5)]})
+    part = PartitionStart(start=9, log_start=8, log_end=9, reason="")
+    start = START.model_copy(update={"time_ms": None, "partitions": {T0: part, T1: part}})
+    (text,) = seam_warnings(pipeline(), "none", history(0, offsets=held), start, 0)
+    assert text.startswith("History begins at offset 5 of topic `t`, partition 0 (and 1 more part")
+    # Offsets that files only suggest tell no beginning; neither does a hole within history.
+    suggested = held.model_copy(update={"exact": False})
+    assert not seam_warnings(pipeline(), "none", history(0, offsets=suggested), start, 0)
+    inside = held.model_copy(update={"holes": {T0: [(1, 5)], T1: [(3, 4)]}})
+    assert not seam_warnings(pipeline(), "none", history(0, offsets=inside), start, 0)
+
+
+def test_the_plan_says_why_some_rows_of_the_seam_are_older_for_a_while() -> None:
+    for previous, told in (
+        (history(0), "as an update has the key of the row that it changes"),
+        (history(0, sequence=5), "Of the snapshot the log position is known, but not which"),
+    ):
+        (text,) = seam_warnings(pipeline(), "replay", previous, START, 0)
+        assert told in text
+
+
+def test_the_plan_warns_of_event_times_that_run_ahead_by_more_than_the_lateness() -> None:
+    declared = pipeline(key=["id"], allowed_lateness="5 s", sink=ORDERED)
+    found = {
+        ahead_ms: seam_warnings(declared, "none", history(0), START, ahead_ms)
+        for ahead_ms in (5_000, 5_001)
+    }
+    assert found[5_000] == []
+    (text,) = found[5_001]
+    assert "which is more than `allowed_lateness`" in text
+    by_offsets = START.model_copy(update={"time_ms": None})
+    assert seam_warnings(declared, "none", history(0), by_offsets, 5_001) == []
+
+
+def test_the_plan_warns_of_a_start_that_no_record_is_at_or_after() -> None:
+    behind = PartitionStart(start=9, log_start=0, log_end=9, reason="")
+    start = START.model_copy(update={"partitions": {T0: behind}})
+    (text,) = seam_warnings(pipeline(), "none", history(0), start, 0)
+    assert "may hold a row with a wrong clock" in text
+    # An empty partition has none, and one that has some is enough.
+    empty = PartitionStart(start=0, log_start=0, log_end=0, reason="")
+    for part in (empty, START.partitions[T0]):
+        matched = start.model_copy(update={"partitions": {T0: behind, T1: part}})
+        assert seam_warnings(pipeline(), "none", history(0), matched, 0) == []
 
 
 def test_how_the_last_source_ended_decides_not_how_the_first_one_did() -> None:

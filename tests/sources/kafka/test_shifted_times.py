@@ -81,6 +81,9 @@ def test_records_from_before_and_after_a_change_to_summer_time_have_two_shifts(
     larger = int(hours * 60) * MINUTE
     winter = [larger - 60 * MINUTE] * 9
     assert shift(*winter, *[larger] * 9) == Shift(larger, is_seasonal=True)
+    # One in ten may have neither: those that do are just enough.
+    assert shift(*winter, *[larger] * 8, 7 * MINUTE) == Shift(larger, is_seasonal=True)
+    assert shift(*winter, *[larger] * 7, *[7 * MINUTE] * 2) is None
     # As long as only a few have the larger one, or more have neither, nothing is known.
     assert shift(*winter, *[larger] * 3, *[7 * MINUTE] * 3) is None
 

@@ -460,6 +460,12 @@ class TestDeletedOnDemand:
         (gap,) = gaps(asked, history(20), start={"timestamp": "2024-01-01T12:00:30Z"})
         assert gap.to_offset == 6
 
+    def test_a_newest_record_of_just_that_time_is_not_skipped(self) -> None:
+        # Only its timestamp tells that there are later ones.
+        asked = log({T0: [20, 10, 20]}, {T0: 1}, segments={T0: [0, 1]})
+        assert (asked.offsets_for_time(ms(20)), asked.newest_ms()) == ({T0: None}, {T0: ms(20)})
+        assert starts(decide(asked, history(20))) == {T0: 1}
+
 
 class TestAnOpenTransaction:
     """What lies in it or after it is not told, and will be read once it has ended."""
@@ -674,6 +680,14 @@ class TestOffsetsThatHistoryHolds:
         found = decide(asked, holed, on_gap="accept")
         (gap,) = found.gaps
         assert (starts(found), gap.from_offset, gap.to_offset) == ({T0: 5}, 1, 3)
+
+    def test_of_several_deleted_holes_the_first_is_named_and_the_others_counted(self) -> None:
+        asked = log({T0: [0, 10, 20, 30, 40, 50]}, {T0: 5})
+        (gap,) = gaps(asked, holds({T0: 6}, {T0: [(1, 2), (3, 4)]}))
+        assert "but not offsets 1 to 1 (and 1 more such holes)." in gap.why
+        assert (gap.from_offset, gap.to_offset) == (1, 2)
+        (gap,) = gaps(asked, holds({T0: 6}, {T0: [(1, 2)]}))
+        assert "more such holes" not in gap.why
 
     def test_what_lies_before_the_first_record_of_history_is_no_hole(self) -> None:
         asked = log({T0: [0, 10, 20, 30, 40, 50]}, {T0: 4})

@@ -89,7 +89,8 @@ def test_it_stops_where_it_was_suspended_while_files_were_deleted_one_by_one(
 ) -> None:
     # As a bucket does.
     monkeypatch.setattr(type(outdated.loaded.state.documents), "deletes_at_once", False)
-    delete, deleted = Folder.delete, []
+    delete = Folder.delete
+    deleted: list[str] = []
 
     def slow(folder: Folder, name: str) -> None:
         delete(folder, name)

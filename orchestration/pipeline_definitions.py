@@ -12,13 +12,10 @@ from orchestration.defs.assets.chain_assets import pipeline_assets
 from orchestration.defs.assets.table import table_asset
 from orchestration.defs.assets.upstream import upstream_specs
 from orchestration.defs.checks.audit import AUDITED
-from orchestration.defs.checks.table import COMPARED, table_checks
+from orchestration.defs.checks.table import table_checks
 from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.control_job import control_job
-from orchestration.defs.jobs.generation_job import (
-    generation_job,
-    rerun_schedules,
-)
+from orchestration.defs.jobs.replacement import installed_replacement
 from orchestration.defs.keys import PIPELINE_TAG, step_key, table_key
 from orchestration.defs.sensors import has_live_run, live_checks, supervision_sensor
 from sources.config.loader import LoadedPipeline
@@ -30,10 +27,10 @@ def pipeline_definitions(
 ) -> dg.Definitions:
     """Return a pipeline's assets, jobs, checks, schedules and sensor, for a Dagster code location.
 
-    The jobs are three: ``<name>`` builds the table and keeps it up to date, ``<name>_control`` acts
-    on its runs, and ``<name>_generation`` replaces the whole table. Extensions add others, such as
-    ``<name>_backfill``, which recomputes ranges. The checks of the live run are there only if the
-    pipeline ends in an unbounded source. Neither data nor state is read.
+    The jobs are two: ``<name>`` builds the table and keeps it up to date, and ``<name>_control``
+    acts on its runs. Extensions add others: ``<name>_generation``, which replaces the whole table,
+    and ``<name>_backfill``, which recomputes ranges. The checks of the live run are there only if
+    the pipeline ends in an unbounded source. Neither data nor state is read.
 
     Args:
         loaded: The pipeline.
@@ -49,7 +46,8 @@ def pipeline_definitions(
         description=job_texts.build(loaded),
         tags={**loaded.pipeline.about.tags, PIPELINE_TAG: name},
     )
-    generations = generation_job(loaded)
+    replacement = installed_replacement()
+    generations = [] if replacement is None else [replacement.job(loaded)]
     control = control_job(loaded)
     made = dg.Definitions(
         assets=[
@@ -61,9 +59,8 @@ def pipeline_definitions(
             *table_checks(loaded),
             *([live_checks(loaded)] if has_live_run(loaded) else []),
         ],
-        jobs=[chain, control, generations],
-        schedules=rerun_schedules(loaded, generations),
-        sensors=[supervision_sensor(loaded, [chain, generations])],
+        jobs=[chain, control, *generations],
+        sensors=[supervision_sensor(loaded, [chain, *generations])],
     )
     added = (make(loaded) for make in contributions("definitions"))
     return dg.Definitions.merge(made, *added)
@@ -79,7 +76,7 @@ def chain_selection(loaded: LoadedPipeline) -> dg.AssetSelection:
     # Comparing reads whole tables, an audit all of the input, so these are asked for.
     audited = [] if installed_audit() is None else [AUDITED]
     added = [name for section in loaded.sections for name in section.checks_on_request]
-    asked = [COMPARED, *audited, *added]
+    asked = [*audited, *added]
     checks = [dg.AssetCheckKey(table_key(loaded), name) for name in asked]
     keys = [step_key(loaded, name) for name in names]
     return dg.AssetSelection.assets(*keys) - dg.AssetSelection.checks(*checks)

@@ -120,6 +120,8 @@ class Extension:
             :class:`sources.captured_tables.CapturedTables`. The first one counts.
         capture: What copies and follows database tables, an
             :class:`orchestration.capture.interface.Capture`. The first one counts.
+        replacement: Replacement of whole tables by other generations, an
+            :class:`orchestration.defs.jobs.replacement.Replacement`. The first one counts.
         lost_state: What people can do if checkpoint or state of a table are lost: a text.
     """
 
@@ -157,6 +159,7 @@ class Extension:
     class_archive: str | None = None
     registered_values: str | None = None
     expressions: str | None = None
+    replacement: str | None = None
     lost_state: str | None = None
     captured_tables: str | None = None
     capture: str | None = None

@@ -12,6 +12,7 @@ import dagster as dg
 import pytest
 
 from hybrid_extensions.cdc.tables.template import FoundTable, Template
+from hybrid_extensions.generations.declare import GenerationsSection
 from orchestration.capture.slot_seen import has_slot
 from orchestration.definitions import find_definitions, find_pipelines
 from orchestration.defs import keys as assets
@@ -166,7 +167,7 @@ def of_pipeline(loaded: LoadedPipeline) -> dict[str, list[Words]]:
     pipeline = loaded.pipeline
     live = [each for each in pipeline.sources if each.boundedness is not Boundedness.BOUNDED]
     schedules: list[Any] = [
-        *pipeline.generations.reruns,
+        *loaded.section(GenerationsSection).generations.reruns,
         *(each for part in loaded.sections for each in getattr(part, "upkeep", [])),
     ]
     comparisons = [found for each in loaded.sections if (found := getattr(each, "compare", None))]

@@ -13,9 +13,9 @@ import typer
 import yaml
 
 from benchmarks import page
+from hybrid_extensions.generations.dagster import generation_actions
 from orchestration.cli.main import app
 from orchestration.defs.jobs.control_job import control_actions
-from orchestration.defs.jobs.generation_job import generation_actions
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources import hybrid
 from sources.config.loader import load_pipeline

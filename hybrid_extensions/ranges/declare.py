@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field, PositiveInt
 
 from sources.config.section import Section
-from sources.config.table.reruns import Schedule
+from sources.config.table.schedules import Schedule
 from sources.config.table.time_ranges import TimeRanges
 
 

@@ -23,7 +23,7 @@ from orchestration.comparison.compared_tables import open_target
 from orchestration.comparison.installed_audit import audit
 from orchestration.comparison.kept_audit import KeptAudit, keep_audit, read_audit
 from orchestration.comparison.sql import error_text
-from orchestration.generations.lifecycle import overview
+from orchestration.generations.overview import overview
 from orchestration.progress.forecast import rate
 from orchestration.supervision.status import status
 from sources.common.optional import require_extra

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from deltalake import DeltaTable
 
-from orchestration.comparison.compare_generations import GenerationComparison, compare_tables
+from hybrid_extensions.generations.compare_generations import GenerationComparison, compare_tables
 from orchestration.comparison.compared_tables import create_target_rows, open_target
 from orchestration.comparison.sql import MEMORY_LIMIT, count_rows, open_database
 from sources.config.loader import LoadedPipeline

@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
+from hybrid_extensions.generations.compare_generations import GenerationComparison
 from hybrid_extensions.trial.against_serving import compare_with_serving
 from hybrid_extensions.trial.sample_pipeline import SampleOptions, declare_sample, sample_of
 from orchestration import operations
@@ -22,7 +23,6 @@ from orchestration.chain import (
     run_step,
     steps_of,
 )
-from orchestration.comparison.compare_generations import GenerationComparison
 from orchestration.comparison.compare_tables import json_value
 from orchestration.comparison.compared_tables import create_target_rows, open_target
 from orchestration.comparison.installed_audit import audit

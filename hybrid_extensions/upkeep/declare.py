@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from sources.config.section import Section
-from sources.config.table.reruns import Schedule
+from sources.config.table.schedules import Schedule
 
 
 class Upkeep(Schedule):

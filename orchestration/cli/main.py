@@ -17,13 +17,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli import (
-    control_commands,
-    generation_commands,
-    machine_commands,
-    panels,
-    target_commands,
-)
+from orchestration.cli import control_commands, machine_commands, panels, target_commands
 from orchestration.cli.output import (
     AsJson,
     By,
@@ -260,7 +254,6 @@ def logs(
 # In the order in which `hybrid --help` lists them.
 for _commands in (control_commands, target_commands):
     app.add_typer(_commands.app)
-app.add_typer(generation_commands.app, name="generation", rich_help_panel=panels.TABLE)
 app.add_typer(machine_commands.app)
 for _added in contributions("commands"):
     app.add_typer(_added)

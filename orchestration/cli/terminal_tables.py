@@ -20,9 +20,7 @@ _SHORT = len("30 Sep 2024 00:00")
 """Cells of a plan up to this length, times among them, stay on one line."""
 
 if TYPE_CHECKING:
-    from orchestration.comparison.compare_generations import GenerationComparison
     from orchestration.comparison.report import AuditReport, BadLine, LedgerLine
-    from orchestration.generations.lifecycle import GenerationLine
     from orchestration.progress.plan_preview import Preview
     from orchestration.supervision.source_status import SourceStatus
     from orchestration.supervision.status import Status
@@ -235,24 +233,6 @@ def audit(report: AuditReport) -> Group:
     return Group(*parts)
 
 
-def generations(lines: list[GenerationLine]) -> Table:
-    """Return a pipeline's generations as a table: role, times, who promoted each, and its table."""
-    table = Fitting("generation", "role", "begun", "until", "by", "table")
-    for line in lines:
-        until = "" if line.until_ms is None else iso(line.until_ms)
-        style = "green" if line.role == "serving" else None
-        cells = (
-            line.name,
-            line.role,
-            iso(line.begun_ms),
-            until,
-            escape(line.by or ""),
-            escape(line.table),
-        )
-        table.add_row(*cells, style=style)
-    return table
-
-
 def history(actions: list[LoggedAction]) -> Table:
     """Return the log of actions as a table: when, what, by whom, what changed, outcome."""
     table = Fitting("when", "action", "generation", "by", "change", "outcome")
@@ -263,25 +243,6 @@ def history(actions: list[LoggedAction]) -> Table:
         cells = (each.action, each.generation or "", escape(each.by), change, outcome)
         table.add_row(iso(each.at_ms), *cells, style=style)
     return table
-
-
-def comparison(found: GenerationComparison) -> Group:
-    """Return a comparison of the newest generation with the serving one, for the terminal."""
-    colour = "green" if found.passed else "yellow"
-    parts: list[Table | str] = [f"[{colour}]{escape(found.text)}[/]"]
-    if found.columns:
-        table = Fitting("column", "changed rows", "values")
-        for each in found.columns:
-            table.add_row(escape(each.column), f"{each.changed:,}", escape(each.moved))
-        parts.append(table)
-    parts += [escape(f"{kind}: {row}") for kind, rows in found.examples.items() for row in rows]
-    if found.audit_misfit is not None:
-        parts.append(f"[yellow]An audit would be refused:[/] {escape(found.audit_misfit)}")
-    parts.append(
-        f"To let readers see {found.candidate}: `hybrid generation promote P`; to delete it: "
-        "`hybrid generation discard P`."
-    )
-    return Group(*parts)
 
 
 def _bad(line: BadLine) -> str:

@@ -10,7 +10,7 @@ import dagster as dg
 
 from orchestration.capture.slot_seen import has_slot
 from orchestration.defs.jobs.approval_waits import after_approval
-from orchestration.defs.jobs.generation_job import finish_form
+from orchestration.defs.jobs.replacement import installed_replacement
 from orchestration.defs.keys import (
     DECLARATION_TAG,
     GENERATION_TAG,
@@ -29,6 +29,7 @@ from orchestration.supervision.rules.verdict import Finding, expected_findings
 from orchestration.supervision.webhook import Alert, alert
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.extensions import none_adds
 from sources.hybrid import Boundedness
 from sources.kept_definitions import in_service
 from sources.serving import Switch, is_replaced, pending_switch
@@ -184,9 +185,13 @@ def _finish_switch(loaded: LoadedPipeline, switch: Switch) -> dg.SensorResult | 
     """Request the completion of an interrupted promotion; wait for one that is under way."""
     if is_switching(loaded.state):
         return dg.SkipReason(f"Generation {switch.to} is replacing {switch.past} in the target.")
+    if (replacement := installed_replacement()) is None:
+        raise none_adds("completes promotions", "complete it where it is installed")
     key = f"{loaded.pipeline.name}:{switch.at_ms}:{int(time.time() // _FINISH_S)}"
     request = dg.RunRequest(
-        run_key=key, job_name=generation_name(loaded), run_config=finish_form(loaded)
+        run_key=key,
+        job_name=generation_name(loaded),
+        run_config=replacement.finish_form(loaded),
     )
     return dg.SensorResult(run_requests=[request])
 

@@ -72,7 +72,7 @@ def check_inputs(pipeline: Pipeline) -> None:
 def _check_pipeline(pipeline: Pipeline) -> None:
     for field in _FIELDS:
         if getattr(pipeline, field):
-            raise ValueError(_refusal(field))
+            raise ValueError(refused_with_inputs(field))
     if pipeline.key:
         message = (
             "`key` can't be declared next to `inputs`, whose rows have keys of their own. Declare "
@@ -86,11 +86,9 @@ def _check_pipeline(pipeline: Pipeline) -> None:
         )
         raise ValueError(message)
     if pipeline.sink.copy_files:
-        raise ValueError(_refusal("sink.copy_files"))
-    if pipeline.generations.reruns:
-        raise ValueError(_refusal("generations.reruns"))
+        raise ValueError(refused_with_inputs("sink.copy_files"))
     if pipeline.event_time.outside != "fail":
-        raise ValueError(_refusal(f"event_time.outside: {pipeline.event_time.outside}"))
+        raise ValueError(refused_with_inputs(f"event_time.outside: {pipeline.event_time.outside}"))
     if pipeline.spark.conf.get(_POLICY, "min") != "min":
         message = (
             f"`spark.conf` sets `{_POLICY}: {pipeline.spark.conf[_POLICY]}`: with it, rows of the "
@@ -115,7 +113,8 @@ def _check_names(pipeline: Pipeline) -> None:
             readers[source.name] = name
 
 
-def _refusal(field: str) -> str:
+def refused_with_inputs(field: str) -> str:
+    """Return the message that a field can't be declared beside ``inputs``."""
     return (
         f"`{field}` can't be combined with `inputs` yet. Remove it, or declare one chain of "
         "`sources`."

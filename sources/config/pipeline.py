@@ -30,7 +30,6 @@ from sources.config.source_chain import SourceChain
 from sources.config.spark_settings import SparkSettings
 from sources.config.supervision import Supervision
 from sources.config.table.about import About
-from sources.config.table.reruns import Generations
 from sources.config.table.row_rules import DeclaredRules, RowRules
 from sources.config.table.sampled_share import Sample
 from sources.config.table.sink import Sink
@@ -97,7 +96,6 @@ class Pipeline(SourceChain):
         s3: Object store behind ``s3://``.
         hdfs: HDFS cluster behind ``hdfs://``.
         supervision: What is expected of the live run, and what happens if it fails.
-        generations: How many generations are kept, and schedules that rebuild the table.
         about: Owners, tags and descriptions of the table, for Dagster's catalog.
 
     """
@@ -120,7 +118,6 @@ class Pipeline(SourceChain):
     s3: S3Settings = Field(default_factory=S3Settings)
     hdfs: HdfsSettings = HdfsSettings()
     supervision: Supervision = Supervision()
-    generations: Generations = Generations()
     about: About = About()
 
     @model_validator(mode="after")
@@ -134,19 +131,6 @@ class Pipeline(SourceChain):
                     "sources may be in gs://…."
                 )
                 raise ValueError(message)
-        return self
-
-    @model_validator(mode="after")
-    def _promotions_have_approvers(self) -> Pipeline:
-        promoting = [each.name for each in self.generations.reruns if each.promote != "never"]
-        if self.approvers and promoting:
-            message = (
-                f"`generations.reruns` has `{promoting[0]}` with `promote: checks`, which promotes "
-                "without a person, but `approvers` names those who may promote. Declare `promote: "
-                "never` there, so that the new generation waits for one of them; or remove "
-                "`approvers`."
-            )
-            raise ValueError(message)
         return self
 
     @model_validator(mode="after")

@@ -16,7 +16,7 @@ import pytest
 from examples import demo
 from sources.errors import InputError
 from spark_jobs.launch import process
-from tests.orchestration.generations.test_generations import two
+from tests.hybrid_extensions.generations.test_generations import two
 from tests.services.processes import NEVER_ENDS, wait_for
 
 ROOT = Path(__file__).parents[2]

@@ -21,11 +21,11 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
+from hybrid_extensions.generations import promotion
+from hybrid_extensions.generations.lifecycle import rerun
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
-from orchestration.generations import promotion
-from orchestration.generations.lifecycle import rerun
 from orchestration.supervision import controls
 from sources.common.positions import EndPosition
 from sources.config.loader import load_pipeline

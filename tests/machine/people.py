@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hybrid_extensions.audit.run import audit
+from hybrid_extensions.generations import lifecycle, promotion
 from orchestration import operations
 from orchestration.chain import ChainRun, run_chain
-from orchestration.generations import lifecycle, promotion
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
 from sources import generations

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from hybrid_extensions.generations import lifecycle, promotion
 from orchestration.chain import ChainRun, run_chain
-from orchestration.generations import lifecycle, promotion
 from sources import generations, serving
 from sources.errors import HybridError
 from tests.machine.invariants import WrongError, require_way_out

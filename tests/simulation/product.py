@@ -24,8 +24,8 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from hybrid_extensions.generations import promotion, switch_steps
 from orchestration import operations
-from orchestration.generations import promotion, switch_steps
 from sources import generations, kept_definitions
 from sources.common.positions import Record
 from sources.config.loader import KeptDefinition, LoadedPipeline, load_pipeline

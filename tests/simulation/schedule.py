@@ -10,9 +10,9 @@ from functools import partial
 
 from deltalake.exceptions import DeltaError
 
+from hybrid_extensions.generations import lifecycle, promotion
 from orchestration import operations
 from orchestration.chain import ChainRun, run_chain
-from orchestration.generations import lifecycle, promotion
 from orchestration.supervision import controls, supervisor
 from orchestration.supervision.live_look import look_at_live
 from sources import generations, serving

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from hybrid_extensions.generations import promotion
 from orchestration import operations
 from orchestration.chain import ChainRun, run_chain
-from orchestration.generations import promotion
 from sources import generations
 from sources.config.loader import LoadedPipeline
 from tests.simulation.kernel import BEGIN_US, Host, Kernel, Process, S, running

@@ -264,8 +264,7 @@ def _job(name: str) -> str:
 def _schedules(loaded: LoadedPipeline) -> str:
     """Return a link to the schedules of a pipeline; empty if it has none."""
     pipeline = loaded.pipeline
-    names = [each.name for each in pipeline.generations.reruns]
-    names += [name for section in loaded.sections for name in section.schedules]
+    names = [name for section in loaded.sections for name in section.schedules]
     shown = ", ".join(f"{pipeline.name}_{each}" for each in names)
     return f"[By schedule](/automation): {shown}." if shown else ""
 

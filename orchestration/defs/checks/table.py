@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import dagster as dg
 
-from orchestration.comparison.compare_generations import compare_generations, pair
 from orchestration.comparison.installed_audit import installed_audit
 from orchestration.defs.assets.table import (
     card_and_facts,
@@ -18,28 +14,22 @@ from orchestration.defs.assets.table import (
     table_metadata,
 )
 from orchestration.defs.checks.audit import audit_again, audited_check
-from orchestration.defs.keys import generation_name, table_key
-from orchestration.defs.show import generation_metadata
+from orchestration.defs.jobs.replacement import installed_replacement
+from orchestration.defs.keys import table_key
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.supervision.card import STARTING, Card
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.kept_definitions import changed_since
-from sources.serving import candidate_name, read_serving
 
 HEALTHY = "healthy"
 """Name of the check that says how the pipeline is."""
-COMPARED = "same_rows"
-"""Name of the check that compares the candidate's rows with those that readers see."""
-_NO_CANDIDATE = "Nothing was compared: there is no candidate."
 
 
 def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
-    """Return the checks of a pipeline's table: ``healthy``, ``same_rows`` and ``audited``.
+    """Return the checks of a pipeline's table: ``healthy`` and ``audited``.
 
     The last one is there if an extension audits tables.
 
-    The supervision evaluates the first one, the job ``<name>_generation`` the second one, and an
-    audit the third one; all can be run by hand.
+    The supervision evaluates the first one, and an audit the second one; both can be run by hand.
     """
     key = table_key(loaded)
 
@@ -58,26 +48,8 @@ def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
             passed=seen.is_well, severity=_severity(seen), description=_told(seen)
         )
 
-    @dg.asset_check(
-        name=COMPARED,
-        asset=key,
-        description=(
-            "The candidate has all rows that readers see, with the same values unless the "
-            "pipeline's file or its code was changed since. Evaluated by "
-            f"COMPARE of the job `{generation_name(loaded)}`, or by hand: it reads both tables."
-        ),
-    )
-    def same_rows() -> dg.AssetCheckResult:
-        with failures(loaded):
-            fresh = load_pipeline(loaded.path)
-            if candidate_name(fresh) is None:
-                warn = dg.AssetCheckSeverity.WARN
-                return dg.AssetCheckResult(passed=False, severity=warn, description=_NO_CANDIDATE)
-            found = compare_generations(fresh)
-            return generation_metadata.compared(found, changed_since(fresh, found.serving))
-
     audited = [] if installed_audit() is None else [audited_check(loaded)]
-    return [healthy, same_rows, *audited]
+    return [healthy, *audited]
 
 
 def report_table(
@@ -125,52 +97,9 @@ def report_table(
 def comparison_again(
     instance: dg.DagsterInstance, loaded: LoadedPipeline
 ) -> dg.AssetCheckEvaluation | None:
-    """Return the evaluation of ``same_rows`` to report after a materialization of the table.
-
-    Dagster shows a check as not evaluated after each materialization.
-
-    Args:
-        instance: Dagster's instance, which keeps the last evaluation.
-        loaded: The pipeline.
-
-    Returns:
-        The last comparison, which says when it was made, as long as its candidate waits; afterwards
-        that there is nothing to compare. None if nothing was ever compared, or the check says so
-        already.
-
-    Raises:
-        StateError: The state can't be read.
-        UnavailableError: The state's store does not answer.
-    """
-    key = dg.AssetCheckKey(table_key(loaded), COMPARED)
-    kept = instance.get_latest_asset_check_evaluation_record(key)
-    if kept is None or kept.event is None or (event := kept.event.dagster_event) is None:
-        return None
-    found = event.event_specific_data
-    if not isinstance(found, dg.AssetCheckEvaluation):
-        return None
-    before, candidate = found.description or "", candidate_name(loaded)
-    if candidate is None:
-        return None if before == _NO_CANDIDATE else _compared(loaded, _NO_CANDIDATE, passed=True)
-    # After a candidate was discarded, another one may have its name.
-    is_newer = kept.event.timestamp * 1000 >= loaded.require_generation().info.created_ms
-    if is_newer and before.startswith(f"{pair(candidate, read_serving(loaded).generation)}:"):
-        return _compared(loaded, before, passed=found.passed, metadata=found.metadata)
-    text = f"Nothing was compared: {candidate} was not compared yet."
-    return None if before == text else _compared(loaded, text, passed=False)
-
-
-def _compared(
-    loaded: LoadedPipeline, text: str, *, passed: bool, metadata: Mapping[str, Any] | None = None
-) -> dg.AssetCheckEvaluation:
-    return dg.AssetCheckEvaluation(
-        asset_key=table_key(loaded),
-        check_name=COMPARED,
-        passed=passed,
-        severity=dg.AssetCheckSeverity.WARN,
-        description=text,
-        metadata=metadata or {},
-    )
+    """Return the last comparison of a candidate, by :meth:`Replacement.check_again`."""
+    replacement = installed_replacement()
+    return None if replacement is None else replacement.check_again(instance, loaded)
 
 
 def health_evaluation(

@@ -21,19 +21,6 @@ CONTROLS = {
     "APPROVE": "approves the plan; a chain that waits for this goes on",
 }
 """What each action of the core does to a pipeline's runs."""
-GENERATIONS = {
-    "NEW": "begins a candidate: the whole table, computed again next to the serving one by the "
-    "pipeline's file as it is now; the job with the pipeline's name computes it",
-    "RERUN": "computes a candidate, compares it, and lets readers see it if checks hold; with "
-    "`promote: NEVER` that is left to a person",
-    "COMPARE": "compares the candidate's rows with those that readers see, and changes nothing",
-    "PROMOTE": "lets readers see the candidate, in one commit",
-    "ROLLBACK": "lets readers see the generation before again",
-    "DISCARD": "stops and deletes the candidate",
-    "FINISH": "completes a promotion or rollback that was interrupted",
-    "ABORT": "gives up a promotion or rollback before its commit",
-}
-"""What each action of the job for generations does."""
 
 
 def build(loaded: LoadedPipeline) -> str:
@@ -82,28 +69,11 @@ def control(loaded: LoadedPipeline, actions: Mapping[str, Action]) -> str:
         f"Shows and controls the runs of a pipeline that was started. The job `{name}` starts it. "
         "Choose the `action` in the Launchpad, with the fields of that action only:"
     )
-    return f"{first}\n\n{_list(actions)}"
+    return f"{first}\n\n{listed(actions)}"
 
 
-def generation(loaded: LoadedPipeline, actions: Mapping[str, Action]) -> str:
-    """Return the description of the job ``<pipeline>_generation``, in Markdown, for its page.
-
-    Args:
-        loaded: The pipeline.
-        actions: The actions that its launch form offers, by name; each has a text of its own.
-    """
-    first = (
-        "For later: replaces the whole table in one commit, such as after a change of its "
-        f"transform. The table is that of `{loaded.pipeline.name}`. A *generation* is one "
-        "computation of the table, a *candidate* one that readers do not see yet. The usual order: "
-        "`RERUN`, which "
-        "computes a candidate and compares it; `PROMOTE`; and `ROLLBACK` to go back. Choose the "
-        "`action` in the Launchpad, with the fields of that action only:"
-    )
-    return f"{first}\n\n{_list(actions)}"
-
-
-def _list(actions: Mapping[str, Action]) -> str:
+def listed(actions: Mapping[str, Action]) -> str:
+    """Return the actions of a job's form as a list in Markdown, each with its text."""
     return "\n".join(f"- `{name}` {action.text}." for name, action in actions.items())
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from sources.config.loader import LoadedPipeline
-from sources.config.table.reruns import Schedule
+from sources.config.table.schedules import Schedule
 
 _SCHEDULE_TAG = "dagster/schedule_name"
 _UNDER_WAY = [

@@ -22,11 +22,11 @@ from examples.shop import TABLES, Customers, make_shop
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.cdc.compared.compared_table import ComparedTable
 from hybrid_extensions.compare.compare_source import compare_table, compare_with_source
+from hybrid_extensions.generations.lifecycle import rerun
 from hybrid_extensions.servers.broker import create_topic
 from hybrid_extensions.servers.connect import LocalConnect
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from orchestration import operations
-from orchestration.generations.lifecycle import rerun
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import request
 from orchestration.supervision.rules.verdict import Finding

@@ -15,11 +15,11 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
+from hybrid_extensions.generations import promotion
+from hybrid_extensions.generations.compare_generations import compare_generations
+from hybrid_extensions.generations.lifecycle import rerun
 from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
-from orchestration.comparison.compare_generations import compare_generations
-from orchestration.generations import promotion
-from orchestration.generations.lifecycle import rerun
 from orchestration.supervision.status import status
 from sources.config.loader import load_pipeline
 from sources.errors import StateError

@@ -16,8 +16,8 @@ import yaml
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.generations import promotion
 from hybrid_testing.chain import QUICK
-from orchestration.generations import promotion
 from orchestration.supervision.source_status import source_status
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
@@ -33,9 +33,9 @@ from spark_jobs.table.ownership.belonging import TargetSide
 from spark_jobs.table.ownership.take_over import prepare
 from spark_jobs.table.ownership.target_records import accept_foreign_changes
 from tests.e2e.case import TRANSFORMS, moment
+from tests.hybrid_extensions.generations.test_generations import NEW, OLD
 from tests.minimal import minimal_declaration
 from tests.orchestration.generations.generation_case import GenerationCase
-from tests.orchestration.generations.test_generations import NEW, OLD
 from tests.services.processes import wait_for
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.slow]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.generations import promotion
 from orchestration import operations
-from orchestration.generations import promotion
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
 from sources.errors import StateError

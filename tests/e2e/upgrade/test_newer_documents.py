@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.generations import promotion
+from hybrid_extensions.generations import promotion
 from orchestration.generations.switch_lock import SwitchHolder
 from orchestration.supervision import controls
 from sources.config.loader import LoadedPipeline

@@ -20,7 +20,7 @@ from sources.errors import InputError
 from sources.state.action_log import read_actions
 from tests.command_line import invoke
 from tests.hybrid_extensions.audit.audit_case import SCHEMA, Case, row
-from tests.orchestration.defs.test_generation_jobs import check_of, run
+from tests.hybrid_extensions.generations.test_generation_jobs import check_of, run
 from tests.orchestration.defs.test_sensors import checks, look
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import LiveCase

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
+from hybrid_extensions.generations import promotion
 from hybrid_extensions.lineage.datasets import named_place
 from hybrid_extensions.lineage.declare import Lineage, LineageSection
 from hybrid_extensions.servers.process import free_ports
 from orchestration import step_observers
-from orchestration.generations import promotion
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
+from tests.hybrid_extensions.generations.test_generations import NEW, two
 from tests.hybrid_extensions.lineage.receiver import receiving
 from tests.orchestration.generations.generation_case import GenerationCase
-from tests.orchestration.generations.test_generations import NEW, two
 
 
 @pytest.fixture(autouse=True)

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
+from hybrid_extensions.generations import promotion
+from hybrid_extensions.generations.lifecycle import discard
 from hybrid_extensions.ranges import backfill as ranges
 from hybrid_extensions.ranges.table.replace_range import Replacement
-from orchestration.generations import promotion
-from orchestration.generations.lifecycle import discard
 from orchestration.generations.switch_lock import SwitchHolder, hold_switch_lock_in_turn
 from sources.errors import InputError, StateError
 from sources.serving import pending_switch, read_serving
 from spark_jobs.run_state.lock import is_switching
 from spark_jobs.table.ownership.take_over import TakeOver
+from tests.hybrid_extensions.generations.test_generations import NEW, OLD, two
 from tests.orchestration.generations.generation_case import GenerationCase
-from tests.orchestration.generations.test_generations import NEW, OLD, two
 
 SINCE, UNTIL = (datetime(2023, 12, day, tzinfo=UTC) for day in (1, 2))
 RANGE = "backfill from 2023-12-01T00:00:00Z until 2023-12-02T00:00:00Z"

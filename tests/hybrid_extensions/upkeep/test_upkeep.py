@@ -14,9 +14,9 @@ import pytest
 import yaml
 from deltalake import DeltaTable
 
+from hybrid_extensions.generations.promotion import promote, roll_back
 from hybrid_extensions.upkeep import compaction, vacuum
 from orchestration.defs.keys import ACTION_TAG
-from orchestration.generations.promotion import promote, roll_back
 from orchestration.generations.switch_lock import hold_switch_lock
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import request
@@ -30,8 +30,8 @@ from spark_jobs.run_state.lock import table_turn
 from spark_jobs.table.history_files import keep_history_files
 from spark_jobs.table.ownership.belonging import require_belonging
 from tests.command_line import invoke
+from tests.hybrid_extensions.generations.test_generations import NEW, OLD, two
 from tests.orchestration.generations.generation_case import GenerationCase
-from tests.orchestration.generations.test_generations import NEW, OLD, two
 from tests.services.processes import is_awaited, wait_for
 from tests.spark_jobs.table.target_case import TargetCase
 

@@ -7,10 +7,11 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console, RenderableType
 
+from hybrid_extensions.generations import terminal
 from orchestration.cli import terminal_tables
 from orchestration.cli.fitting_table import Fitting
 from orchestration.comparison.report import AuditReport, InputRows, LedgerLine
-from orchestration.generations.lifecycle import GenerationLine
+from orchestration.generations.overview import GenerationLine
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status
 from sources.state.action_log import LoggedAction
@@ -62,7 +63,7 @@ def status() -> RenderableType:
 
 def generations() -> RenderableType:
     line = GenerationLine(name="g1", role="served", begun_ms=NOW_MS, until_ms=NOW_MS, table=URL)
-    return terminal_tables.generations([line])
+    return terminal.generations([line])
 
 
 def history() -> RenderableType:

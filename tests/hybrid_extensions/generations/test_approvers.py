@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.generations import lifecycle, promotion, switch_steps
+from hybrid_extensions.generations import lifecycle, promotion, switch_steps
 from sources.errors import InputError
 from sources.generations import begin, generations
 from sources.serving import pending_switch, read_serving
 from tests.command_line import invoke
+from tests.hybrid_extensions.generations.test_generations import NEW, OLD, call, two
+from tests.hybrid_extensions.generations.test_switch import broken_off, content
 from tests.orchestration.generations.generation_case import GenerationCase
-from tests.orchestration.generations.test_generations import NEW, OLD, call, two
-from tests.orchestration.generations.test_switch import broken_off, content
 
 
 @pytest.fixture

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from orchestration.cli import panels
 from orchestration.cli.interrupts import sigterm_interrupts
 from orchestration.cli.output import (
     AsJson,
@@ -21,26 +22,27 @@ from orchestration.cli.usage import Group
 if TYPE_CHECKING:
     from sources.serving import Serving
 
-app = typer.Typer(
+app = typer.Typer()
+_generation = typer.Typer(
     cls=Group,
     help="Compute a new table next to the serving one; promote it, or roll back.",
     no_args_is_help=True,
 )
 
 
-@app.command("list")
+@_generation.command("list")
 def list_(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """List all generations: the serving one, one that waits, and those to roll back to."""
     with answer(as_json) as show:
-        from orchestration.cli import terminal_tables
-        from orchestration.generations.lifecycle import overview
+        from hybrid_extensions.generations import terminal
+        from orchestration.generations.overview import overview
 
         found = overview(load(pipeline))
         document = {"ok": True, "generations": [each.model_dump(mode="json") for each in found]}
-        show(document, terminal_tables.generations(found))
+        show(document, terminal.generations(found))
 
 
-@app.command()
+@_generation.command()
 def new(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
     """Begin a new generation from the pipeline's file as it is now; the old one keeps serving."""
     with answer(as_json) as show:
@@ -54,21 +56,21 @@ def new(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
         show({"ok": True, "generation": generation.name}, text)
 
 
-@app.command()
+@_generation.command()
 def compare(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Compare the newest generation's table with the serving one, row by row.
 
     Nothing is changed; differences do not affect the exit status.
     """
     with answer(as_json) as show:
-        from orchestration.cli import terminal_tables
-        from orchestration.comparison.compare_generations import compare_generations
+        from hybrid_extensions.generations import terminal
+        from hybrid_extensions.generations.compare_generations import compare_generations
 
         found = compare_generations(load(pipeline))
-        show({"ok": True, **found.to_dict()}, terminal_tables.comparison(found))
+        show({"ok": True, **found.to_dict()}, terminal.comparison(found))
 
 
-@app.command()
+@_generation.command()
 def promote(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
     """Let readers see the newest generation, in one commit; `rollback` undoes it.
 
@@ -76,25 +78,25 @@ def promote(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> N
     one are stopped.
     """
     with answer(as_json) as show, sigterm_interrupts():
-        from orchestration.generations import promotion
+        from hybrid_extensions.generations import promotion
 
         show(*_served(promotion.promote(load(pipeline), by=person(by), say=tell)))
 
 
-@app.command()
+@_generation.command()
 def rollback(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
     """Let readers see the previous generation again; its live stream resumes."""
     with answer(as_json) as show, sigterm_interrupts():
-        from orchestration.generations import promotion
+        from hybrid_extensions.generations import promotion
 
         show(*_served(promotion.roll_back(load(pipeline), by=person(by), say=tell)))
 
 
-@app.command()
+@_generation.command()
 def finish(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Finish an interrupted promotion or rollback; the supervision does it by itself."""
     with answer(as_json) as show, sigterm_interrupts():
-        from orchestration.generations import promotion
+        from hybrid_extensions.generations import promotion
         from sources.serving import read_serving
 
         loaded = load(pipeline)
@@ -102,11 +104,11 @@ def finish(pipeline: PipelineFile, as_json: AsJson = False) -> None:
         show(*_served(read_serving(loaded)))
 
 
-@app.command()
+@_generation.command()
 def abort(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
     """Give up a promotion or rollback that was begun, until its commit; `list` shows who serves."""
     with answer(as_json) as show, sigterm_interrupts():
-        from orchestration.generations import promotion
+        from hybrid_extensions.generations import promotion
         from sources.serving import read_serving
 
         loaded = load(pipeline)
@@ -122,17 +124,46 @@ def abort(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> Non
         show({"ok": True, "aborted": aborted, "serving": serving}, text)
 
 
-@app.command()
+@_generation.command()
 def discard(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
     """Stop and remove the newest generation, which was never promoted, with its table.
 
     One that serves or has served is refused.
     """
     with answer(as_json) as show:
-        from orchestration.generations.lifecycle import discard as remove
+        from hybrid_extensions.generations.lifecycle import discard as remove
 
         name = remove(load(pipeline), person(by))
         show({"ok": True, "discarded": name}, f"Generation {name} is removed.")
+
+
+@app.command(rich_help_panel=panels.TABLE)
+def rerun(
+    pipeline: PipelineFile,
+    promote: Annotated[bool, typer.Option(help="Promote it if it passes.")] = True,
+    rows_at_least: Annotated[
+        float,
+        typer.Option(help="Its rows divided by those of the serving table, at least.", min=0),
+    ] = 0.99,
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Recompute the whole table as a new generation, then let readers see it.
+
+    The old table serves until the new one has caught up and has enough rows.
+    """
+    with answer(as_json) as show, sigterm_interrupts():
+        from hybrid_extensions.generations.lifecycle import rerun as recompute
+
+        served = recompute(
+            load(pipeline),
+            promote=promote,
+            rows_at_least=rows_at_least,
+            say=tell,
+            by=person(by),
+        )
+        document = {"ok": True, "serving": served.generation}
+        show(document, f"Readers see generation {served.generation}.")
 
 
 def _served(serving: Serving) -> tuple[dict[str, Any], str]:
@@ -141,3 +172,6 @@ def _served(serving: Serving) -> tuple[dict[str, Any], str]:
     text = f"Readers see generation {serving.generation}{back}."
     document = {"serving": serving.generation, "before": before, "by": serving.by}
     return {"ok": True, **document}, text
+
+
+app.add_typer(_generation, name="generation", rich_help_panel=panels.TABLE)

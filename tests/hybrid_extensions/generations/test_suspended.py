@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from orchestration.generations import promotion, switch_steps
-from orchestration.generations.lifecycle import discard
+from hybrid_extensions.generations import promotion, switch_steps
+from hybrid_extensions.generations.lifecycle import discard
 from sources import generations
 from sources.errors import StateError
 from sources.generations import begin
@@ -25,8 +25,8 @@ from sources.state.generation import (
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint.offset_log import query_id
 from spark_jobs.table.delta_table import NO_MORE, transactions_of
+from tests.hybrid_extensions.generations.test_generations import NEW, OLD, two
 from tests.orchestration.generations.generation_case import GenerationCase
-from tests.orchestration.generations.test_generations import NEW, OLD, two
 
 
 def before(patch: pytest.MonkeyPatch, where: Any, name: str, others: Callable[[], object]) -> None:

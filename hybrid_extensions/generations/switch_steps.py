@@ -1,6 +1,6 @@
 """Repeatable steps of a promotion or rollback, and how to undo them.
 
-:mod:`orchestration.generations.promotion` puts them in order.
+:mod:`hybrid_extensions.generations.promotion` puts them in order.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from deltalake import DeltaTable
 
+from hybrid_extensions.generations.declare import GenerationsSection
 from orchestration.requested_state import (
     read_requested,
     request,
@@ -301,7 +302,7 @@ def _remove_surplus(loaded: LoadedPipeline) -> list[str]:
         if is_older and serving.served(name) is None:
             remove(loaded, name)
             removed.append(name)
-    surplus = len(serving.before) - loaded.pipeline.generations.keep
+    surplus = len(serving.before) - loaded.section(GenerationsSection).generations.keep
     # The newest one belongs to the pipeline's own file, even after a rollback.
     gone = [each for each in serving.before if each.generation != newest_generation(loaded)][
         : max(surplus, 0)

@@ -6,12 +6,20 @@ from typing import Any
 
 import dagster as dg
 
+from hybrid_extensions.generations import metadata as generation_metadata
+from hybrid_extensions.generations import promotion
+from hybrid_extensions.generations.compare_generations import (
+    GenerationComparison,
+    compare_generations,
+)
+from hybrid_extensions.generations.declare import COMPARED, GenerationsSection, Rerun
+from hybrid_extensions.generations.form import FIELDS, GenerationForm
+from hybrid_extensions.generations.lifecycle import discard, rerun
+from hybrid_extensions.generations.same_rows import comparison_again, same_rows_check
 from orchestration import operations
 from orchestration.attribution import acting_user
-from orchestration.comparison.compare_generations import GenerationComparison, compare_generations
 from orchestration.defs.checks.from_job import report_check
-from orchestration.defs.checks.table import COMPARED, report_table
-from orchestration.defs.jobs import job_texts
+from orchestration.defs.checks.table import report_table
 from orchestration.defs.jobs.action_form import action_schema, read_form
 from orchestration.defs.jobs.actions import Act, Action
 from orchestration.defs.jobs.approval_waits import (
@@ -21,7 +29,8 @@ from orchestration.defs.jobs.approval_waits import (
     wait,
 )
 from orchestration.defs.jobs.form import job_of
-from orchestration.defs.jobs.generation_form import FIELDS, GenerationForm
+from orchestration.defs.jobs.job_texts import listed
+from orchestration.defs.jobs.replacement import Replacement
 from orchestration.defs.jobs.schedules import schedule
 from orchestration.defs.keys import (
     ACTION_TAG,
@@ -32,18 +41,28 @@ from orchestration.defs.keys import (
     plan_key,
     table_key,
 )
-from orchestration.defs.show import generation_metadata, plan_metadata
+from orchestration.defs.show import plan_metadata
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.dagster_remedies import say_in
-from orchestration.generations import promotion
-from orchestration.generations.lifecycle import discard, rerun
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.config.table.reruns import Rerun
 from sources.generations import begin, has_run
 from sources.kept_definitions import changed_since
 from sources.planning.approval import NotApprovedError
 from sources.serving import Serving, candidate_name
 
+_TEXTS = {
+    "NEW": "begins a candidate: the whole table, computed again next to the serving one by the "
+    "pipeline's file as it is now; the job with the pipeline's name computes it",
+    "RERUN": "computes a candidate, compares it, and lets readers see it if checks hold; with "
+    "`promote: NEVER` that is left to a person",
+    "COMPARE": "compares the candidate's rows with those that readers see, and changes nothing",
+    "PROMOTE": "lets readers see the candidate, in one commit",
+    "ROLLBACK": "lets readers see the generation before again",
+    "DISCARD": "stops and deletes the candidate",
+    "FINISH": "completes a promotion or rollback that was interrupted",
+    "ABORT": "gives up a promotion or rollback before its commit",
+}
+"""What each action of the job for generations does."""
 _RERUN = "RERUN"
 _RERUNS = {ACTION_TAG: _RERUN}
 
@@ -61,17 +80,21 @@ def generation_job(loaded: LoadedPipeline) -> dg.JobDefinition:
                 note_on_run(context, {GENERATION_TAG: candidate})
             actions[form.action].act(context, fresh, form)
 
-    text = job_texts.generation(loaded, actions)
+    text = _description(loaded, actions)
     schema = action_schema(actions, "rerun: {promote: NEVER}")
     return job_of(loaded, generation_name(loaded), generation, text, schema)
 
 
+def definitions(loaded: LoadedPipeline) -> dg.Definitions:
+    """Return the check of the candidate's rows, and the declared schedules; the job comes apart."""
+    return dg.Definitions(
+        asset_checks=[same_rows_check(loaded)], schedules=_rerun_schedules(loaded)
+    )
+
+
 def generation_actions() -> Mapping[str, Action]:
     """Return the actions of the job for generations by name; the first one changes nothing."""
-    return {
-        name: Action(act, job_texts.GENERATIONS[name], FIELDS.get(name, {}))
-        for name, act in _ACTS.items()
-    }
+    return {name: Action(act, _TEXTS[name], FIELDS.get(name, {})) for name, act in _ACTS.items()}
 
 
 def finish_form(loaded: LoadedPipeline) -> dict[str, Any]:
@@ -79,19 +102,16 @@ def finish_form(loaded: LoadedPipeline) -> dict[str, Any]:
     return _form(loaded, {"action": "FINISH"})
 
 
-def rerun_schedules(loaded: LoadedPipeline, job: dg.JobDefinition) -> list[dg.ScheduleDefinition]:
+def _rerun_schedules(loaded: LoadedPipeline) -> list[dg.ScheduleDefinition]:
     """Return the schedules that ``generations.reruns`` declares; empty if there are none.
 
     Each tick recomputes the whole table as a new generation, or resumes a candidate; it is skipped
     while an earlier one runs.
-
-    Args:
-        loaded: The pipeline.
-        job: The job ``<name>_generation``, which they launch.
     """
+    job = generation_name(loaded)
     return [
-        schedule(loaded, each, job, partial(_rerun_request, loaded, each), job.name, _RERUNS)
-        for each in loaded.pipeline.generations.reruns
+        schedule(loaded, each, job, partial(_rerun_request, loaded, each), job, _RERUNS)
+        for each in loaded.section(GenerationsSection).generations.reruns
     ]
 
 
@@ -112,6 +132,24 @@ def _rerun_request(loaded: LoadedPipeline, declared: Rerun) -> dict[str, Any] | 
 
 def _form(loaded: LoadedPipeline, fields: Mapping[str, Any]) -> dict[str, Any]:
     return {"ops": {f"do_{generation_name(loaded)}": {"config": dict(fields)}}}
+
+
+def _description(loaded: LoadedPipeline, actions: Mapping[str, Action]) -> str:
+    """Return the description of the job ``<pipeline>_generation``, in Markdown, for its page.
+
+    Args:
+        loaded: The pipeline.
+        actions: The actions that its launch form offers, by name; each has a text of its own.
+    """
+    first = (
+        "For later: replaces the whole table in one commit, such as after a change of its "
+        f"transform. The table is that of `{loaded.pipeline.name}`. A *generation* is one "
+        "computation of the table, a *candidate* one that readers do not see yet. The usual order: "
+        "`RERUN`, which "
+        "computes a candidate and compares it; `PROMOTE`; and `ROLLBACK` to go back. Choose the "
+        "`action` in the Launchpad, with the fields of that action only:"
+    )
+    return f"{first}\n\n{listed(actions)}"
 
 
 def _new(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
@@ -233,3 +271,21 @@ _ACTS: dict[str, Act] = {
     "FINISH": _finish,
     "ABORT": _abort,
 }
+
+
+class _Generations(Replacement):
+    """Replacement by generations: a candidate is computed, compared and promoted."""
+
+    def job(self, loaded: LoadedPipeline) -> dg.JobDefinition:
+        return generation_job(loaded)
+
+    def check_again(
+        self, instance: dg.DagsterInstance, loaded: LoadedPipeline
+    ) -> dg.AssetCheckEvaluation | None:
+        return comparison_again(instance, loaded)
+
+    def finish_form(self, loaded: LoadedPipeline) -> dict[str, Any]:
+        return finish_form(loaded)
+
+
+REPLACEMENT = _Generations()

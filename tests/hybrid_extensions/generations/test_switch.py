@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from hybrid_extensions.generations import promotion, switch_steps
 from orchestration import operations
-from orchestration.generations import promotion, switch_steps
 from orchestration.requested_state import read_requested, request
 from sources import generations
 from sources.errors import InputError, StateError
@@ -31,8 +31,8 @@ from sources.state.generation import read_generation
 from spark_jobs.launch import process
 from spark_jobs.table.ownership.belonging import require_belonging
 from spark_jobs.table.ownership.take_over import TakeOver
+from tests.hybrid_extensions.generations.test_generations import NEW, OLD, call, two
 from tests.orchestration.generations.generation_case import GenerationCase
-from tests.orchestration.generations.test_generations import NEW, OLD, call, two
 
 # Each step of a switch, and whether the target holds the new rows when it breaks off.
 STEPS: list[tuple[Any, str]] = [

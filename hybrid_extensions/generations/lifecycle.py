@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import BaseModel
-
+from hybrid_extensions.generations import promotion
+from hybrid_extensions.generations.compare_generations import (
+    GenerationComparison,
+    compare_generations,
+)
+from hybrid_extensions.generations.switch_progress import Say
 from orchestration import operations
 from orchestration.chain import BoundedStep, ChainRun, Observer, Step, run_chain
-from orchestration.comparison.compare_generations import GenerationComparison, compare_generations
-from orchestration.generations import promotion
 from orchestration.generations.switch_lock import hold_switch_lock
-from orchestration.generations.switch_progress import Say
 from orchestration.progress.in_words import progress_parts, share_of
 from sources import generations
 from sources.common.counting import counted
@@ -20,60 +21,10 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.kept_definitions import declaration_of
 from sources.planning.approval import NotApprovedError, require_approver
-from sources.serving import Serving, candidate_name, read_serving, require_in_service, target_of
+from sources.serving import Serving, candidate_name, read_serving, require_in_service
 from sources.state.action_log import recorded
 from sources.state.generation import read_generation
 from spark_jobs.run_state.heartbeat import Heartbeat
-
-Role = Literal["serving", "waiting", "served"]
-
-
-class GenerationLine(BaseModel):
-    """Generation (one computation of the whole table) in the list of all.
-
-    Attributes:
-        name: Its name, such as ``g2``.
-        role: ``serving``; ``waiting`` for its promotion; ``served`` earlier, and kept for a
-            rollback.
-        begun_ms: When it was begun, in ms since 1970.
-        until_ms: When another one replaced it, in ms since 1970; None if none did.
-        table: Path or URL of the table with its rows.
-        by: Who let readers see it, as given; None if nobody did, or no name was given.
-    """
-
-    name: str
-    role: Role
-    begun_ms: int
-    until_ms: int | None
-    table: str
-    by: str | None = None
-
-
-def overview(loaded: LoadedPipeline) -> list[GenerationLine]:
-    """Return all generations of a pipeline, the oldest first; empty if nothing was planned yet.
-
-    Raises:
-        StateError: The state can't be read.
-        UnavailableError: The state's store does not answer.
-    """
-    serving = read_serving(loaded)
-    lines = []
-    for each in generations.generations(loaded):
-        served = serving.served(each.name)
-        is_serving = each.name == serving.generation
-        role: Role = "serving" if is_serving else "waiting"
-        by = serving.by if is_serving else None
-        lines.append(
-            GenerationLine(
-                name=each.name,
-                role=role if served is None else "served",
-                begun_ms=each.info.created_ms,
-                until_ms=None if served is None else served.until_ms,
-                table=target_of(loaded, each.name).url,
-                by=by if served is None else served.by,
-            )
-        )
-    return lines
 
 
 def discard(loaded: LoadedPipeline, by: str | None = None) -> str:

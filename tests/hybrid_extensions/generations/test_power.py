@@ -9,11 +9,11 @@ from typing import NamedTuple
 
 import pytest
 
-from orchestration.generations import promotion
+from hybrid_extensions.generations import promotion
 from sources.serving import pending_switch, read_serving
 from sources.state.generation import read_generation
 from spark_jobs.table.ownership.belonging import require_belonging
-from tests.orchestration.generations.test_generations import NEW, OLD, two
+from tests.hybrid_extensions.generations.test_generations import NEW, OLD, two
 from tests.properties import examples
 from tests.services.power import Disk, Kept, powered
 

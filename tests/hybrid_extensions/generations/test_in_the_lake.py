@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestration.generations import promotion
-from orchestration.generations.lifecycle import discard
+from hybrid_extensions.generations import promotion
+from hybrid_extensions.generations.lifecycle import discard
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.generations import begin, generations

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from hybrid_extensions.generations import promotion
 from orchestration import operations
-from orchestration.generations import promotion
 from orchestration.supervision.status import status
 from sources import generations
 from sources.config.code.user_functions import load_function

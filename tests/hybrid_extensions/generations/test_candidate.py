@@ -9,8 +9,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from hybrid_extensions.generations.declare import COMPARED
 from orchestration import operations
-from orchestration.defs.checks.table import COMPARED, HEALTHY
+from orchestration.defs.checks.table import HEALTHY
 from orchestration.defs.jobs.restarts_of_a_day import restarts_of_a_day
 from orchestration.defs.keys import RESTART_TAG, role_of
 from orchestration.display import moment

@@ -12,17 +12,20 @@ import pytest
 import yaml
 from deltalake import write_deltalake
 
+from hybrid_extensions.generations import metadata as generation_metadata
+from hybrid_extensions.generations import promotion
+from hybrid_extensions.generations.compare_generations import (
+    GenerationComparison,
+    compare_generations,
+)
 from orchestration import operations
-from orchestration.comparison.compare_generations import GenerationComparison, compare_generations
 from orchestration.comparison.installed_audit import query_misfit
-from orchestration.defs.show import generation_metadata
-from orchestration.generations import promotion
 from sources.generations import begin
 from sources.serving import target_of
 from tests.command_line import invoke
 from tests.extensions import needs
+from tests.hybrid_extensions.generations.test_generations import OLD, call, two
 from tests.orchestration.generations.generation_case import GenerationCase
-from tests.orchestration.generations.test_generations import OLD, call, two
 from tests.sources.decoding.value_case import changes_source
 
 SAME = GenerationComparison(

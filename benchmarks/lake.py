@@ -38,6 +38,7 @@ from deltalake.transaction import AddAction
 
 from benchmarks.record import record
 from benchmarks.store import CountingProxy, Gateway, tell
+from hybrid_extensions.generations.take_over import prepare
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from hybrid_extensions.servers.s3 import LOGIN, LocalS3, client
 from orchestration import operations
@@ -50,7 +51,6 @@ from sources.planning.context import PipelineContext
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.table.delta_table import open_table
-from spark_jobs.table.ownership.take_over import prepare
 
 _BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 _FOLDERS = 100

@@ -34,6 +34,7 @@ from examples.demo import ROOT, Stages, console
 from examples.killer import Background, Killed, Killer
 from examples.shop import NAMES, Customers, execute, make_shop
 from examples.transfers import Transfers, broken
+from hybrid_extensions.cdc.parallel_pipelines import run_in_threads
 from hybrid_extensions.cdc.tables import table_pipelines
 from hybrid_extensions.cdc.tables.template import Template
 from hybrid_extensions.compare.compare_source import SourceComparison, compare_with_source
@@ -46,7 +47,6 @@ from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
 from orchestration.launch_checks import next_offsets
-from orchestration.parallel_pipelines import run_in_threads
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from orchestration.comparison.compare_tables import compare
-from orchestration.comparison.compared_tables import create_target_rows, open_target
+from hybrid_extensions.comparison.compare_tables import compare
+from hybrid_extensions.comparison.compared_tables import create_target_rows, open_target
+from hybrid_extensions.comparison.sql import MEMORY_LIMIT, open_database
 from orchestration.comparison.report import AuditExample
-from orchestration.comparison.sql import MEMORY_LIMIT, open_database
 from sources.common.counting import counted
 from sources.storage.folder import Folder
 

@@ -33,7 +33,7 @@ def needs(name: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(name in LACKING, reason=_reason(name))
 
 
-_ASIDE = ("benchmarks", "examples", "tests")
+_ASIDE = ("benchmarks", "examples", "hybrid_testing", "tests")
 """Folders that may know extensions by their names."""
 
 _OWN_KINDS = ("slotted://", "logged://")

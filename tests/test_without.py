@@ -32,6 +32,7 @@ def test_nothing_else_misses_an_extension(extension: str, tmp_path: Path) -> Non
 def test_those_that_stand_on_an_extension_are_left_out_with_it() -> None:
     assert with_dependents(["feeds"]) == ["feeds"]
     assert {"cdc", "mariadb", "postgres"} <= {*with_dependents(["cdc"])}
+    assert {"generations", "upkeep"} <= {*with_dependents(["comparison"])}
 
 
 def test_what_misses_an_extension_is_found(tmp_path: Path) -> None:

@@ -42,7 +42,9 @@ def copy_without(extensions: Collection[str], folder: Path) -> None:
 
 
 def with_dependents(extensions: Collection[str]) -> list[str]:
-    """Return extensions and those that may import them: what else a copy without them lacks.
+    """Return extensions and those that may import them, directly or by way of others.
+
+    A copy without them lacks these, too.
 
     Args:
         extensions: Names of folders in ``hybrid_extensions``.
@@ -51,8 +53,10 @@ def with_dependents(extensions: Collection[str]) -> list[str]:
     contracts = project["tool"]["importlinter"]["contracts"]
     (contract,) = (each for each in contracts if each["name"] == _CONTRACT)
     allowed = re.findall(_ALLOWED, "\n".join(contract["ignore_imports"]))
-    dependents = {importer for importer, imported in allowed if imported in extensions}
-    return sorted({*extensions, *dependents})
+    found = {*extensions}
+    while dependents := {importer for importer, imported in allowed if imported in found} - found:
+        found |= dependents
+    return sorted(found)
 
 
 _NO_ORIGINAL = """import sys

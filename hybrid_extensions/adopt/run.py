@@ -20,6 +20,7 @@ from hybrid_extensions.adopt.table import (
     require_same_columns,
     require_stateless,
 )
+from hybrid_extensions.generations.take_over import TakeOver, prepare
 from sources.common.positions import StartPosition, nest
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
@@ -43,7 +44,6 @@ from spark_jobs.run_state.target_record import TargetRecord
 from spark_jobs.table.commit_position import CommitPosition, find_position, topic_position
 from spark_jobs.table.delta_table import NO_MORE, open_table
 from spark_jobs.table.ownership.belonging import TargetSide
-from spark_jobs.table.ownership.take_over import TakeOver, prepare
 from spark_jobs.table.ownership.target_records import verified_record
 from spark_jobs.table.table_snapshot import read_snapshot
 

@@ -8,8 +8,12 @@ import duckdb
 
 from hybrid_extensions.audit.computed.expected_query import ExpectedQuery
 from hybrid_extensions.audit.computed.proven_expressions import NotProvenError, not_compared
-from orchestration.comparison.compared_tables import comparable_as, create_target_rows, open_target
-from orchestration.comparison.sql import FLOATING, columns_of, error_text
+from hybrid_extensions.comparison.compared_tables import (
+    comparable_as,
+    create_target_rows,
+    open_target,
+)
+from hybrid_extensions.comparison.sql import FLOATING, columns_of, error_text
 from sources.common.sql.sql_names import column_list
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError

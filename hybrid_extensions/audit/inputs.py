@@ -23,8 +23,8 @@ from hybrid_extensions.audit.recount.recounted_bad_records import (
     recount_bad_rows,
 )
 from hybrid_extensions.audit.source_views import SourceViews
+from hybrid_extensions.comparison.sql import count_rows, duckdb_types, error_text
 from orchestration.comparison.report import EXAMPLES, AuditExample, BadLine
-from orchestration.comparison.sql import count_rows, duckdb_types, error_text
 from sources.common.positions import EndPosition
 from sources.common.sql.sql_names import literal, quoted
 from sources.config.loader import LoadedPipeline

@@ -20,7 +20,7 @@ from sources.errors import InputError
 
 if TYPE_CHECKING:
     from hybrid_extensions.audit.computed.expected_query import ExpectedQuery
-    from orchestration.comparison.compare_tables import Comparison
+    from hybrid_extensions.comparison.compare_tables import Comparison
     from sources.common.positions import EndPosition
     from sources.config.loader import LoadedPipeline
     from sources.config.pipeline import Pipeline
@@ -52,8 +52,8 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     import duckdb  # noqa: PLC0415 - it takes long to import
 
     from hybrid_extensions.audit.computed.proven_expressions import NotProvenError  # noqa: PLC0415
+    from hybrid_extensions.comparison.copied_rows import KEY_TWICE, has_key_twice  # noqa: PLC0415
     from sources.common.sql.proven_expressions import undecided_value  # noqa: PLC0415
-    from sources.storage.tables.copied_rows import KEY_TWICE, has_key_twice  # noqa: PLC0415
 
     try:
         return _compare(loaded, started)
@@ -87,8 +87,8 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     from hybrid_extensions.audit.inputs import create_inputs  # noqa: PLC0415
     from hybrid_extensions.audit.readers.files import AuditFiles  # noqa: PLC0415
     from hybrid_extensions.audit.recount.recounted_ledger import recount_ledgers  # noqa: PLC0415
-    from orchestration.comparison.compare_tables import compare  # noqa: PLC0415
-    from orchestration.comparison.sql import MEMORY_LIMIT, open_database  # noqa: PLC0415
+    from hybrid_extensions.comparison.compare_tables import compare  # noqa: PLC0415
+    from hybrid_extensions.comparison.sql import MEMORY_LIMIT, open_database  # noqa: PLC0415
     from sources.planning.context import PipelineContext  # noqa: PLC0415
     from sources.planning.files.open_snapshot import open_in_words  # noqa: PLC0415
     from sources.state.adopted_table import read_adopted  # noqa: PLC0415

@@ -16,8 +16,8 @@ from hybrid_extensions.cdc.compared.compared_table import (
     compared_tables,
 )
 from hybrid_extensions.compare.compared_sides import compared_sides
+from hybrid_extensions.comparison.sql import as_json, count_rows
 from orchestration.comparison.report import EXAMPLES
-from orchestration.comparison.sql import as_json, count_rows
 from sources.config.loader import LoadedPipeline
 
 

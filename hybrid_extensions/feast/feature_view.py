@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from orchestration.comparison.compared_tables import open_target
+from hybrid_extensions.comparison.compared_tables import open_target
 from sources.config.loader import LoadedPipeline
 from sources.config.table.known_at import KNOWN_AT, known_at_of
 from sources.errors import InputError, StateError

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import duckdb
 from duckdb.sqltypes import DuckDBPyType
 
+from hybrid_extensions.comparison.maps import normalized_value
 from hybrid_extensions.feeds.base import Form
 from hybrid_extensions.feeds.delivery import DELETED
-from orchestration.comparison.maps import normalized_value
 from sources.common.sql.sql_names import column_list, literal, quoted
 
 _DIGITS = 38

@@ -22,6 +22,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
+from hybrid_extensions.comparison.copied_rows import copy_rows
 from hybrid_extensions.feeds.base import Form
 from hybrid_extensions.feeds.delivery import DELETED
 from hybrid_extensions.feeds.forms import selected_as
@@ -29,7 +30,6 @@ from sources.common.counting import counted
 from sources.common.sql.sql_names import column_list, quoted
 from sources.errors import InputError
 from sources.storage.folder import Folder
-from sources.storage.tables.copied_rows import copy_rows
 from sources.storage.tables.delta import delta_table, int96_as_micros
 from spark_jobs.table.table_snapshot import is_absolute
 

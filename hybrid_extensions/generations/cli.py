@@ -35,7 +35,7 @@ def list_(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """List all generations: the serving one, one that waits, and those to roll back to."""
     with answer(as_json) as show:
         from hybrid_extensions.generations import terminal
-        from orchestration.generations.overview import overview
+        from hybrid_extensions.generations.overview import overview
 
         found = overview(load(pipeline))
         document = {"ok": True, "generations": [each.model_dump(mode="json") for each in found]}

@@ -10,12 +10,12 @@ from typing import Any
 
 from deltalake import DeltaTable
 
+from hybrid_extensions.comparison.compare_tables import compare
+from hybrid_extensions.comparison.compared_tables import create_target_rows, open_target
+from hybrid_extensions.comparison.sql import MEMORY_LIMIT, open_database
 from hybrid_extensions.generations.distributions import ColumnChange, column_changes
-from orchestration.comparison.compare_tables import compare
-from orchestration.comparison.compared_tables import create_target_rows, open_target
 from orchestration.comparison.installed_audit import query_misfit
 from orchestration.comparison.report import EXAMPLES, AuditExample
-from orchestration.comparison.sql import MEMORY_LIMIT, open_database
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline

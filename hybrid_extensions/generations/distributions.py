@@ -8,8 +8,8 @@ from typing import Any
 
 import duckdb
 
-from orchestration.comparison.compare_tables import json_value
-from orchestration.comparison.sql import FLOATING, INTEGERS, columns_of
+from hybrid_extensions.comparison.compare_tables import json_value
+from hybrid_extensions.comparison.sql import FLOATING, INTEGERS, columns_of
 from sources.common.sql.sql_names import quoted
 
 

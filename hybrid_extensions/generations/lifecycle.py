@@ -10,10 +10,10 @@ from hybrid_extensions.generations.compare_generations import (
     GenerationComparison,
     compare_generations,
 )
+from hybrid_extensions.generations.switch_lock import hold_switch_lock
 from hybrid_extensions.generations.switch_progress import Say
 from orchestration import operations
 from orchestration.chain import BoundedStep, ChainRun, Observer, Step, run_chain
-from orchestration.generations.switch_lock import hold_switch_lock
 from orchestration.progress.in_words import progress_parts, share_of
 from sources import generations
 from sources.common.counting import counted

@@ -10,6 +10,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from hybrid_extensions.generations import switch_steps
+from hybrid_extensions.generations.switch_lock import hold_switch_lock
 from hybrid_extensions.generations.switch_progress import (
     Say,
     Steps,
@@ -18,7 +19,6 @@ from hybrid_extensions.generations.switch_progress import (
 )
 from orchestration import operations, step_observers
 from orchestration.comparison.installed_audit import query_misfit
-from orchestration.generations.switch_lock import hold_switch_lock
 from orchestration.launch_checks import require_not_deleted
 from orchestration.requested_state import read_requested, request
 from orchestration.supervision.live_look import look_at_live

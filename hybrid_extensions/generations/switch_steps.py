@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from hybrid_extensions.generations.declare import GenerationsSection
+from hybrid_extensions.generations.take_over import OutdatedError, TakeOver, prepare
+from hybrid_extensions.generations.unlisted_files import delete_unlisted, forget_log
 from orchestration.requested_state import (
     read_requested,
     request,
@@ -44,10 +46,8 @@ from spark_jobs.launch import process
 from spark_jobs.table.commit_position import find_position
 from spark_jobs.table.delta_table import NO_MORE, open_table, transactions_of
 from spark_jobs.table.ownership.belonging import SWITCHES, epoch_id, is_committed, require_servable
-from spark_jobs.table.ownership.take_over import OutdatedError, TakeOver, prepare
 from spark_jobs.table.ownership.target_records import record_moved_rows
 from spark_jobs.table.table_snapshot import read_snapshot
-from spark_jobs.table.unlisted_files import delete_unlisted, forget_log
 
 _BEFORE_FIRST = -1
 """Transaction version of a writer whose micro-batch 0 is still to be written."""

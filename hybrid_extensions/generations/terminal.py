@@ -13,7 +13,7 @@ from sources.common.positions import iso
 
 if TYPE_CHECKING:
     from hybrid_extensions.generations.compare_generations import GenerationComparison
-    from orchestration.generations.overview import GenerationLine
+    from hybrid_extensions.generations.overview import GenerationLine
 
 
 def generations(lines: list[GenerationLine]) -> Table:

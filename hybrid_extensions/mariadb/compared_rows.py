@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from hybrid_extensions.cdc.compared.database_rows import AWAY_HINT
+from hybrid_extensions.comparison.sql import duckdb_type
 from hybrid_extensions.mariadb.server import (
     LOST,
     PASSWORD_VARIABLE,
@@ -22,7 +23,6 @@ from hybrid_extensions.mariadb.server import (
     answers,
     parse_address,
 )
-from orchestration.comparison.sql import duckdb_type
 from sources.common.environment import variable
 from sources.common.schema import parse_type
 from sources.common.sql.sql_names import in_backticks, literal, quoted

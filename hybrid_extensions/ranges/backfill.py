@@ -14,6 +14,9 @@ from typing import Any
 
 import pyarrow.compute as pc
 
+from hybrid_extensions.generations.merge_turn import between_merges
+from hybrid_extensions.generations.range_history import RANGES, REMOVED, RemovedFiles, history_files
+from hybrid_extensions.generations.switch_lock import HeldSwitch, hold_switch_lock_in_turn
 from hybrid_extensions.ranges.range_files import left_out_in_words, parts_in
 from hybrid_extensions.ranges.range_scope import RangeScope, last_files, require_fit, utc
 from hybrid_extensions.ranges.side_pipeline import side_pipeline
@@ -22,9 +25,6 @@ from hybrid_extensions.ranges.table.replace_versions import VersionsReplacement
 from hybrid_extensions.ranges.windows import final_time
 from orchestration.chain import ChainRun, Observer, Outcome, PlanStep, Step, run_chain
 from orchestration.display import size
-from orchestration.generations.merge_turn import between_merges
-from orchestration.generations.range_history import RANGES, REMOVED, RemovedFiles, history_files
-from orchestration.generations.switch_lock import HeldSwitch, hold_switch_lock_in_turn
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.kept_definitions import in_service

@@ -9,8 +9,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from hybrid_extensions.comparison.sql import duckdb_type
 from hybrid_extensions.repair.table import RepairedTable
-from orchestration.comparison.sql import duckdb_type
 from sources.common.schema import parse_type
 from sources.common.sql.sql_names import column_list, literal, quoted
 from sources.errors import InputError

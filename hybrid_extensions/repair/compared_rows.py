@@ -25,14 +25,14 @@ from hybrid_extensions.cdc.databases.captured_table import (
     QueryError,
 )
 from hybrid_extensions.cdc.databases.kinds import access_to
+from hybrid_extensions.comparison.copied_rows import copy_rows
+from hybrid_extensions.comparison.maps import sort_maps
+from hybrid_extensions.comparison.sql import create_empty_table, duckdb_type, insert_arrow
 from hybrid_extensions.repair.table import RepairedTable
-from orchestration.comparison.maps import sort_maps
-from orchestration.comparison.sql import create_empty_table, duckdb_type, insert_arrow
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.schema import parse_schema, parse_type
 from sources.common.sql.sql_names import column_list, quoted
 from sources.errors import HybridError, InputError, UnavailableError
-from sources.storage.tables.copied_rows import copy_rows
 from sources.storage.tables.delta import delta_table, is_delta_table
 
 SOURCE, TARGET, DELETES, ENVELOPE = "source", "target", "audit.deletes", "audit.envelope"

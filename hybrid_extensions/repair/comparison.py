@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from hybrid_extensions.cdc.compared.key_range import KeyRange
 from hybrid_extensions.cdc.databases.kinds import access_to
+from hybrid_extensions.comparison.sql import MEMORY_LIMIT, open_database
 from hybrid_extensions.repair.asked_keys import ASKED, read_asked
 from hybrid_extensions.repair.compared_rows import (
     load_source,
@@ -28,7 +29,6 @@ from hybrid_extensions.repair.differences import Asked, Differences, find_differ
 from hybrid_extensions.repair.positions import log_end_of, repair_version
 from hybrid_extensions.repair.table import RepairedTable
 from hybrid_extensions.repair.wait_for_live_run import wait_for_run
-from orchestration.comparison.sql import MEMORY_LIMIT, open_database
 from sources.errors import StateError
 from sources.storage.tables.delta import delta_table
 from spark_jobs.run_state.truncate_position import read_truncated

@@ -8,12 +8,12 @@ from typing import NamedTuple
 
 import duckdb
 
+from hybrid_extensions.comparison.sql import as_json, columns_of, count_rows
 from hybrid_extensions.repair.asked_keys import ASKED
 from hybrid_extensions.repair.compared_rows import DELETES, ENVELOPE, SOURCE, TARGET
 from hybrid_extensions.repair.positions import is_impossible, is_newer
 from hybrid_extensions.repair.table import RepairedTable
 from orchestration.comparison.report import EXAMPLES
-from orchestration.comparison.sql import as_json, columns_of, count_rows
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.sql.sql_names import column_list, quoted
 from sources.errors import InputError

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
+from hybrid_extensions.generations.file_rows import FileReader, remove_action
 from hybrid_extensions.repair.compared_rows import DELETES, read_deletes
 from hybrid_extensions.repair.differences import REPAIRS, in_keys
 from hybrid_extensions.repair.positions import is_newer
@@ -28,7 +29,6 @@ from spark_jobs.table.delta_table import (
     link_files,
     open_table,
 )
-from spark_jobs.table.file_rows import FileReader, remove_action
 from spark_jobs.table.kept_deletes import append_deletes
 
 _CHANGED = "audit.changed"

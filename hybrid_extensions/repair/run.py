@@ -18,6 +18,8 @@ import uuid
 from collections.abc import Callable
 from datetime import timedelta
 
+from hybrid_extensions.generations.merge_turn import between_merges
+from hybrid_extensions.generations.switch_lock import hold_switch_lock_in_turn
 from hybrid_extensions.repair.comparison import (
     Compared,
     Limits,
@@ -29,8 +31,6 @@ from hybrid_extensions.repair.result import RepairResult
 from hybrid_extensions.repair.rewrite import Rewritten, Touched, files_to_rewrite, rewrite
 from hybrid_extensions.repair.table import RepairedTable, require_repairable
 from orchestration.comparison.kept_compare import keep_repaired
-from orchestration.generations.merge_turn import between_merges
-from orchestration.generations.switch_lock import hold_switch_lock_in_turn
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.kept_definitions import in_service

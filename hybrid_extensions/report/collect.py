@@ -7,6 +7,9 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import TypeVar
 
+from hybrid_extensions.comparison.compared_tables import open_target
+from hybrid_extensions.comparison.sql import error_text
+from hybrid_extensions.generations.overview import overview
 from hybrid_extensions.report import phases
 from hybrid_extensions.report.hand_overs import hand_overs
 from hybrid_extensions.report.model import (
@@ -19,11 +22,8 @@ from hybrid_extensions.report.model import (
     TargetPart,
 )
 from hybrid_extensions.report.plan_part import plan_part
-from orchestration.comparison.compared_tables import open_target
 from orchestration.comparison.installed_audit import audit
 from orchestration.comparison.kept_audit import KeptAudit, keep_audit, read_audit
-from orchestration.comparison.sql import error_text
-from orchestration.generations.overview import overview
 from orchestration.progress.forecast import rate
 from orchestration.supervision.status import status
 from sources.common.optional import require_extra

@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from hybrid_extensions.generations.overview import GenerationLine
 from orchestration.comparison.kept_audit import KeptAudit
-from orchestration.generations.overview import GenerationLine
 from orchestration.supervision.status import Status
 from orchestration.supervision.status_part import StatusPart
 from sources.kafka.seam import SeamRule

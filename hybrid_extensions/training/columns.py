@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from orchestration.comparison.compared_tables import comparable_as
+from hybrid_extensions.comparison.compared_tables import comparable_as
 from sources.config.pipeline import Pipeline
 from sources.config.table.known_at import KNOWN_AT, known_at_of
 from sources.config.table.sink import VALID_TO

@@ -8,10 +8,10 @@ from typing import Any
 
 import duckdb
 
+from hybrid_extensions.comparison.compared_tables import comparable_as
+from hybrid_extensions.comparison.sql import columns_of
 from hybrid_extensions.training.columns import Asked
 from hybrid_extensions.training.point_in_time import LABELS, NUMBER, join_labels, open_history
-from orchestration.comparison.compared_tables import comparable_as
-from orchestration.comparison.sql import columns_of
 from sources.common.sql.sql_names import column_list, quoted
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError

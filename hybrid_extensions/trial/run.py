@@ -11,6 +11,9 @@ from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
+from hybrid_extensions.comparison.compare_tables import json_value
+from hybrid_extensions.comparison.compared_tables import create_target_rows, open_target
+from hybrid_extensions.comparison.sql import MEMORY_LIMIT, count_rows, open_database
 from hybrid_extensions.generations.compare_generations import GenerationComparison
 from hybrid_extensions.trial.against_serving import compare_with_serving
 from hybrid_extensions.trial.sample_pipeline import SampleOptions, declare_sample, sample_of
@@ -23,11 +26,8 @@ from orchestration.chain import (
     run_step,
     steps_of,
 )
-from orchestration.comparison.compare_tables import json_value
-from orchestration.comparison.compared_tables import create_target_rows, open_target
 from orchestration.comparison.installed_audit import audit
 from orchestration.comparison.report import AuditReport
-from orchestration.comparison.sql import MEMORY_LIMIT, count_rows, open_database
 from sources.common.schema import names_and_types, normalize_schema
 from sources.common.sql.sql_names import column_list
 from sources.config.loader import LoadedPipeline

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hybrid_extensions.generations.merge_turn import between_merges
+from hybrid_extensions.generations.range_history import history_files
+from hybrid_extensions.generations.switch_lock import hold_switch_lock_in_turn
 from hybrid_extensions.upkeep.files.compaction import Compacted, Compaction
 from orchestration.display import size
-from orchestration.generations.merge_turn import between_merges
-from orchestration.generations.range_history import history_files
-from orchestration.generations.switch_lock import hold_switch_lock_in_turn
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.hybrid import Boundedness

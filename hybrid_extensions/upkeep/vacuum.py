@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from hybrid_extensions.generations.switch_lock import hold_switch_lock_in_turn
 from hybrid_extensions.upkeep.files.vacuum import Unneeded, find_unneeded
 from orchestration.display import size
-from orchestration.generations.switch_lock import hold_switch_lock_in_turn
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError

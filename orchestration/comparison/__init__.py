@@ -1,7 +1,6 @@
-"""Verdict on a table, and comparisons of tables by DuckDB, without Spark.
+"""Verdict on a table: what is kept and shown of an audit or comparison that extensions make.
 
-Belongs here: what is kept and shown of an audit, which an extension makes
-(:mod:`~orchestration.comparison.installed_audit`); and reading and comparing tables row by row.
-Does not belong here: code that plans, reads or writes data for a run, whose errors a comparison
-would repeat.
+Belongs here: the report of an audit, and what is kept of it
+(:mod:`~orchestration.comparison.installed_audit`). Does not belong here: how tables are read and
+compared (`hybrid_extensions.comparison`).
 """

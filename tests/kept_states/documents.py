@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from orchestration.generations.switch_lock import SwitchHolder
+from hybrid_extensions.generations.switch_lock import SwitchHolder
 from orchestration.requested_state import RequestedState
 from orchestration.supervision.refused_restart import RefusedRestart
 from orchestration.supervision.watch_memory import Watch

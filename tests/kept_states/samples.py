@@ -11,10 +11,10 @@ from hybrid_extensions.cdc.databases.altered_table import AlteredTable, Required
 from hybrid_extensions.cdc.databases.replication_slot import SlotGone
 from hybrid_extensions.cdc.slot_watch import SlotWatch
 from hybrid_extensions.cuts.barrier import Barrier, Crossing
+from hybrid_extensions.generations.range_history import RemovedFiles
 from orchestration.comparison.kept_audit import Acceptance, KeptAudit
 from orchestration.comparison.kept_compare import ComparedRange, KeptCompare
 from orchestration.comparison.report import BadLine, LedgerLine
-from orchestration.generations.range_history import RemovedFiles
 from orchestration.supervision.refused_restart import RefusedRestart
 from orchestration.supervision.watch_memory import Restart, Watch
 from sources.common.database_snapshot import BinlogSnapshot, PostgresSnapshot

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from orchestration.parallel_pipelines import AT_ONCE, run_in_threads
+from hybrid_extensions.cdc.parallel_pipelines import AT_ONCE, run_in_threads
 from tests.services.processes import wait_for
 
 _PATIENCE_S = 60
@@ -90,7 +90,7 @@ def test_an_error_ends_the_others_and_is_raised() -> None:
 def test_a_second_interrupt_does_not_wait_for_what_is_deaf_to_the_first() -> None:
     script = (
         "import threading\n"
-        "from orchestration.parallel_pipelines import run_in_threads\n"
+        "from hybrid_extensions.cdc.parallel_pipelines import run_in_threads\n"
         "def work(_):\n"
         "    print('begun', flush=True)\n"
         "    threading.Event().wait()\n"

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from hybrid_extensions.generations import promotion, switch_steps
+from hybrid_extensions.generations import promotion, switch_steps, take_over, unlisted_files
 from orchestration import operations
 from sources import generations, kept_definitions
 from sources.common.positions import Record
@@ -44,8 +44,8 @@ from spark_jobs.launch.places.base import Order
 from spark_jobs.launch.submission import submit
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.run_state import lease
-from spark_jobs.table import delta_table, unlisted_files
-from spark_jobs.table.ownership import take_over, target_guard
+from spark_jobs.table import delta_table
+from spark_jobs.table.ownership import target_guard
 from tests.simulation import delta, driver
 from tests.simulation.kernel import (
     MS,

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 import duckdb
 
 from hybrid_extensions.audit.input_tables import INPUT
-from orchestration.comparison.compare_tables import json_value, key_of
-from orchestration.comparison.maps import sort_maps
+from hybrid_extensions.comparison.compare_tables import json_value, key_of
+from hybrid_extensions.comparison.maps import sort_maps
+from hybrid_extensions.comparison.sql import columns_of, count_rows
 from orchestration.comparison.report import EXAMPLES, AuditExample
-from orchestration.comparison.sql import columns_of, count_rows
 from sources.common.sql.sql_names import column_list, literal, quoted
 from sources.config.pipeline import Pipeline
 from sources.config.table.sink import VALID_FROM, VALID_TO, Sink

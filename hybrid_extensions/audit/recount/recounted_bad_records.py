@@ -26,8 +26,8 @@ from hybrid_extensions.audit.recount.quarantine import (
     count_not_quarantined,
     create_claims,
 )
+from hybrid_extensions.comparison.sql import count_rows, schema_of
 from orchestration.comparison.report import BadLine, judge
-from orchestration.comparison.sql import count_rows, schema_of
 from sources.common.positions import Offsets, TopicPartition
 from sources.common.sql.sql_names import quoted
 from sources.config.loader import LoadedPipeline

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 import typer
 
+from hybrid_extensions.cdc.parallel_pipelines import run_in_threads
 from orchestration.cli import remedies
 from orchestration.cli.output import INTERRUPTED, answer, tell
-from orchestration.parallel_pipelines import run_in_threads
 from sources.extensions import extensions
 from spark_jobs.inside.driver.own_output import OwnOutput, Stream
 

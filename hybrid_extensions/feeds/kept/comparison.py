@@ -7,6 +7,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
+from hybrid_extensions.comparison.compared_tables import open_target
+from hybrid_extensions.comparison.sql import MEMORY_LIMIT, open_database
 from hybrid_extensions.feeds.declare import AnyFeed, Keep
 from hybrid_extensions.feeds.feed_record import (
     ServedLookups,
@@ -24,8 +26,6 @@ from hybrid_extensions.feeds.kept.lookups import (
     create_lookups,
     lateness,
 )
-from orchestration.comparison.compared_tables import open_target
-from orchestration.comparison.sql import MEMORY_LIMIT, open_database
 from sources.common.counting import counted
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline

@@ -11,8 +11,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
+from hybrid_extensions.comparison.compared_tables import open_target
 from hybrid_extensions.feeds.kept.kept_record import PendingDelivery
-from orchestration.comparison.compared_tables import open_target
 from sources.common.schema import names_and_types, normalize_schema
 from sources.errors import ErrorFields, InputError
 from sources.storage.folder import Folder

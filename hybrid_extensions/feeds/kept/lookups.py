@@ -16,6 +16,7 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from hybrid_extensions.comparison.copied_rows import copy_rows
 from hybrid_extensions.feeds.kept.kept_table import (
     BEGUN,
     COMMITTED,
@@ -26,7 +27,6 @@ from hybrid_extensions.feeds.kept.kept_table import (
     NEW,
 )
 from sources.common.sql.sql_names import column_list, literal, quoted
-from sources.storage.tables.copied_rows import copy_rows
 
 _KEY = "_hybrid_key"
 _OWN = (DELETED, NEW, DELIVERY, KIND, COMMITTED, BEGUN, DELIVERED)

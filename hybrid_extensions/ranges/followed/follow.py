@@ -11,15 +11,15 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from hybrid_extensions.generations.merge_turn import between_merges
+from hybrid_extensions.generations.range_history import RANGES, REMOVED, RemovedFiles
+from hybrid_extensions.generations.switch_lock import hold_switch_lock_in_turn
 from hybrid_extensions.ranges.backfill import Lines
 from hybrid_extensions.ranges.followed.followed_scope import scope_of
 from hybrid_extensions.ranges.range_scope import RangeScope, utc
 from hybrid_extensions.ranges.side_pipeline import Declaration, declare_side, limits
 from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement
 from orchestration.chain import ChainRun, run_chain
-from orchestration.generations.merge_turn import between_merges
-from orchestration.generations.range_history import RANGES, REMOVED, RemovedFiles
-from orchestration.generations.switch_lock import hold_switch_lock_in_turn
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError

@@ -21,6 +21,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
+from hybrid_extensions.generations.file_rows import FileReader, remove_action
 from hybrid_extensions.ranges.table.event_range import Range
 from hybrid_extensions.ranges.table.key_match import without_keys
 from sources.common.counting import counted
@@ -29,7 +30,6 @@ from sources.files.tables.replaced_range import ReplacedRange
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import is_delta_table
 from spark_jobs.table.delta_table import add_action, commit_files, link_files, open_table
-from spark_jobs.table.file_rows import FileReader, remove_action
 from spark_jobs.table.history_files import RANGE_FILE, HistoryFiles
 
 _TRIES = 10

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
+from hybrid_extensions.generations.file_rows import FileReader
 from hybrid_extensions.ranges.table.replace_range import (
     Replaced,
     Replacement,
@@ -27,7 +28,6 @@ from sources.errors import StateError
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import dataset_of
 from spark_jobs.table.delta_table import open_table
-from spark_jobs.table.file_rows import FileReader
 
 _AT = "__at"
 

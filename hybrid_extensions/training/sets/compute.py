@@ -15,6 +15,8 @@ import pyarrow as pa
 from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
+from hybrid_extensions.comparison.copied_rows import copy_rows
+from hybrid_extensions.comparison.sql import MEMORY_LIMIT, open_database
 from hybrid_extensions.training.sets.declare import LABEL_RANGE, DeclaredSet
 from hybrid_extensions.training.sets.label_ranges import begin_of
 from hybrid_extensions.training.sets.opened_labels import (
@@ -26,12 +28,10 @@ from hybrid_extensions.training.sets.opened_labels import (
 from hybrid_extensions.training.sets.range_states import RangeState, SetLook, look_at
 from hybrid_extensions.training.sets.set_record import ComputedFrom, RangeRecord, write_ranges
 from hybrid_extensions.training.sets.sweep import Sweep
-from orchestration.comparison.sql import MEMORY_LIMIT, open_database
 from sources.common.counting import counted
 from sources.common.sql.sql_names import column_list
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
-from sources.storage.tables.copied_rows import copy_rows
 from sources.storage.tables.delta import delta_table
 
 BATCH_LABELS = 500_000

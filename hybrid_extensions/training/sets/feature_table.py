@@ -15,10 +15,10 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from hybrid_extensions.comparison.compared_tables import comparable_as, open_target
+from hybrid_extensions.comparison.sql import columns_of
 from hybrid_extensions.training.point_in_time import require_history
 from hybrid_extensions.training.sets.declare import DeclaredSet, Features
-from orchestration.comparison.compared_tables import comparable_as, open_target
-from orchestration.comparison.sql import columns_of
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table.known_at import KNOWN_AT, known_at_of
 from sources.config.table.sink import VALID_TO

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from hybrid_extensions.comparison.sql import INSTANT
 from hybrid_extensions.training.sets.declare import Labels
-from orchestration.comparison.sql import INSTANT
 from sources.common.sql.sql_names import quoted
 from sources.errors import InputError
 

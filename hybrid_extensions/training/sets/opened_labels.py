@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 import duckdb
 
+from hybrid_extensions.comparison.compared_tables import comparable_as, open_target
+from hybrid_extensions.comparison.copied_rows import copy_rows
+from hybrid_extensions.comparison.sql import columns_of, error_text
 from hybrid_extensions.training.sets.declare import LABEL_RANGE, DeclaredSet
 from hybrid_extensions.training.sets.label_ranges import begin_of, key_sql
-from orchestration.comparison.compared_tables import comparable_as, open_target
-from orchestration.comparison.sql import columns_of, error_text
 from sources.common.counting import counted, counted_as
 from sources.common.sql.sql_names import column_list, literal, quoted
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
-from sources.storage.tables.copied_rows import copy_rows
 
 LABELS = "labels"
 """View of all labels, with the column of their range."""

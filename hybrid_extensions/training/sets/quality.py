@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from hybrid_extensions.comparison.compared_tables import open_target
+from hybrid_extensions.comparison.copied_rows import copy_rows
+from hybrid_extensions.comparison.sql import INSTANT, MEMORY_LIMIT, open_database
 from hybrid_extensions.training.sets.declare import DeclaredSet
 from hybrid_extensions.training.sets.opened_labels import LABELS, in_ranges, open_labels
-from orchestration.comparison.compared_tables import open_target
-from orchestration.comparison.sql import INSTANT, MEMORY_LIMIT, open_database
 from sources.common.sql.sql_names import column_list, quoted
 from sources.config.loader import LoadedPipeline
 from sources.config.table.known_at import KNOWN_AT
 from sources.errors import StateError
-from sources.storage.tables.copied_rows import copy_rows
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,8 @@ import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
+from hybrid_extensions.comparison.compared_tables import open_target
+from hybrid_extensions.comparison.sql import INSTANT, schema_of
 from hybrid_extensions.training.sets.declare import LABEL_RANGE, DeclaredSet, TrainingSection
 from hybrid_extensions.training.sets.feature_table import FeatureTable, open_features
 from hybrid_extensions.training.sets.label_ranges import end_of
@@ -21,8 +23,6 @@ from hybrid_extensions.training.sets.opened_labels import (
     require_in_ranges,
 )
 from hybrid_extensions.training.sets.set_record import RangeRecord, read_record
-from orchestration.comparison.compared_tables import open_target
-from orchestration.comparison.sql import INSTANT, schema_of
 from sources.common.sql.sql_names import column_list, quoted
 from sources.config.loader import LoadedPipeline
 from sources.config.table.known_at import KNOWN_AT

@@ -12,13 +12,13 @@ from datetime import datetime
 
 import duckdb
 
+from hybrid_extensions.comparison.copied_rows import copy_rows
+from hybrid_extensions.comparison.sql import INSTANT
 from hybrid_extensions.training.sets.declare import LABEL_RANGE, DeclaredSet
 from hybrid_extensions.training.sets.feature_table import FeatureTable
 from hybrid_extensions.training.sets.label_ranges import begin_of, end_of
 from hybrid_extensions.training.sets.opened_labels import in_ranges
-from orchestration.comparison.sql import INSTANT
 from sources.common.sql.sql_names import column_list, literal, quoted
-from sources.storage.tables.copied_rows import copy_rows
 
 _SINCE = "_hybrid_since"
 

@@ -17,6 +17,7 @@ from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.generations import promotion
+from hybrid_extensions.generations.take_over import prepare
 from hybrid_testing.chain import QUICK
 from orchestration.supervision.source_status import source_status
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -30,7 +31,6 @@ from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.driver.bounded_run import FINISHED, INCOMPLETE, run_bounded
 from spark_jobs.inside.driver.reports.reporter import Reporter
 from spark_jobs.table.ownership.belonging import TargetSide
-from spark_jobs.table.ownership.take_over import prepare
 from spark_jobs.table.ownership.target_records import accept_foreign_changes
 from tests.e2e.case import TRANSFORMS, moment
 from tests.hybrid_extensions.generations.test_generations import NEW, OLD

@@ -16,11 +16,11 @@ from deltalake import write_deltalake
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.generations.take_over import OutdatedError, prepare
 from hybrid_extensions.s3.documents import S3Documents
 from sources.storage.folder import Folder
 from sources.storage.settings import S3Settings
 from sources.storage.tables.delta import delta_table
-from spark_jobs.table.ownership.take_over import OutdatedError, prepare
 from tests.services.processes import wait_for
 from tests.services.s3_server import LOGIN, STORES, client, s3_server, tell
 from tests.services.s3_session import session_on_s3

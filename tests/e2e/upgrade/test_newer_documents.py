@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hybrid_extensions.generations import promotion
-from orchestration.generations.switch_lock import SwitchHolder
+from hybrid_extensions.generations.switch_lock import SwitchHolder
 from orchestration.supervision import controls
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, StateError

@@ -9,6 +9,7 @@ import pytest
 
 from hybrid_extensions.generations import promotion
 from hybrid_extensions.generations.lifecycle import discard
+from hybrid_extensions.generations.take_over import TakeOver
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.generations import begin, generations
@@ -16,7 +17,6 @@ from sources.serving import Switch, own_table, pending_switch, read_serving
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import is_delta_table
 from spark_jobs.table.delta_table import open_table, paths_of
-from spark_jobs.table.ownership.take_over import TakeOver
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.services.lake import Edit, Kind, lake
 

@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from hybrid_extensions.generations import promotion, switch_steps
+from hybrid_extensions.generations.take_over import TakeOver
 from orchestration import operations
 from orchestration.requested_state import read_requested, request
 from sources import generations
@@ -30,7 +31,6 @@ from sources.state.action_log import read_actions
 from sources.state.generation import read_generation
 from spark_jobs.launch import process
 from spark_jobs.table.ownership.belonging import require_belonging
-from spark_jobs.table.ownership.take_over import TakeOver
 from tests.hybrid_extensions.generations.test_generations import NEW, OLD, call, two
 from tests.orchestration.generations.generation_case import GenerationCase
 

@@ -13,11 +13,11 @@ import pytest
 from dagster import DagsterExecutionInterruptedError
 
 from hybrid_extensions.generations import promotion, switch_steps
-from orchestration.generations.switch_lock import SwitchHolder, hold_switch_lock
+from hybrid_extensions.generations.switch_lock import SwitchHolder, hold_switch_lock
+from hybrid_extensions.generations.take_over import TakeOver
 from sources.errors import StateError
 from sources.serving import Switch, pending_switch
 from spark_jobs.launch import process
-from spark_jobs.table.ownership.take_over import TakeOver
 from tests.command_line import invoke
 from tests.hybrid_extensions.generations.test_generations import NEW, OLD, call, two
 from tests.orchestration.generations.generation_case import GenerationCase

@@ -13,13 +13,13 @@ import pytest
 
 from hybrid_extensions.generations import promotion
 from hybrid_extensions.generations.lifecycle import discard
+from hybrid_extensions.generations.switch_lock import SwitchHolder, hold_switch_lock_in_turn
+from hybrid_extensions.generations.take_over import TakeOver
 from hybrid_extensions.ranges import backfill as ranges
 from hybrid_extensions.ranges.table.replace_range import Replacement
-from orchestration.generations.switch_lock import SwitchHolder, hold_switch_lock_in_turn
 from sources.errors import InputError, StateError
 from sources.serving import pending_switch, read_serving
 from spark_jobs.run_state.lock import is_switching
-from spark_jobs.table.ownership.take_over import TakeOver
 from tests.hybrid_extensions.generations.test_generations import NEW, OLD, two
 from tests.orchestration.generations.generation_case import GenerationCase
 
@@ -135,7 +135,7 @@ def test_a_range_that_is_refused_frees_the_table(case: GenerationCase) -> None:
 def test_backfills_take_turns_and_the_one_that_waits_says_for_what(
     case: GenerationCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orchestration.generations.switch_lock.POLL_S", 0.01)
+    monkeypatch.setattr("hybrid_extensions.generations.switch_lock.POLL_S", 0.01)
     said, is_told, order = list[str](), threading.Event(), list[str]()
 
     def say(text: str) -> None:

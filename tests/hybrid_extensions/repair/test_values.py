@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from hybrid_extensions.comparison.sql import create_empty_table, insert_arrow
 from hybrid_extensions.repair.compared_rows import ENVELOPE, SOURCE, read_deletes, read_target
 from hybrid_extensions.repair.differences import find_differences
 from hybrid_extensions.repair.rewrite import rewrite
-from orchestration.comparison.sql import create_empty_table, insert_arrow
 from sources.common.schema import parse_schema
 from sources.storage.tables.delta import delta_table
 from tests.hybrid_extensions.repair.repair_case import LOG_END, VERSION, RepairCase

@@ -15,9 +15,9 @@ import yaml
 from deltalake import DeltaTable
 
 from hybrid_extensions.generations.promotion import promote, roll_back
+from hybrid_extensions.generations.switch_lock import hold_switch_lock
 from hybrid_extensions.upkeep import compaction, vacuum
 from orchestration.defs.keys import ACTION_TAG
-from orchestration.generations.switch_lock import hold_switch_lock
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import request
 from sources.config.loader import load_pipeline

@@ -8,10 +8,10 @@ import pytest
 from rich.console import Console, RenderableType
 
 from hybrid_extensions.generations import terminal
+from hybrid_extensions.generations.overview import GenerationLine
 from orchestration.cli import terminal_tables
 from orchestration.cli.fitting_table import Fitting
 from orchestration.comparison.report import AuditReport, InputRows, LedgerLine
-from orchestration.generations.overview import GenerationLine
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status
 from sources.state.action_log import LoggedAction

@@ -13,10 +13,10 @@ from hybrid_extensions.cdc.databases.altered_table import TableWatch
 from hybrid_extensions.cdc.databases.replication_slot import SlotGone
 from hybrid_extensions.cdc.slot_watch import SlotWatch
 from hybrid_extensions.cuts.barrier import Barrier, Crossing
+from hybrid_extensions.generations.range_history import RemovedFiles
+from hybrid_extensions.generations.switch_lock import SwitchHolder
 from orchestration.comparison.kept_audit import KeptAudit
 from orchestration.comparison.kept_compare import KeptCompare
-from orchestration.generations.range_history import RemovedFiles
-from orchestration.generations.switch_lock import SwitchHolder
 from orchestration.requested_state import RequestedState
 from orchestration.supervision.refused_restart import RefusedRestart
 from orchestration.supervision.watch_memory import Watch

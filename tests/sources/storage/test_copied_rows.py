@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from hybrid_extensions.comparison.copied_rows import copy_rows
 from sources.errors import InputError
-from sources.storage.tables.copied_rows import copy_rows
 
 ENTRIES = [("a", 1), ("a", 2)]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from hybrid_extensions.generations.take_over import prepare
 from sources.errors import StateError
 from sources.serving import OWNER, owner_properties
 from sources.storage.folder import Folder
@@ -17,7 +18,6 @@ from spark_jobs.run_state.target_record import TargetRecord, read_target_record
 from spark_jobs.table.delta_table import NO_MORE, open_table, paths_of, transactions_of
 from spark_jobs.table.history_files import HistoryFiles
 from spark_jobs.table.ownership.belonging import epoch_id, require_belonging
-from spark_jobs.table.ownership.take_over import prepare
 from spark_jobs.table.ownership.target_guard import confirm_start
 from spark_jobs.table.ownership.target_records import announce_start, record_moved_rows
 from tests.e2e.case import moment

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from orchestration.comparison.compare_tables import compare
+from hybrid_extensions.comparison.compare_tables import compare
 from sources.common.schema import parse_schema
 
 KINDS = {

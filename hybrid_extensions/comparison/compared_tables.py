@@ -8,11 +8,11 @@ import duckdb
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from orchestration.comparison.sql import FLOATING, INTEGERS, error_text
+from hybrid_extensions.comparison.copied_rows import copy_rows
+from hybrid_extensions.comparison.sql import FLOATING, INTEGERS, error_text
 from sources.common.sql.sql_names import column_list
 from sources.errors import InputError, UnavailableError
 from sources.storage.folder import Folder
-from sources.storage.tables.copied_rows import copy_rows
 from sources.storage.tables.delta import delta_table, is_delta_table
 
 _NUMBERS = {*FLOATING, *INTEGERS, "DECIMAL"}

@@ -10,9 +10,9 @@ from typing import Any
 
 import duckdb
 
-from orchestration.comparison.maps import sort_maps
+from hybrid_extensions.comparison.maps import sort_maps
+from hybrid_extensions.comparison.sql import FLOATING, INTEGERS, columns_of, count_rows, error_text
 from orchestration.comparison.report import ROUNDING, AuditExample
-from orchestration.comparison.sql import FLOATING, INTEGERS, columns_of, count_rows, error_text
 from sources.common.sql.sql_names import column_list, quoted
 from sources.errors import InputError
 

@@ -120,6 +120,16 @@ class Extension:
             :class:`sources.captured_tables.CapturedTables`. The first one counts.
         capture: What copies and follows database tables, an
             :class:`orchestration.capture.interface.Capture`. The first one counts.
+        arrival_order: Function that divides files into intervals of arrival, as
+            :func:`sources.files.listing.splits.by_arrival`. The first one counts.
+        copied_files: Function that plans which files are copied into the target, as
+            :func:`sources.planning.files.copied_files.plan_copies`. The first one counts.
+        copying_sink: Function that returns the sink which copies them, as
+            :func:`spark_jobs.inside.query.added_sinks.copying_sink`. The first one counts.
+        catalog_entry: Function that returns the target's entry in the catalog of Spark's session,
+            as :func:`spark_jobs.inside.query.added_sinks.catalog_entry`. The first one counts.
+        catalog_place: Function that returns the folder of a Delta table in that catalog, from a
+            Spark session, the name of a source and that of the table. The first one counts.
         replacement: Replacement of whole tables by other generations, an
             :class:`orchestration.defs.jobs.replacement.Replacement`. The first one counts.
         lost_state: What people can do if checkpoint or state of a table are lost: a text.
@@ -159,6 +169,11 @@ class Extension:
     class_archive: str | None = None
     registered_values: str | None = None
     expressions: str | None = None
+    arrival_order: str | None = None
+    copied_files: str | None = None
+    copying_sink: str | None = None
+    catalog_entry: str | None = None
+    catalog_place: str | None = None
     replacement: str | None = None
     lost_state: str | None = None
     captured_tables: str | None = None

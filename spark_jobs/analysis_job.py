@@ -16,11 +16,10 @@ from pyspark.sql import SparkSession
 
 from sources.config.loader import load_pipeline
 from sources.errors import HybridError
-from sources.extensions import contributions
+from sources.extensions import contributions, none_adds
 from sources.planning.files.table_places import PlacesAnswer, PlacesRequest
 from sources.planning.transform_analysis import AnalysisAnswer, AnalysisRequest
 from sources.storage.folder import Folder
-from spark_jobs.inside.readers.files.catalog_table import place_of
 from spark_jobs.jvm.storage_jar import use_own_classes
 
 _Request = AnalysisRequest | PlacesRequest
@@ -66,6 +65,10 @@ def _analysis(spark: SparkSession, request: AnalysisRequest) -> AnalysisAnswer:
 
 def _places(spark: SparkSession, request: PlacesRequest) -> PlacesAnswer:
     try:
+        if (place_of := next(contributions("catalog_place"), None)) is None:
+            source, name = next(iter(request.tables.items()))
+            does, otherwise = "knows the catalog of Spark's session", "declare the table's `path`"
+            raise none_adds(does, otherwise, source=source, table=name)
         places = {source: place_of(spark, source, name) for source, name in request.tables.items()}
     except HybridError as error:
         return PlacesAnswer(refusal=error.report())

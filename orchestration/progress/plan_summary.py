@@ -13,7 +13,7 @@ from sources.common.durations import duration
 from sources.common.positions import EndPosition
 from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource
-from sources.planning.files.copied_file_plan import CopiedFiles
+from sources.planning.files.copied_files import CopiedFiles
 from sources.planning.files.file_plan import FilePlan
 from sources.planning.plan import Plan
 from sources.planning.topics.topic_plan import RangePlan, TopicPlan

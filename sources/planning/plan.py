@@ -26,7 +26,7 @@ from sources.kafka.client.new_topics import create_missing_topics
 from sources.planning.declaration_digests import keep_declaration
 from sources.planning.exports import with_required_exports
 from sources.planning.files.aligned_batches import with_ticks
-from sources.planning.files.copied_file_plan import plan_copies
+from sources.planning.files.copied_files import plan_copies
 from sources.planning.files.file_plan import (
     FilePlan,
     FoundFiles,

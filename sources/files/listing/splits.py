@@ -19,10 +19,11 @@ from sources.common.schema import check_event_time, differences, parse_schema
 from sources.common.sql.select import EventColumn
 from sources.common.widening import schema_with_types_from
 from sources.config.loader import LoadedPipeline
+from sources.config.source.file_options import ArrivalOrder
 from sources.config.source.file_source import FileSource
 from sources.config.source.snapshot import folder_of, require_snapshot
 from sources.errors import InputError
-from sources.files.arrival import in_order_of_arrival
+from sources.extensions import contributions, none_adds
 from sources.files.columns.layouts import Layout, with_files
 from sources.files.columns.open_columns import with_open_columns
 from sources.files.columns.partition_columns_in_files import without_partitions
@@ -253,15 +254,44 @@ def list_splits(
     partitions = list(source.partitions)
     if source.arrival is not None:
         event = _event_column(source, event_time)
-        ordered, warnings = in_order_of_arrival(
-            source.name, source.arrival, splits, event, limits, stores
-        )
+        ordered, warnings = by_arrival(source.name, source.arrival, splits, event, limits, stores)
     else:
         ordered = splits.sort_by(READING_ORDER)
     layouts = with_files(layouts, ordered)
     return FileListing(
         ordered, read, columns, partitions, exact, warnings, limits, layouts, parsed=parsed
     )
+
+
+def by_arrival(
+    source: str,
+    order: ArrivalOrder,
+    splits: pa.Table,
+    event: EventColumn,
+    limits: TimeLimits,
+    stores: Stores,
+) -> tuple[pa.Table, list[str]]:
+    """Divide files into splits by the interval in which rows arrived, by the installed extension.
+
+    Args:
+        source: Name of the source, for messages.
+        order: The declared order.
+        splits: The files: a table of schema :data:`~sources.files.listing.split_table.SPLITS`.
+        event: Column of the event time.
+        limits: Limits within which event times count.
+        stores: Storages that the files may be in.
+
+    Returns:
+        The splits, one for each file and interval, in order of arrival; and warnings.
+
+    Raises:
+        InputError: No installed extension does that; a file can't be read, or its column of arrival
+            does not fit.
+    """
+    if (divide := next(contributions("arrival_order"), None)) is None:
+        raise none_adds("reads files in order of arrival", "remove `order`", field="order")
+    found: tuple[pa.Table, list[str]] = divide(source, order, splits, event, limits, stores)
+    return found
 
 
 def nothing_yet(

@@ -34,7 +34,7 @@ from sources.planning.event_times import (
     judge_outside,
     misread_unit,
 )
-from sources.planning.files.copied_file_plan import CopiedFiles
+from sources.planning.files.copied_files import CopiedFiles
 from sources.state.generation import Generation
 from sources.state.state_table import read_state_table, write_state_table
 

@@ -28,7 +28,7 @@ from spark_jobs.inside.checkpoint.watermark import (
     judge_seam,
     watermark_of,
 )
-from spark_jobs.inside.query.copied_file_stream import copied_history
+from spark_jobs.inside.query.added_sinks import catalog_entry, copying_sink
 from spark_jobs.inside.query.direct_queries import direct_query, driver_batches
 from spark_jobs.inside.query.places.place import PlaceStream
 from spark_jobs.inside.query.query_sources import QueryDeclaration
@@ -56,9 +56,7 @@ from spark_jobs.inside.readers.spark_errors import reporting_batch
 from spark_jobs.inside.readers.staged_bad_records import unmovable
 from spark_jobs.inside.sink import sink
 from spark_jobs.inside.sink.add_columns_to_target import with_added
-from spark_jobs.inside.sink.appending.copied_file_sink import CopyingSink
 from spark_jobs.inside.sink.appending.direct_sink import DirectSink
-from spark_jobs.inside.sink.catalog_entry import CatalogEntry
 from spark_jobs.inside.sink.driver_batches import DriverBatches
 from spark_jobs.inside.sink.emptied_columns import with_emptied
 from spark_jobs.table.commit_position import CommitPositions
@@ -146,7 +144,7 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     later = sink.LaterColumns(
         pipeline.added_columns, pipeline.ignored_columns, pipeline.widened_columns, sorted(emptied)
     )
-    entry = CatalogEntry.of(context.loaded, path)
+    entry = catalog_entry(context.loaded, path)
     if entry is not None:
         entry.require_free(spark)
     guard = sink.prepare_table(pipeline.sink, path, rows, generation, later)
@@ -202,8 +200,8 @@ def _writer(  # noqa: PLR0913 - the last one is rare
     def reporting(write: sink.BatchFunction) -> sink.BatchFunction:
         return reporting_batch(keeping_wrong_rows(write, pipeline, generation))
 
-    if (copyable := copied_history(query)) is not None:
-        return CopyingSink(target, generation, copyable, guard, positions).stream(rows, reporting)
+    if (copying := copying_sink(query, target, guard, positions)) is not None:
+        return copying.stream(rows, reporting)
     if direct is not None:
         direct_sink, written = direct
         read = None if in_driver is None else in_driver.rows

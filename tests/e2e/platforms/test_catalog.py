@@ -14,14 +14,14 @@ from deltalake import write_deltalake
 from pyarrow import parquet
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.catalogs.spark.entry import CatalogEntry
+from hybrid_extensions.catalogs.spark.place import place_of
 from hybrid_extensions.servers.metastore import LocalMetastore
 from hybrid_extensions.servers.process import free_ports
 from orchestration import operations
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError
 from sources.storage.folder import Folder
-from spark_jobs.inside.readers.files.catalog_table import place_of
-from spark_jobs.inside.sink.catalog_entry import CatalogEntry
 from spark_jobs.jvm.jars import resolve
 from tests.e2e.case import Case, run_through, wrong
 

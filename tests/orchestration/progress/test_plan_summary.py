@@ -11,7 +11,7 @@ from orchestration.progress.plan_preview import Preview
 from orchestration.progress.plan_summary import summary
 from orchestration.progress.plan_tables import plan_tables
 from sources.config.pipeline import Pipeline
-from sources.planning.files.copied_file_plan import CopiedFiles, RewrittenFiles
+from sources.planning.files.copied_files import CopiedFiles, RewrittenFiles
 from sources.planning.plan import Plan
 from tests.orchestration.progress.plan_case import (
     FILES,

@@ -25,7 +25,6 @@ from sources.config.table.row_rules import NO_RULES, RowRules
 from sources.errors import InputError
 from sources.files.listing.new_files import require_readable_by_spark
 from sources.files.listing.split_table import changed_splits
-from sources.files.whole_files import JudgedFile, judge_files
 from sources.planning.files.file_plan import FoundFiles, read_splits
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
@@ -155,26 +154,23 @@ class PlannedSource:
         return self._entries.reached(entries)
 
     @property
-    def columns_inside(self) -> pa.Schema:
-        """Columns that the files contain: all but the partition columns."""
-        return pa.schema([field for field in self._read if field.name not in self._partitions])
+    def read(self) -> pa.Schema:
+        """Columns of the source before ``select``, partition columns included."""
+        return self._read
 
-    def judge(self, first: int, stop: int) -> list[JudgedFile]:
-        """Find for each file of some log entries whether it could be copied into the target.
+    @property
+    def partitions(self) -> Sequence[str]:
+        """Names of the partition columns, which no file holds; often none."""
+        return self._partitions
+
+    def splits(self, first: int, stop: int) -> pa.Table:
+        """Return the splits of some log entries, each of which is one.
 
         Args:
             first: Number of the first entry.
-            stop: Number of the entry after the last. Each entry is a file.
-
-        Returns:
-            The files, each with the reason why it can't be copied, or None.
-
-        Raises:
-            InputError: A file can't be read.
+            stop: Number of the entry after the last.
         """
-        splits = self._entries.splits().slice(first, stop - first)
-        column, names = self._event_time.column, self._partitions
-        return [*judge_files(self._source, column, splits, self._read, names, self._stores)]
+        return self._entries.splits().slice(first, stop - first)
 
     def require_unchanged(self, entries_done: int = 0, stop: int | None = None) -> None:
         """Refuse to read files that differ from what was planned.

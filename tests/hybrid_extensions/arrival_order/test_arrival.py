@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hybrid_extensions.arrival_order.intervals import in_order_of_arrival
 from sources.common.sql.select import EventColumn
 from sources.config.pipeline import Pipeline
 from sources.config.source.file_options import ArrivalOrder
 from sources.errors import InputError
-from sources.files.arrival import in_order_of_arrival
 from sources.files.listing.split_table import SPLITS
 from sources.formats.event_times import EVERY_TIME
 from sources.formats.file_regions import Region

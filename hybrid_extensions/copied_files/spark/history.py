@@ -7,13 +7,17 @@ from typing import Any
 
 import pyarrow as pa
 
+from hybrid_extensions.copied_files.judged_files import JudgedFile, judge_files
+from hybrid_extensions.copied_files.plan import why_none
+from hybrid_extensions.copied_files.spark.sink import CopyingSink
 from sources.config.source.file_source import FileSource
-from sources.files.whole_files import JudgedFile
-from sources.planning.files.copied_file_plan import why_none
+from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.query.places.file_places import PlannedFilesPlace
 from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.inside.readers.files.planned_files import PlannedSource
+from spark_jobs.table.commit_position import CommitPositions
+from spark_jobs.table.ownership.target_guard import TargetGuard
 
 
 class CopiedHistory:
@@ -32,7 +36,9 @@ class CopiedHistory:
     def __init__(self, query: QueryDeclaration, planned: PlannedSource) -> None:
         self._query = query
         self._planned = planned
-        self.columns: pa.Schema = planned.columns_inside
+        self.columns = pa.schema(
+            [field for field in planned.read if field.name not in planned.partitions]
+        )
 
     def files(self, batch_id: int) -> Sequence[JudgedFile] | None:
         """Return the files of a micro-batch if all can be copied into the target.
@@ -50,7 +56,18 @@ class CopiedHistory:
             before, after = self._offsets(batch_id, place)
             if place != self._query.index and before != after:
                 return None
-        judged = self._planned.judge(*self._entries(batch_id))
+        source, pipeline = self._query.source, self._query.context.pipeline
+        assert isinstance(source, FileSource)
+        judged = [
+            *judge_files(
+                source,
+                pipeline.event_time.column,
+                self._planned.splits(*self._entries(batch_id)),
+                self._planned.read,
+                self._planned.partitions,
+                pipeline.stores,
+            )
+        ]
         return None if any(file.why is not None for file in judged) else judged
 
     def require_unchanged(self, batch_id: int) -> None:
@@ -81,7 +98,17 @@ class CopiedHistory:
         return before, offset_log.offset_of(checkpoint, batch_id, place)
 
 
-def copied_history(query: QueryDeclaration) -> CopiedHistory | None:
+def copying_sink(
+    query: QueryDeclaration, target: Folder, guard: TargetGuard, positions: CommitPositions
+) -> CopyingSink | None:
+    """Return the sink that copies files of history into the target; None if none may be copied."""
+    history = _copied_history(query)
+    if history is None:
+        return None
+    return CopyingSink(target, query.generation, history, guard, positions)
+
+
+def _copied_history(query: QueryDeclaration) -> CopiedHistory | None:
     """Return the history of a bounded run if its files may be copied into the target.
 
     None without ``sink.copy_files``, for a topic, or if rows of its files have to be changed.

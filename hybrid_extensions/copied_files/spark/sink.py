@@ -20,7 +20,7 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from sources.files.whole_files import JudgedFile
+from hybrid_extensions.copied_files.judged_files import JudgedFile
 from sources.formats.parquet.table_file import statistics
 from sources.state.generation import Generation
 from sources.storage.documents import copy_apart

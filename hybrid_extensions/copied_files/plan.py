@@ -7,46 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pydantic import Field
-
-from sources.common.positions import Part
+from hybrid_extensions.copied_files.judged_files import judge_files
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_options import TimeRange
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.columns.mapped_columns import MappedColumns
 from sources.files.listing.split_table import FileListing
-from sources.files.whole_files import judge_files
+from sources.planning.files.copied_files import CopiedFiles, RewrittenFiles
 
 _HINT = "Remove `sink.copy_files`: all rows are then rewritten, and the table holds the same."
-
-
-class RewrittenFiles(Part):
-    """Files that can't be copied as they are and are rewritten, all for the same reason.
-
-    Attributes:
-        why: The reason, in words.
-        files: Number of these files.
-        such_as: Path of one of them.
-    """
-
-    why: str
-    files: int
-    such_as: str
-
-
-class CopiedFiles(Part):
-    """How many files of a source are copied into the target as they are, and which are not.
-
-    Attributes:
-        files: Number of copied files.
-        bytes: Size of the copied files.
-        rewritten: The files whose rows are rewritten instead, by reason.
-    """
-
-    files: int
-    bytes: int
-    rewritten: list[RewrittenFiles] = Field(default_factory=list)
 
 
 def why_none(
@@ -87,13 +57,10 @@ def why_none(
     return None
 
 
-def plan_copies(
-    loaded: LoadedPipeline, source: FileSource, listing: FileListing
-) -> CopiedFiles | None:
-    """Count which files of a bounded source are copied as they are; None if none are to be.
+def plan_copies(loaded: LoadedPipeline, source: FileSource, listing: FileListing) -> CopiedFiles:
+    """Count which files of a bounded source are copied as they are, with ``sink.copy_files``.
 
-    None without ``sink.copy_files``, and with ``sample``, which needs a look at each row. Reads the
-    footer of each file.
+    Reads the footer of each file.
 
     Args:
         loaded: The pipeline.
@@ -105,8 +72,6 @@ def plan_copies(
             reason, and the file.
     """
     pipeline = loaded.pipeline
-    if not pipeline.sink.copy_files or pipeline.sample is not None:
-        return None
     read_as = source if listing.parsed is None else source.parsed()
     why = why_none(loaded, read_as, listing.partitions, listing.mapping)
     if why is not None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from hybrid_extensions.catalogs.spark import place as catalog_table
 from sources.errors import HybridError, InputError, UnavailableError
-from spark_jobs.inside.readers.files import catalog_table
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,10 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError
 
+from hybrid_extensions.copied_files.judged_files import JudgedFile
+from hybrid_extensions.copied_files.spark.sink import CopyingSink
 from sources.errors import InputError, StateError
-from sources.files.whole_files import JudgedFile
 from sources.storage.folder import Folder
-from spark_jobs.inside.sink.appending.copied_file_sink import CopyingSink
 from spark_jobs.table.delta_table import commit_nothing
 
 QUERY = "6e2ac1d6-9a1c-4b61-8c55-1b0f2a7a9c11"

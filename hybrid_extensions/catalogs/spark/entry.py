@@ -5,7 +5,6 @@ from __future__ import annotations
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError, UnavailableError
 from sources.storage.folder import Folder
 from spark_jobs.jvm.metastore import is_of_metastore
@@ -31,19 +30,6 @@ class CatalogEntry:
         self._name = name
         self._target = target
         self._quoted = ".".join(f"`{part}`" for part in name.split("."))
-
-    @classmethod
-    def of(cls, loaded: LoadedPipeline, table: Folder) -> CatalogEntry | None:
-        """Return the entry of the table that a query writes to; None if it has none.
-
-        A candidate's table has none: a promotion brings its rows into the table that has.
-
-        Args:
-            loaded: The pipeline.
-            table: Folder of the table that the query writes to.
-        """
-        name = loaded.pipeline.sink.table
-        return None if name is None or table.url != loaded.target.url else cls(name, table)
 
     def require_free(self, spark: SparkSession) -> None:
         """Refuse a catalog name that is taken or can't be created; nothing is changed.
@@ -139,6 +125,11 @@ class CatalogEntry:
             "again: `hybrid run P`."
         )
         return InputError(message, hint, field="sink.table", value=self._name)
+
+
+def entry_of(name: str, target: Folder) -> CatalogEntry:
+    """Return the entry of a name, ``sink.table``, for the target in a folder."""
+    return CatalogEntry(name, target)
 
 
 def _plain(location: str) -> str:

@@ -16,7 +16,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.listing.splits import list_source
-from sources.planning.files.copied_file_plan import CopiedFiles, plan_copies
+from sources.planning.files.copied_files import CopiedFiles, plan_copies
 from tests.extensions import needs
 from tests.minimal import minimal_model
 

@@ -130,6 +130,11 @@ class Extension:
             as :func:`spark_jobs.inside.query.added_sinks.catalog_entry`. The first one counts.
         catalog_place: Function that returns the folder of a Delta table in that catalog, from a
             Spark session, the name of a source and that of the table. The first one counts.
+        later_columns: Function that changes the target as the source's columns have changed, as
+            :func:`spark_jobs.inside.sink.later_columns.follow_later_columns`. Called in the driver.
+        transform_checks: Function that refuses a transform, as
+            :func:`spark_jobs.inside.query.transform.result_checks.require_fitting`. Called in the
+            driver, and while planning.
         replacement: Replacement of whole tables by other generations, an
             :class:`orchestration.defs.jobs.replacement.Replacement`. The first one counts.
         lost_state: What people can do if checkpoint or state of a table are lost: a text.
@@ -174,6 +179,8 @@ class Extension:
     copying_sink: str | None = None
     catalog_entry: str | None = None
     catalog_place: str | None = None
+    later_columns: str | None = None
+    transform_checks: str | None = None
     replacement: str | None = None
     lost_state: str | None = None
     captured_tables: str | None = None

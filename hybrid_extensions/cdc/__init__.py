@@ -16,6 +16,8 @@ EXTENSION = Extension(
     groups="hybrid_extensions.cdc.tables.group:group_of",
     group_commands="hybrid_extensions.cdc.tables.commands:act",
     value_formats="hybrid_extensions.cdc.debezium.declare:FORMATS",
+    later_columns="hybrid_extensions.cdc.spark.later_columns:follow_later_columns",
+    transform_checks="hybrid_extensions.cdc.spark.passed_on:require_passed_on",
     captured_tables="hybrid_extensions.cdc.captured_tables:TABLES",
     capture="hybrid_extensions.cdc.capture:CAPTURE",
 )

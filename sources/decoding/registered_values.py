@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sources.decoding.base import FieldReader
-from sources.decoding.changes.envelopes import Envelopes, JsonEnvelopes
+from sources.decoding.changes.envelopes import Envelopes
 from sources.decoding.schema_registry import Registry
 from sources.extensions import contributions, none_adds
 
@@ -53,13 +53,3 @@ def registered_values() -> RegisteredValues:
             field="registry",
         )
     return found
-
-
-def envelopes_by(registry: Registry | None) -> Envelopes:
-    """Return the parser of Debezium's envelopes: those of a registry, or in JSON without one.
-
-    Raises:
-        InputError: No installed extension decodes values of a registry, or its library is not
-            installed.
-    """
-    return JsonEnvelopes() if registry is None else registered_values().envelopes(registry)

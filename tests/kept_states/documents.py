@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from hybrid_extensions.cdc.spark.added_columns import ColumnsLog
 from hybrid_extensions.generations.switch_lock import SwitchHolder
 from orchestration.requested_state import RequestedState
 from orchestration.supervision.refused_restart import RefusedRestart
@@ -30,7 +31,6 @@ from spark_jobs.checkpoint.transform_compatibility import Transform
 from spark_jobs.inside.query.seam.row_cache import KeptRows
 from spark_jobs.inside.readers.files.kept_batch import KeptBatch
 from spark_jobs.inside.readers.files.staged_listings import StagedListing
-from spark_jobs.inside.sink.add_columns_to_target import ColumnsLog
 from spark_jobs.launch.launch_record import Launch
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.late_row_count import LateRows

@@ -10,6 +10,7 @@ from hybrid_extensions.cdc.connector_restart import ConnectorRestarts
 from hybrid_extensions.cdc.databases.altered_table import AlteredTable, RequiredColumn, TableWatch
 from hybrid_extensions.cdc.databases.replication_slot import SlotGone
 from hybrid_extensions.cdc.slot_watch import SlotWatch
+from hybrid_extensions.cdc.spark.added_columns import ColumnsLog, FollowedColumn
 from hybrid_extensions.cuts.barrier import Barrier, Crossing
 from hybrid_extensions.generations.range_history import RemovedFiles
 from orchestration.comparison.kept_audit import Acceptance, KeptAudit
@@ -48,7 +49,6 @@ from sources.state.adopted_table import Adopted
 from spark_jobs.inside.query.seam.row_cache import KeptRows
 from spark_jobs.inside.readers.files.kept_batch import KeptBatch
 from spark_jobs.inside.readers.files.staged_listings import StagedListing
-from spark_jobs.inside.sink.add_columns_to_target import ColumnsLog, FollowedColumn
 from spark_jobs.run_state.late_row_count import DroppedRows, LateRows, Period
 from spark_jobs.run_state.lease import LeaseRecord
 from spark_jobs.run_state.repairs import Repair, Repairs, Righted

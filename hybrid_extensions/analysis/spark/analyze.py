@@ -38,9 +38,10 @@ from spark_jobs.inside.checkpoint.kept_event_times import require_no_watermark_o
 from spark_jobs.inside.checkpoint.transform_shape import Shape
 from spark_jobs.inside.checkpoint.watermark import judge_alignment, watermark_of
 from spark_jobs.inside.query.transform.given_rows import Given, frames_of, require_declared_order
-from spark_jobs.inside.query.transform.passed_columns import columns_passed_on, require_passed_on
+from spark_jobs.inside.query.transform.passed_columns import columns_passed_on
 from spark_jobs.inside.query.transform.result_checks import (
     require_extensible,
+    require_fitting,
     require_replayable,
     require_row_by_row,
     require_stream,
@@ -48,7 +49,7 @@ from spark_jobs.inside.query.transform.result_checks import (
 from spark_jobs.inside.query.transform.user_transform import load_transform
 from spark_jobs.inside.readers.empty_stream import empty_stream
 from spark_jobs.inside.readers.row_rules import require_evaluable
-from spark_jobs.inside.sink.add_columns_to_target import table_schema
+from spark_jobs.inside.sink.later_columns import table_schema
 from spark_jobs.inside.sink.merging.target_columns import target_rows
 from spark_jobs.inside.sink.sink import require_columns
 
@@ -102,7 +103,7 @@ def analyze(
         rows = transform(given)
         _require_sound(spark, loaded, request, rows, given)
         if isinstance(given, DataFrame):
-            require_passed_on(loaded.pipeline, rows, given)
+            require_fitting(loaded.pipeline, rows, given)
         return _described(loaded, request, rows, given)
     except HybridError as error:
         _locate(error, transform.line_of(error))

@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from hybrid_extensions.cdc.debezium.placeholders import Placeholder
 from hybrid_extensions.cdc.debezium.positions import FAILOVER, positions_of
 from hybrid_extensions.cdc.debezium.values import DECIMAL, YEAR, YEAR_ZERO, micros_of_unit
 from sources.common.conversion import BadValue, converter, to_arrow_array
 from sources.common.schema import TIMESTAMP
 from sources.decoding.batch_cursor import DAYS, MICROS, Int64Array, Mask, as_mask, spans
 from sources.decoding.changes.envelopes import MYSQL_JSON, Encoding
-from sources.decoding.changes.placeholders import Placeholder
 from sources.decoding.json.batches import in_parts, read_table
 from sources.decoding.json.shapes import JsonShapes
 from sources.decoding.record_columns import EnvelopePart

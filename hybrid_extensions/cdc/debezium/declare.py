@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal, Self, get_args
 
+from pydantic import field_validator
+
+from hybrid_extensions.cdc.debezium.placeholders import Placeholder
+from hybrid_extensions.cdc.debezium.table_checks import check_columns
 from sources.decoding.base import FieldReader
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.record_columns import EnvelopePart, RecordColumns
@@ -20,6 +24,19 @@ class DebeziumValues(DeclaredTable, ValueFormat):
     parts = frozenset(get_args(EnvelopePart))
 
     format: Literal["debezium"]
+
+    @field_validator("unavailable_value_placeholder")
+    @classmethod
+    def _is_a_placeholder(cls, declared: str) -> str:
+        try:
+            Placeholder(declared)
+        except ValueError as error:
+            message = (
+                f"`{declared}` is not a placeholder: {error}. Write it as in the connector's "
+                "configuration: a text, or `hex:` and an even number of hexadecimal digits."
+            )
+            raise ValueError(message) from None
+        return declared
 
     @property
     def extras(self) -> Sequence[tuple[str, str]]:
@@ -37,7 +54,7 @@ class DebeziumValues(DeclaredTable, ValueFormat):
         Raises:
             ValueError: Contains the column, and what to correct.
         """
-        self.check_columns(columns)
+        check_columns(self, columns)
 
     def reader(self, columns: RecordColumns) -> FieldReader:
         """Build the decoder of change events; a registry is asked only when values are decoded.

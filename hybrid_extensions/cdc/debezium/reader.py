@@ -23,7 +23,10 @@ from hybrid_extensions.cdc.debezium.changed_columns import (
     where_defaults_are,
     widened_column,
 )
+from hybrid_extensions.cdc.debezium.json_envelopes import JsonEnvelopes, envelopes_by
+from hybrid_extensions.cdc.debezium.placeholders import Placeholder
 from hybrid_extensions.cdc.debezium.positions import position
+from hybrid_extensions.cdc.debezium.renaming import Renaming
 from hybrid_extensions.cdc.debezium.values import (
     NO_ENCODING,
     require_integer,
@@ -33,12 +36,9 @@ from sources.common.conversion import BadValue, converter, short_repr
 from sources.common.schema import may_be_long, parse_schema, parse_type, type_name
 from sources.decoding.base import BaseReader
 from sources.decoding.changes.declared_table import DeclaredTable
-from sources.decoding.changes.envelopes import Encoding, JsonEnvelopes
-from sources.decoding.changes.placeholders import Placeholder
+from sources.decoding.changes.envelopes import Encoding
 from sources.decoding.changes.record_keys import NEW_START
-from sources.decoding.changes.renamed_columns import Renaming
 from sources.decoding.record_columns import EnvelopePart, RecordColumns
-from sources.decoding.registered_values import envelopes_by
 from sources.errors import HybridError, InputError
 
 # Changes that refer to a row as it was before: what they lack, that row has.

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hybrid_extensions.cdc.databases.captured_table import UnknownDefault
+from hybrid_extensions.cdc.debezium.json_envelopes import envelopes_by
 from hybrid_extensions.cdc.debezium.positions import is_of_snapshot
 from hybrid_extensions.mariadb.catalog_definition import reported_definition
 from hybrid_extensions.mariadb.log.gtid import parse_gtids
@@ -19,7 +20,6 @@ from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.positions import Offsets
 from sources.common.table_definition import BinlogDefinition
 from sources.config.source.kafka_source import KafkaSource
-from sources.decoding.registered_values import envelopes_by
 from sources.kafka.client.look_ups import KafkaLog
 
 

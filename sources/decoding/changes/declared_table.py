@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from sources.common.fields import Columns, Declared
 from sources.decoding.changes.added_columns import AddedColumnOrType, types_of
-from sources.decoding.changes.placeholders import PLACEHOLDER, Placeholder
-from sources.decoding.changes.renamed_columns import NewNames, all_names, check_renamed
+from sources.decoding.changes.renamed_columns import NewNames, all_names
 from sources.decoding.changes.schema_policies import ALL_STOP, FOLLOWED, SchemaPolicies
-from sources.decoding.changes.widened_columns import is_widened, with_widened_types
-from sources.decoding.record_columns import RecordColumns
+from sources.decoding.changes.widened_columns import with_widened_types
 from sources.decoding.schema_registry import Registry
 
 BinaryMode = Literal["bytes", "base64", "base64-url-safe", "hex"]
@@ -76,28 +74,15 @@ class DeclaredTable(Declared):
     on_truncate: Literal["stop", "follow"] = "stop"
     emptied_columns: list[str] = Field(default_factory=list)
     on_schema_change: Literal["stop", "follow"] | SchemaPolicies = "stop"
-    unavailable_value_placeholder: str = PLACEHOLDER
+    unavailable_value_placeholder: str = "__debezium_unavailable_value"
     binary_handling_mode: BinaryMode | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _names_the_table(cls, given: Any) -> Any:
         if isinstance(given, dict) and "table" not in given:
-            raise ValueError(_lacking("table"))
+            raise ValueError(lacking("table"))
         return given
-
-    @field_validator("unavailable_value_placeholder")
-    @classmethod
-    def _is_a_placeholder(cls, declared: str) -> str:
-        try:
-            Placeholder(declared)
-        except ValueError as error:
-            message = (
-                f"`{declared}` is not a placeholder: {error}. Write it as in the connector's "
-                "configuration: a text, or `hex:` and an even number of hexadecimal digits."
-            )
-            raise ValueError(message) from None
-        return declared
 
     @property
     def follows_truncates(self) -> bool:
@@ -133,97 +118,9 @@ class DeclaredTable(Declared):
         """Return the name that a column of ``schema`` has in the database now, after renaming."""
         return all_names(self.renamed_columns.get(column, column))[-1]
 
-    def check_columns(self, columns: RecordColumns) -> None:
-        """Refuse declared changes of columns that do not fit ``schema`` or ``select``.
 
-        Called while the declaration is validated.
-
-        Args:
-            columns: The declared columns of the topic.
-
-        Raises:
-            ValueError: Contains the column, and what to correct.
-        """
-        if columns.columns is None:
-            raise ValueError(_lacking("schema"))
-        self._check_select(columns)
-        known = {
-            name: kind for name, kind in columns.columns.items() if name not in columns.include
-        }
-        listed = ", ".join(sorted(known))
-        for field, names in (
-            ("dropped_columns", self.dropped_columns),
-            ("emptied_columns", self.emptied_columns),
-        ):
-            for name in names:
-                if name not in known and name not in self.added_columns:
-                    message = (
-                        f"`{field}`: no column `{name}` is declared in the `schema`. Correct "
-                        f"the name, or remove it; the declared columns are {listed}."
-                    )
-                    raise ValueError(message)
-        for name in self.added_columns:
-            if name in known or name in columns.include:
-                message = (
-                    f"`added_columns`: there is a column `{name}` already, in `schema` or "
-                    "`include`. Remove it in one of the two places."
-                )
-                raise ValueError(message)
-        for name, kind in self.widened_columns.items():
-            if name not in known:
-                message = (
-                    f"`widened_columns`: no column `{name}` is declared in the `schema`. Correct "
-                    f"the name, or remove it; the declared columns are {listed}."
-                )
-                raise ValueError(message)
-            if not is_widened(known[name], kind):
-                message = (
-                    f"`widened_columns`: {kind} does not hold every {known[name]}, the type of "
-                    f"column `{name}` in the `schema`. Correct it; another type needs a new "
-                    "generation with a new snapshot."
-                )
-                raise ValueError(message)
-        taken = {*columns.columns, *columns.include, *self.added_columns, *self.ignored_columns}
-        check_renamed(self.renamed_columns, known, taken)
-        for name in self.ignored_columns:
-            if name in known or name in self.added_columns:
-                message = (
-                    f"`ignored_columns`: column `{name}` is declared, so it can't be ignored. "
-                    "Remove it there, or from `schema` and `added_columns`."
-                )
-                raise ValueError(message)
-
-    def _check_select(self, columns: RecordColumns) -> None:
-        """Refuse a ``select`` next to what has to know which columns of the table it leaves."""
-        defines = "`select`, which defines all columns. Remove "
-        unchanged = columns.envelope_column("unchanged")
-        for is_declared, name, why in (
-            (
-                self.follows_truncates,
-                "on_truncate: follow",
-                "`select`, which may leave out the event or give it a key. Remove one of the two.",
-            ),
-            (self.policies != ALL_STOP, "on_schema_change", f"{defines}one of the two."),
-            (
-                unchanged is not None,
-                f"include.{unchanged}: unchanged",
-                "`select`, which may compute columns from a value that the change lacks. Remove "
-                "one of the two.",
-            ),
-            (
-                bool(self.added_columns),
-                "added_columns",
-                f"{defines}`added_columns`, or remove `select`.",
-            ),
-            (bool(self.widened_columns), "widened_columns", f"{defines}one of the two."),
-            (bool(self.emptied_columns), "emptied_columns", f"{defines}one of the two."),
-        ):
-            if columns.select and is_declared:
-                message = f"`{name}` has no meaning with {why}"
-                raise ValueError(message)
-
-
-def _lacking(field: str) -> str:
+def lacking(field: str) -> str:
+    """Return the message that a captured table is declared without a field."""
     return (
         "`format: debezium` needs a `schema`, and the `table`, such as `public.orders`. "
         f"Declare `{field}`."

@@ -1,8 +1,6 @@
-"""Parsing of Debezium's change envelopes, as Kafka Connect's converters encode them.
+"""Debezium's change envelopes, as Kafka Connect's converters encode them: their parsers' interface.
 
-JSON, with or without the converter's schema in front of each payload, record by record; an
-extension parses those in Avro (:mod:`sources.decoding.registered_values`).
-https://debezium.io/documentation/reference/stable/connectors/postgresql.html
+Extensions parse them, in JSON or Avro (:mod:`sources.decoding.registered_values`).
 """
 
 from __future__ import annotations
@@ -10,35 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
-import orjson
-
-from sources.common.conversion import BadValue
-
-_PAYLOAD = b',"payload":'
-_TYPES = {
-    "boolean": "boolean",
-    "int8": "tinyint",
-    "int16": "smallint",
-    "int32": "int",
-    "int64": "bigint",
-    "float32": "float",
-    "float64": "double",
-    "float": "float",
-    "double": "double",
-    "string": "string",
-    "bytes": "binary",
-}
-_TYPES_BY_NAME = {
-    "io.debezium.time.Date": "date",
-    "io.debezium.time.IsoDate": "date",
-    "org.apache.kafka.connect.data.Date": "date",
-    "io.debezium.time.Timestamp": "timestamp",
-    "io.debezium.time.MicroTimestamp": "timestamp",
-    "io.debezium.time.NanoTimestamp": "timestamp",
-    "io.debezium.time.ZonedTimestamp": "timestamp",
-    "io.debezium.time.IsoTimestamp": "timestamp",
-    "org.apache.kafka.connect.data.Timestamp": "timestamp",
-}
 SIDES = ("before", "after")
 """Fields of an envelope with the row as it was and as it is."""
 OF_MYSQL = "io.debezium.connector.mysql.Source"
@@ -86,84 +55,6 @@ class Envelopes(Protocol):
         """
 
 
-class JsonEnvelopes:
-    """Parser of envelopes that Kafka Connect's ``JsonConverter`` wrote."""
-
-    def __init__(self) -> None:
-        # Encodings by the bytes before the payload: the converter repeats them in each record.
-        self._known: dict[bytes, dict[str, Encoding]] = {}
-
-    def open(self, value: bytes) -> tuple[dict[str, Any], Mapping[str, Encoding]]:
-        """Parse a JSON value into its envelope, and the encodings of the table's columns by name.
-
-        The encodings are empty where the value carries no schema. They are the same object for
-        records that share a schema.
-
-        Raises:
-            BadValue: The value is not JSON, or its envelope is not a JSON object.
-        """
-        head, separator, payload = value.partition(_PAYLOAD)
-        encodings = self._known.get(head) if separator else None
-        try:
-            if encodings is not None and payload.endswith(b"}"):
-                return _object(orjson.loads(payload[:-1])), encodings
-            document = _object(orjson.loads(value))
-        except ValueError as error:
-            reason = f"the value is not JSON: {error}"
-            raise BadValue(reason) from None
-        if not ("payload" in document and "schema" in document):
-            return document, {}
-        encodings = _connect_encodings(document["schema"])
-        if separator and _is_head(head):
-            self._known[head] = encodings
-        return _object(document["payload"]), encodings
-
-    def head_of(self, value: bytes) -> bytes | None:
-        """Return the bytes in front of the payload of a JSON value that :meth:`open` has parsed.
-
-        They are the schema and the name ``payload``, as other records repeat them; empty for an
-        envelope without a schema; None if the value is written in another way, so that no other is
-        like it.
-        """
-        head, separator, _ = value.partition(_PAYLOAD)
-        if head in self._known:
-            return head + separator
-        return None if value.lstrip().startswith(b'{"schema"') else b""
-
-
-def _object(document: Any) -> dict[str, Any]:
-    """Return a parsed JSON document if it is an object.
-
-    Raises:
-        BadValue: It is of another type.
-    """
-    if not isinstance(document, dict):
-        reason = "the value is not a JSON object"
-        raise BadValue(reason)
-    return document
-
-
-def _is_head(head: bytes) -> bool:
-    """Return whether bytes are a schema and nothing else, rather than the start of a text value."""
-    try:
-        document = orjson.loads(head + _PAYLOAD + b"null}")
-    except ValueError:
-        return False
-    return isinstance(document, dict) and document.keys() == {"schema", "payload"}
-
-
-def _connect_encodings(schema: Any) -> dict[str, Encoding]:
-    """Read the encodings of columns from Kafka Connect's own schema of an envelope."""
-    fields = schema.get("fields", []) if isinstance(schema, dict) else []
-    rows = [field for field in fields if field.get("field") in SIDES]
-    is_mysql = OF_MYSQL in [field.get("name") for field in fields]
-    return {
-        column["field"]: of_connector(_connect_encoding(column), is_mysql=is_mysql)
-        for row in rows
-        for column in row.get("fields", [])
-    }
-
-
 def of_connector(encoding: Encoding, *, is_mysql: bool) -> Encoding:
     """Return a column's encoding as its connector means it: JSON of MySQL as :data:`MYSQL_JSON`.
 
@@ -174,35 +65,3 @@ def of_connector(encoding: Encoding, *, is_mysql: bool) -> Encoding:
         is_mysql: Whether the change is from the MySQL connector.
     """
     return encoding._replace(name=MYSQL_JSON) if is_mysql and encoding.name == _JSON else encoding
-
-
-def _connect_encoding(column: Mapping[str, Any]) -> Encoding:
-    """Return the encoding of a column, or of the items of one, from Kafka Connect's schema."""
-    items = column.get("items")
-    return Encoding(
-        column.get("name"),
-        _scale(column.get("parameters")),
-        column.get("default"),
-        _connect_type(column),
-        _connect_encoding(items) if isinstance(items, dict) else None,
-    )
-
-
-def _connect_type(column: Mapping[str, Any]) -> str | None:
-    """Return the Spark SQL type of a column that Kafka Connect's schema describes."""
-    name, kind = column.get("name"), column.get("type")
-    if name == "org.apache.kafka.connect.data.Decimal":
-        parameters = column.get("parameters", {})
-        digits = parameters.get("connect.decimal.precision")
-        return f"decimal({digits},{parameters.get('scale')})" if digits else None
-    if name in _TYPES_BY_NAME:
-        return _TYPES_BY_NAME[name]
-    if kind == "array":
-        item = _connect_type(column.get("items") or {})
-        return None if item is None else f"array<{item}>"
-    return _TYPES.get(str(kind))
-
-
-def _scale(parameters: Any) -> int | None:
-    """Return the scale of a decimal from the parameters of its type."""
-    return int(parameters["scale"]) if parameters and "scale" in parameters else None

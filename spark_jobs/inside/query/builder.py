@@ -38,14 +38,10 @@ from spark_jobs.inside.query.transform.given_rows import (
     frames_of,
     require_declared_order,
 )
-from spark_jobs.inside.query.transform.passed_columns import (
-    columns_passed_on,
-    needs_rows_passed_on,
-    require_passed_on,
-    same_columns,
-)
+from spark_jobs.inside.query.transform.passed_columns import columns_passed_on, same_columns
 from spark_jobs.inside.query.transform.result_checks import (
     require_extensible,
+    require_fitting,
     require_replayable,
     require_row_by_row,
     require_stream,
@@ -55,10 +51,9 @@ from spark_jobs.inside.readers.detect_wrong_rows import keeping_wrong_rows
 from spark_jobs.inside.readers.spark_errors import reporting_batch
 from spark_jobs.inside.readers.staged_bad_records import unmovable
 from spark_jobs.inside.sink import sink
-from spark_jobs.inside.sink.add_columns_to_target import with_added
 from spark_jobs.inside.sink.appending.direct_sink import DirectSink
 from spark_jobs.inside.sink.driver_batches import DriverBatches
-from spark_jobs.inside.sink.emptied_columns import with_emptied
+from spark_jobs.inside.sink.later_columns import LaterColumns, with_added, with_emptied
 from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.history_files import has_history_files, keep_history_files
 from spark_jobs.table.ownership.target_guard import TargetGuard
@@ -132,8 +127,8 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     if pipeline.event_time.outside == "keep":
         require_no_watermark_on(pipeline.event_time.column, on_no_rows.rows)
     # With several inputs, nothing is declared that needs it.
-    if needs_rows_passed_on(pipeline) and isinstance(on_no_rows.given, DataFrame):
-        require_passed_on(pipeline, on_no_rows.rows, on_no_rows.given)
+    if isinstance(on_no_rows.given, DataFrame):
+        require_fitting(pipeline, on_no_rows.rows, on_no_rows.given)
     watermark = watermark_of(rows, frames_of(given), pipeline.event_time.column)
     judged = [each for n in query.read_places for each in _judge_watermark(query, n, watermark)]
     warnings = [*judged, *judge_alignment(pipeline, watermark)]
@@ -141,7 +136,7 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
         stream.alignment.is_needed = watermark is not None
     path = target_of(context.loaded, generation.name)
     emptied = {*pipeline.emptied_columns} & same_columns(rows, given)
-    later = sink.LaterColumns(
+    later = LaterColumns(
         pipeline.added_columns, pipeline.ignored_columns, pipeline.widened_columns, sorted(emptied)
     )
     entry = catalog_entry(context.loaded, path)

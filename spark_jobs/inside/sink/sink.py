@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
@@ -15,16 +14,20 @@ from pyspark.sql.types import BooleanType, StringType, StructType
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.table.sink import Sink
-from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError, StateError
 from sources.serving import owner_properties
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.inside.checkpoint.transform_shape import Shape
-from spark_jobs.inside.sink.add_columns_to_target import follow_columns, table_schema
 from spark_jobs.inside.sink.appending.append_once import append_rows
 from spark_jobs.inside.sink.driver_batches import DriverBatches
-from spark_jobs.inside.sink.emptied_columns import empty_columns
+from spark_jobs.inside.sink.later_columns import (
+    NOTHING_LATER,
+    LaterColumns,
+    TargetTable,
+    follow_later_columns,
+    table_schema,
+)
 from spark_jobs.inside.sink.merging.declared import declared_merging
 from spark_jobs.inside.sink.merging.merge_once import with_user_metadata
 from spark_jobs.inside.sink.merging.small_batches import SmallBatches
@@ -34,7 +37,6 @@ from spark_jobs.inside.sink.merging.target_columns import (
     target_rows,
 )
 from spark_jobs.inside.sink.table_properties import missing_properties, table_properties
-from spark_jobs.inside.sink.widen_target import widen_columns
 from spark_jobs.run_state.lock import table_turn
 from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.ownership.belonging import TargetSide, require_owner
@@ -43,26 +45,6 @@ from spark_jobs.table.ownership.target_records import announce_start
 
 BatchFunction = Callable[[DataFrame, int], None]
 """A function for ``foreachBatch``."""
-
-
-class LaterColumns(NamedTuple):
-    """Column changes of a source since the generation began.
-
-    Attributes:
-        added: Columns that the source got later; the table gets those that it lacks.
-        ignored: Columns of the source that the table leaves out.
-        widened: Wider types that the source got later, by column.
-        emptied: Columns of the table that lose their values.
-    """
-
-    added: Mapping[str, AddedColumn] = MappingProxyType({})
-    ignored: Collection[str] = ()
-    widened: Mapping[str, str] = MappingProxyType({})
-    emptied: Collection[str] = ()
-
-
-NOTHING_LATER = LaterColumns()
-"""Changes of a source whose columns have stayed as they were: none."""
 
 
 def prepare_table(
@@ -114,11 +96,7 @@ def prepare_table(
     require_owner(generation, target, table)
     if missing := missing_properties(sink, rows.schema, table.metadata().configuration):
         table.alter.set_table_properties(missing)
-    if later.widened:
-        widen_columns(rows.sparkSession, target, table, sink, generation, later.widened)
-    if later.added or later.ignored:
-        follow_columns(target, table, rows, generation, later.added, later.ignored)
-    empty_columns(target, table, rows, generation, later.emptied)
+    follow_later_columns(later, sink, TargetTable(target, table, generation), rows)
     _require_same_columns(target, json.loads(table.schema().to_json()), rows.schema)
     return confirm_start(side, record)
 

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from hybrid_extensions.audit.run import audit
+from hybrid_extensions.copied_files.spark.identity import require_identity
 from orchestration import operations
 from orchestration.progress.plan_preview import preview
 from sources.common.schema import parse_schema
@@ -22,7 +23,6 @@ from sources.errors import InputError, RunError
 from sources.planning.context import PipelineContext
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import delta_table
-from spark_jobs.inside.query.transform.passed_columns import require_passed_on
 from spark_jobs.inside.readers.empty_stream import empty_stream
 from tests.e2e.case import Case, history_of, moment, run_through, wrong
 from tests.e2e.in_session import run_chain
@@ -177,7 +177,7 @@ def test_only_a_transform_that_returns_all_columns_as_they_are_is_allowed(
     rows = empty_stream(spark, Folder(tmp_path), columns)
     rows.createOrReplaceTempView("given")
     for same in (rows, rows.select("v", "id", "at"), spark.sql("SELECT * FROM given")):
-        require_passed_on(pipeline, same, rows)
+        require_identity(pipeline, same, rows)
     for other in (
         rows.drop("v"),
         rows.withColumn("v", rows["v"] + 1),
@@ -186,11 +186,11 @@ def test_only_a_transform_that_returns_all_columns_as_they_are_is_allowed(
         rows.withColumn("w", F.lit(1)),
     ):
         with pytest.raises(InputError, match=r"changes or leaves out column `[vw]`"):
-            require_passed_on(pipeline, other, rows)
+            require_identity(pipeline, other, rows)
     for other in (
         rows.where("id > 3"),
         rows.dropDuplicates(["id"]),
         rows.withWatermark("at", "1 second"),
     ):
         with pytest.raises(InputError, match="does more than that"):
-            require_passed_on(pipeline, other, rows)
+            require_identity(pipeline, other, rows)

@@ -10,14 +10,14 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from hybrid_extensions.cdc.spark import added_columns as add_columns_to_target
 from sources.config.table.sink import Sink
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import StateError
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.inside.sink import add_columns_to_target
-from spark_jobs.inside.sink.add_columns_to_target import with_added
-from spark_jobs.inside.sink.sink import LaterColumns, prepare_table
+from spark_jobs.inside.sink.later_columns import LaterColumns, with_added
+from spark_jobs.inside.sink.sink import prepare_table
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

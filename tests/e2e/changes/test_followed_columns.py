@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 
 from examples.shop import Customers
 from hybrid_extensions.audit.run import audit
+from hybrid_extensions.cdc.spark import added_columns as add_columns_to_target
+from hybrid_extensions.cdc.spark import widened_columns as widen_target
 from hybrid_extensions.compare.compare_source import compare_with_source
 from orchestration import operations
 from orchestration.supervision.status import status
@@ -21,7 +23,7 @@ from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
 from sources.planning.topics import followed_columns
 from spark_jobs.inside.driver import schema_change
-from spark_jobs.inside.sink import add_columns_to_target, sink, widen_target
+from spark_jobs.inside.sink import sink
 from tests.command_line import invoke
 from tests.e2e.case import kill_driver, live_of, wrong
 from tests.e2e.changes.cdc_case import ORDERS, CdcCase, take_snapshot

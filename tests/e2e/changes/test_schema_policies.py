@@ -14,13 +14,14 @@ from pyspark.sql import SparkSession
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.cdc.databases.altered_table import keep_table_watch
 from hybrid_extensions.cdc.databases.table_watch import observe_table
+from hybrid_extensions.cdc.spark import emptied_columns
 from orchestration import operations
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.driver import schema_change
-from spark_jobs.inside.sink import emptied_columns, sink
+from spark_jobs.inside.sink import sink
 from tests.command_line import invoke
 from tests.e2e.case import kill_driver, live_of, wrong
 from tests.e2e.changes.binlog_case import BinlogCase

@@ -10,9 +10,9 @@ import fastavro
 import pytest
 
 from hybrid_extensions.audit.readers.values.lacking_values import LackingValues
+from hybrid_extensions.cdc.debezium.placeholders import PLACEHOLDER, Placeholder
 from sources.common.conversion import BadValue
 from sources.config.source.kafka_source import KafkaSource
-from sources.decoding.changes.placeholders import PLACEHOLDER, Placeholder
 from sources.decoding.decoder import RowDecoder
 from tests.sources.decoding.value_case import ORIGIN, changes_source, framed, registry
 

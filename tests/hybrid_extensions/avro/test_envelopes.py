@@ -11,9 +11,9 @@ from typing import Any
 import fastavro
 import pytest
 
+from hybrid_extensions.cdc.debezium.placeholders import PLACEHOLDER
 from sources.common.conversion import BadValue
 from sources.config.source.kafka_source import KafkaSource
-from sources.decoding.changes.placeholders import PLACEHOLDER
 from sources.errors import InputError
 from tests.sources.decoding.value_case import (
     ORIGIN,

@@ -12,6 +12,7 @@ from hybrid_extensions.cdc.connector_restart import ConnectorRestarts
 from hybrid_extensions.cdc.databases.altered_table import TableWatch
 from hybrid_extensions.cdc.databases.replication_slot import SlotGone
 from hybrid_extensions.cdc.slot_watch import SlotWatch
+from hybrid_extensions.cdc.spark.added_columns import ColumnsLog
 from hybrid_extensions.cuts.barrier import Barrier, Crossing
 from hybrid_extensions.generations.range_history import RemovedFiles
 from hybrid_extensions.generations.switch_lock import SwitchHolder
@@ -49,7 +50,6 @@ from spark_jobs.checkpoint.transform_compatibility import Transform
 from spark_jobs.inside.query.seam.row_cache import KeptRows
 from spark_jobs.inside.readers.files.kept_batch import KeptBatch
 from spark_jobs.inside.readers.files.staged_listings import StagedListing
-from spark_jobs.inside.sink.add_columns_to_target import ColumnsLog
 from spark_jobs.launch.launch_record import Launch
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.late_row_count import LateRows

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError, SeamError
+from sources.extensions import contributions
 from spark_jobs.inside.checkpoint.transform_shape import Shape
 
 
@@ -125,3 +126,18 @@ def require_row_by_row(pipeline: Pipeline, rows: DataFrame) -> None:
         "rows, and compute the rest from the target. Nothing was read or written."
     )
     raise InputError(message, hint, source=beside[0].name, field="snapshot.follow")
+
+
+def require_fitting(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> None:
+    """Refuse a transform that does not fit what is declared for extensions; no query runs.
+
+    Args:
+        pipeline: The pipeline.
+        rows: DataFrame that the transform returns.
+        given: DataFrame that it was called with: a stream that is a leaf of the plan.
+
+    Raises:
+        InputError: Contains the column, or the operation that drops or changes rows.
+    """
+    for check in contributions("transform_checks"):
+        check(pipeline, rows, given)

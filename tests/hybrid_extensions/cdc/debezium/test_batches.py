@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hybrid_extensions.cdc.debezium import batches
+from hybrid_extensions.cdc.debezium.placeholders import PLACEHOLDER
 from sources.common.conversion import BadValue, to_arrow_array
-from sources.decoding.changes.placeholders import PLACEHOLDER
 from sources.decoding.decoder import RowDecoder
 from sources.decoding.json.shapes import JsonShapes
 from sources.errors import InputError

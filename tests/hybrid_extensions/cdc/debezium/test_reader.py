@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hybrid_extensions.cdc.debezium.changed_columns import WidenedColumnError
+from hybrid_extensions.cdc.debezium.placeholders import PLACEHOLDER
 from sources.common.conversion import BadValue
 from sources.config.source.kafka_source import KafkaSource
-from sources.decoding.changes.placeholders import PLACEHOLDER
 from sources.decoding.decoder import RowDecoder
 from sources.errors import InputError
 from tests.properties import examples

@@ -17,21 +17,6 @@ from spark_jobs.inside.sink.merging.keys import Match
 from spark_jobs.inside.sink.merging.merge_once import merge_once
 
 
-def with_emptied(rows: DataFrame, emptied: Collection[str]) -> DataFrame:
-    """Return rows with null in emptied columns, of which older changes still have values.
-
-    Args:
-        rows: Rows of a source.
-        emptied: The columns; those that the rows lack are left out.
-    """
-    nulls = {
-        name: F.lit(None).cast(rows.schema[name].dataType)
-        for name in emptied
-        if name in rows.columns
-    }
-    return rows.withColumns(nulls) if nulls else rows
-
-
 def empty_columns(
     target: Folder,
     table: DeltaTable,

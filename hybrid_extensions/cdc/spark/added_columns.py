@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from deltalake import DeltaTable, Field, Transaction
-from deltalake import Schema as DeltaSchema
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
-from pyspark.sql.types import StructField, StructType
 
 from sources.common.positions import Part, Record
 from sources.common.sql.sql_names import in_backticks
@@ -16,6 +13,7 @@ from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import StateError
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
+from spark_jobs.inside.sink.later_columns import table_schema, with_added
 from spark_jobs.inside.sink.merging.clauses import When, of_source
 from spark_jobs.inside.sink.merging.keys import Match
 from spark_jobs.inside.sink.merging.merge_once import merge_once
@@ -53,21 +51,6 @@ class ColumnsLog(Record):
 
     followed: dict[str, FollowedColumn]
     left_out: dict[str, int]
-
-
-def with_added(rows: DataFrame, added: Mapping[str, AddedColumn]) -> DataFrame:
-    """Add the columns that the source got later where rows lack them, with the declared default.
-
-    Args:
-        rows: Rows of a source.
-        added: Type and default of each column that the source got later, by name.
-    """
-    lacking = {name: column for name, column in added.items() if name not in rows.columns}
-    if not lacking:
-        return rows
-    return rows.withColumns(
-        {name: F.lit(column.value).cast(column.type) for name, column in lacking.items()}
-    )
 
 
 def follow_columns(
@@ -203,18 +186,6 @@ def _fill(
         # So that the commit is recognized as the pipeline's own.
         Transaction(f"{generation.info.transaction_id}-columns", version + 1),
     )
-
-
-def table_schema(rows: DataFrame, added: Collection[str]) -> DeltaSchema:
-    """Return the Delta schema of a table for rows, in which each added column is nullable.
-
-    Spark itself regards it as not nullable as long as all rows hold its default.
-    """
-    fields = [
-        StructField(field.name, field.dataType, field.nullable or field.name in added)
-        for field in rows.schema
-    ]
-    return DeltaSchema.from_json(StructType(fields).json())
 
 
 def _field(rows: DataFrame, name: str) -> list[Field]:

@@ -28,11 +28,11 @@ from dagster import DagsterInstance
 from rich.console import Console
 from rich.table import Table
 
+from hybrid_extensions.comparison import terminal as comparison_terminal
 from hybrid_extensions.servers.broker import LocalBroker
 from hybrid_extensions.servers.process import free_ports, is_taken
 from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
-from orchestration.cli import terminal_tables
 from orchestration.comparison.installed_audit import audit
 from orchestration.comparison.report import AuditReport
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -180,7 +180,7 @@ def conclude(run: Callable[[ExitStack], list[AuditReport] | int], stages: Stages
     if isinstance(reports, int):
         return reports
     for report in reports:
-        console.print(terminal_tables.audit(report))
+        console.print(comparison_terminal.audit(report))
     console.print(stages.table())
     return 0 if all(report.ok for report in reports) else 1
 

@@ -27,6 +27,7 @@ from examples import delay_model, departures, serving
 from examples.demo import FEED_RATE, ROOT, Stages, conclude, console, live_source, stop
 from examples.feature_servers import start_servers
 from examples.flight_data import create_feed_topic, produce, split_feed
+from hybrid_extensions.comparison import terminal as comparison_terminal
 from hybrid_extensions.feeds.base import Comparison
 from hybrid_extensions.feeds.declare import AnyFeed, PostgresFeed, feeds_of
 from hybrid_extensions.feeds.loop import compare, compared_in_words, deliver_once, follow
@@ -35,7 +36,6 @@ from hybrid_extensions.training.point_in_time import TrainingSet, training_set
 from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, run_chain
-from orchestration.cli import terminal_tables
 from orchestration.comparison.installed_audit import audit
 from orchestration.comparison.report import AuditReport
 from sources.config.code.transform import SqlTransform
@@ -208,7 +208,7 @@ def _show_errors(errors: list[delay_model.ModelError]) -> None:
 
 def conclusion(proof: Proof) -> int:
     """Print the comparisons, and return the exit status: 0 if everything agrees, else 1."""
-    console.print(terminal_tables.audit(proof.report))
+    console.print(comparison_terminal.audit(proof.report))
     console.print(proof.sink_text, markup=False)
     shares = Table("flights whose features are", "flights", "served as trained", title="Features")
     for each in proof.agreements:

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import dagster as dg
 
 from orchestration.chain import steps_of
-from orchestration.comparison.installed_audit import installed_audit
+from orchestration.comparison.installed_audit import AUDITED, installed_audit
 from orchestration.defs.assets.chain_assets import pipeline_assets
 from orchestration.defs.assets.table import table_asset
 from orchestration.defs.assets.upstream import upstream_specs
-from orchestration.defs.checks.audit import AUDITED
-from orchestration.defs.checks.table import table_checks
+from orchestration.defs.checks.table import healthy_check
 from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.control_job import control_job
 from orchestration.defs.jobs.replacement import installed_replacement
@@ -56,7 +55,7 @@ def pipeline_definitions(
             table_asset(loaded),
         ],
         asset_checks=[
-            *table_checks(loaded),
+            healthy_check(loaded),
             *([live_checks(loaded)] if has_live_run(loaded) else []),
         ],
         jobs=[chain, control, *generations],

@@ -47,6 +47,7 @@ from sources.extensions import Extension
 EXTENSION = Extension(
     "audit",
     commands="hybrid_extensions.audit.cli:app",
+    definitions="hybrid_extensions.audit.dagster:definitions",
     actions="hybrid_extensions.audit.dagster:actions",
     audit="hybrid_extensions.audit.input_audit:AUDIT",
 )

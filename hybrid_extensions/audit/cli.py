@@ -38,9 +38,10 @@ def audit(
     passes, or somebody accepts it.
     """
     with answer(as_json) as show:
+        from hybrid_extensions.audit.acceptance import accept_audit
         from hybrid_extensions.audit.run import audit as compare_with_input
-        from orchestration.cli import terminal_tables
-        from orchestration.comparison.kept_audit import accept_audit, keep_audit
+        from hybrid_extensions.comparison import terminal as comparison_terminal
+        from orchestration.comparison.kept_audit import keep_audit
         from sources.serving import declared_generation, generation_with_role
 
         loaded = load_acting(pipeline, generation)
@@ -52,7 +53,7 @@ def audit(
         typer.echo(f"Audit of generation {generation_with_role(loaded)}.", err=True)
         show(
             {"generation": declared_generation(loaded), **report.to_dict()},
-            terminal_tables.audit(report),
+            comparison_terminal.audit(report),
         )
         for note in keep_audit(loaded, report).notes[len(report.notes) :]:
             tell(note)

@@ -7,16 +7,21 @@ from typing import Any
 
 import dagster as dg
 
+from hybrid_extensions.audit.check import audit_evaluation, audited_check
 from hybrid_extensions.audit.run import audit
+from hybrid_extensions.comparison.audit_metadata import audited
 from orchestration.comparison.kept_audit import keep_audit
 from orchestration.defs.assets.table import kept_action, last_action
-from orchestration.defs.checks.audit import audit_evaluation
 from orchestration.defs.jobs.actions import Action
 from orchestration.defs.jobs.control_form import OF_GENERATION, acting_generation
 from orchestration.defs.keys import RESULT_TAG, note_on_run, table_key
-from orchestration.defs.show import metadata
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
+
+
+def definitions(loaded: LoadedPipeline) -> dg.Definitions:
+    """Return the check of the last audit's verdict."""
+    return dg.Definitions(asset_checks=[audited_check(loaded)])
 
 
 def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
@@ -47,7 +52,7 @@ def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: 
     acting = acting_generation(context, loaded, config)
     found = audit(acting)
     kept = keep_audit(acting, found)
-    shown = metadata.audited(kept)
+    shown = audited(kept)
     text = kept.text
     context.add_output_metadata(shown)
     # An observation: the table is as it was, and nothing downstream has to follow.

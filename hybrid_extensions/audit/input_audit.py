@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dagster as dg
+
+from hybrid_extensions.audit.check import audit_again
 from hybrid_extensions.audit.run import audit
 from orchestration.comparison.installed_audit import Audit
 from orchestration.comparison.report import AuditReport
@@ -24,6 +27,12 @@ class InputAudit(Audit):
         from hybrid_extensions.audit.query_fit import query_misfit  # noqa: PLC0415
 
         return query_misfit(loaded, generation)
+
+    def check_again(
+        self, instance: dg.DagsterInstance, loaded: LoadedPipeline
+    ) -> dg.AssetCheckEvaluation | None:
+        """Return the last verdict, by :func:`hybrid_extensions.audit.check.audit_again`."""
+        return audit_again(instance, loaded)
 
 
 AUDIT = InputAudit()

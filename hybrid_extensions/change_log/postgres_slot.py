@@ -70,7 +70,7 @@ def _connected(declared: LogDeclaration) -> Iterator[psycopg.Connection[Any]]:
     with needs_extra("postgres", "The change log of a PostgreSQL"):
         import psycopg  # noqa: PLC0415
 
-        from sources.common.servers.libpq import connect  # noqa: PLC0415
+        from hybrid_extensions.libpq.connections import connect  # noqa: PLC0415
 
     config = declared.connector
     try:

@@ -8,10 +8,10 @@ import dagster as dg
 from hybrid_extensions.compare.compare_ranges import compare_ranges
 from hybrid_extensions.compare.declare import EQUALS, CompareSection
 from hybrid_extensions.compare.live_run_state import look_at_run
+from hybrid_extensions.schedules.dagster import schedule
 from orchestration.comparison.kept_compare import KeptCompare
 from orchestration.defs.checks.from_job import report_check
 from orchestration.defs.jobs.actions import Action
-from orchestration.defs.jobs.schedules import schedule
 from orchestration.defs.keys import ACTION_TAG, RESULT_TAG, control_name, note_on_run, table_key
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.dagster_remedies import in_dagster

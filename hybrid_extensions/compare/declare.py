@@ -6,10 +6,10 @@ from datetime import timedelta
 
 from pydantic import PositiveInt
 
+from hybrid_extensions.schedules.declare import Schedule
 from sources.common.fields import Duration, Name
 from sources.config.pipeline import Pipeline
 from sources.config.section import Section
-from sources.config.table.schedules import Schedule
 
 EQUALS = "equals_database"
 """Name of the check that says whether the table has the rows of the database table."""

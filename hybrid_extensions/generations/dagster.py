@@ -16,6 +16,7 @@ from hybrid_extensions.generations.declare import COMPARED, GenerationsSection, 
 from hybrid_extensions.generations.form import FIELDS, GenerationForm
 from hybrid_extensions.generations.lifecycle import discard, rerun
 from hybrid_extensions.generations.same_rows import comparison_again, same_rows_check
+from hybrid_extensions.schedules.dagster import schedule
 from orchestration import operations
 from orchestration.attribution import acting_user
 from orchestration.defs.checks.from_job import report_check
@@ -31,7 +32,6 @@ from orchestration.defs.jobs.approval_waits import (
 from orchestration.defs.jobs.form import job_of
 from orchestration.defs.jobs.job_texts import listed
 from orchestration.defs.jobs.replacement import Replacement
-from orchestration.defs.jobs.schedules import schedule
 from orchestration.defs.keys import (
     ACTION_TAG,
     GENERATION_TAG,

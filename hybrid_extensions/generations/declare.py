@@ -6,11 +6,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from hybrid_extensions.schedules.declare import Schedule
 from sources.common.fields import Declared
 from sources.config.inputs import refused_with_inputs
 from sources.config.pipeline import Pipeline
 from sources.config.section import Section
-from sources.config.table.schedules import Schedule
 
 COMPARED = "same_rows"
 """Name of the check that compares the candidate's rows with those that readers see."""

@@ -1,6 +1,7 @@
 """Access to PostgreSQL: the functions that implement the operations of a database kind."""
 
 from hybrid_extensions.cdc.databases.access import Access
+from hybrid_extensions.libpq.connections import server_of
 from hybrid_extensions.postgres.added_columns import find_added_columns, find_types
 from hybrid_extensions.postgres.gone_columns import find_gone_columns
 from hybrid_extensions.postgres.in_flight import settle_log
@@ -9,7 +10,6 @@ from hybrid_extensions.postgres.slot import ask_slot
 from hybrid_extensions.postgres.table import export, open_table
 from hybrid_extensions.postgres.tables import find_tables
 from hybrid_extensions.postgres.watch.table_look import look_at_table
-from sources.common.servers.libpq import server_of
 
 POSTGRES_ACCESS = Access(
     open_table=open_table,

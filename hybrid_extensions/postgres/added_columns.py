@@ -14,10 +14,10 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from hybrid_extensions.cdc.databases.captured_table import NewColumns, UnknownDefault, added_column
+from hybrid_extensions.libpq.connections import connect, is_away, server_of
 from hybrid_extensions.postgres.tables import describe_table
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.common.optional import needs_extra
-from sources.common.servers.libpq import connect, is_away, server_of
 from sources.common.table_definition import PostgresDefinition
 from sources.config.source.snapshot import SnapshotOptions
 from sources.decoding.changes.added_columns import AddedColumn

@@ -9,8 +9,8 @@ from typing import Any
 
 from hybrid_extensions.cdc.databases.kafka_connect import find_state
 from hybrid_extensions.cdc.databases.slot import Slot, State
+from hybrid_extensions.libpq.connections import connect
 from sources.common.optional import needs_extra
-from sources.common.servers.libpq import connect
 from sources.config.source.snapshot import SnapshotOptions
 
 with needs_extra("postgres", "A replication slot of PostgreSQL"):

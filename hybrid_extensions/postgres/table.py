@@ -15,6 +15,7 @@ from hybrid_extensions.cdc.databases.captured_table import (
     QueryError,
 )
 from hybrid_extensions.cdc.databases.connector_lists import publication_of
+from hybrid_extensions.libpq.connections import connect, is_away, limited, server_of
 from hybrid_extensions.postgres.capture_checks import require_capturable
 from hybrid_extensions.postgres.checks import check_columns, check_publication, check_slot
 from hybrid_extensions.postgres.chunks import divide, where
@@ -24,7 +25,6 @@ from hybrid_extensions.postgres.watch.publication import read_publication
 from sources.common.database_snapshot import DatabaseSnapshot, PostgresSnapshot
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_schema
-from sources.common.servers.libpq import connect, is_away, limited, server_of
 from sources.common.table_definition import PostgresDefinition
 from sources.errors import InputError, RunError, UnavailableError
 

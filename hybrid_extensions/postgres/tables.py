@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from hybrid_extensions.cdc.databases.captured_table import DatabaseTable
+from hybrid_extensions.libpq.connections import connect, is_away, server_of
 from sources.common.optional import needs_extra
-from sources.common.servers.libpq import connect, is_away, server_of
 from sources.errors import InputError, UnavailableError
 
 with needs_extra("postgres", "A pipeline that captures tables of PostgreSQL"):

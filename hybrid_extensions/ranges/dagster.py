@@ -23,11 +23,11 @@ from hybrid_extensions.ranges.partitions import (
     ranges_key,
 )
 from hybrid_extensions.ranges.rows import rows_by_range
+from hybrid_extensions.schedules.dagster import schedule
 from orchestration.attribution import acting_user
 from orchestration.defs.assets.upstream import upstream_keys
 from orchestration.defs.checks.table import report_table
 from orchestration.defs.jobs.form import job_of
-from orchestration.defs.jobs.schedules import schedule
 from orchestration.defs.keys import (
     GENERATION_TAG,
     POOL,

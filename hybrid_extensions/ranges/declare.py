@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field, PositiveInt
 
+from hybrid_extensions.schedules.declare import Schedule
 from sources.config.section import Section
-from sources.config.table.schedules import Schedule
 from sources.config.table.time_ranges import TimeRanges
 
 

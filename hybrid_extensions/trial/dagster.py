@@ -5,6 +5,7 @@ from typing import Any
 
 import dagster as dg
 
+from hybrid_extensions.comparison.audit_metadata import audited
 from hybrid_extensions.trial.run import SampleRun, try_sample
 from hybrid_extensions.trial.sample_pipeline import SampleOptions, parse_share
 from orchestration.chain import Observer, Outcome, Step
@@ -110,7 +111,7 @@ def _shown(found: SampleRun) -> metadata.Metadata:
         first = [{name: str(value) for name, value in row.items()} for row in found.examples]
         shown["first rows"] = metadata.table(first)
     if found.audit is not None:
-        shown |= metadata.audited(KeptAudit.of(found.audit, now_ms()))
+        shown |= audited(KeptAudit.of(found.audit, now_ms()))
     else:
         shown["not audited"] = str(found.not_audited)
     if found.serving is not None:

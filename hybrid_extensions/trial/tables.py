@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from orchestration.cli import terminal_tables
+from hybrid_extensions.comparison import terminal as comparison_terminal
 from orchestration.cli.fitting_table import Fitting
 from orchestration.comparison.report import example_text
 from sources.common.counting import counted
@@ -27,7 +27,7 @@ def sample(found: SampleRun) -> Group:
     if found.examples:
         parts.append(_rows(found))
     if found.audit is not None:
-        parts.append(terminal_tables.audit(found.audit))
+        parts.append(comparison_terminal.audit(found.audit))
     else:
         parts.append(f"[yellow]Not audited:[/] {escape(found.not_audited or '')}")
     if found.serving is None:

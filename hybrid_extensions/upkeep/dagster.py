@@ -5,11 +5,11 @@ from typing import Any
 
 import dagster as dg
 
+from hybrid_extensions.schedules.dagster import schedule
 from hybrid_extensions.upkeep import compaction, vacuum
 from hybrid_extensions.upkeep.declare import Upkeep, UpkeepSection
 from orchestration.attribution import acting_user
 from orchestration.defs.jobs.actions import Action
-from orchestration.defs.jobs.schedules import schedule
 from orchestration.defs.keys import ACTION_TAG, control_name
 from sources.config.loader import LoadedPipeline
 

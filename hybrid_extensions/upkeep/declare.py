@@ -6,8 +6,8 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from hybrid_extensions.schedules.declare import Schedule
 from sources.config.section import Section
-from sources.config.table.schedules import Schedule
 
 
 class Upkeep(Schedule):

@@ -20,7 +20,6 @@ _SHORT = len("30 Sep 2024 00:00")
 """Cells of a plan up to this length, times among them, stay on one line."""
 
 if TYPE_CHECKING:
-    from orchestration.comparison.report import AuditReport, BadLine, LedgerLine
     from orchestration.progress.plan_preview import Preview
     from orchestration.supervision.source_status import SourceStatus
     from orchestration.supervision.status import Status
@@ -28,12 +27,6 @@ if TYPE_CHECKING:
     from sources.planning.plan import Plan
     from sources.state.action_log import LoggedAction
 
-_COLOURS = {"agrees": None, "differs": "red", "unknown": "yellow"}
-_VERDICTS = {
-    "passed": "[green]Passed:[/] the table is proved right.",
-    "failed": "[red]Failed:[/] the table, or what the runs say about it, is wrong.",
-    "unknown": "[yellow]Unknown:[/] nothing wrong was found, but not everything could be checked.",
-}
 _ENDED = {
     "dead": "the driver of `{source}` is gone without a word, as after a kill. What is committed "
     "stays; `hybrid run P` goes on from there, and `hybrid logs P` shows what it printed.",
@@ -212,27 +205,6 @@ def _lag(found: Status, source: SourceStatus) -> str:
     return f"{lag} in the topic, {unread}" if unread else lag
 
 
-def audit(report: AuditReport) -> Group:
-    """Return an audit's report for the terminal: counts, examples, recounts and notes."""
-    names = ("expected", "found", "missing", "duplicated", "different", "unexpected", "ambiguous")
-    document = report.to_dict()
-    table = Fitting(*names, title=f"Audit of {report.pipeline}")
-    table.add_row(*(f"{document[name]:,}" for name in names))
-    shown = [
-        f"[red]{kind}[/]: {escape(str(row))}"
-        for kind, rows in report.examples.items()
-        for row in rows
-    ]
-    parts: list[Table | str] = [table, *shown]
-    if report.ledger:
-        parts.append(_seam(report.ledger))
-    parts.extend(_bad(line) for line in report.bad_records)
-    parts.extend(f"[yellow]Not checked:[/] {escape(text)}" for text in report.unchecked)
-    parts.extend(f"[yellow]Note:[/] {escape(text)}" for text in report.notes)
-    parts.append(_VERDICTS[report.outcome])
-    return Group(*parts)
-
-
 def history(actions: list[LoggedAction]) -> Table:
     """Return the log of actions as a table: when, what, by whom, what changed, outcome."""
     table = Fitting("when", "action", "generation", "by", "change", "outcome")
@@ -242,41 +214,4 @@ def history(actions: list[LoggedAction]) -> Table:
         style = {"done": None, "begun": "yellow"}.get(each.outcome, "red")
         cells = (each.action, each.generation or "", escape(each.by), change, outcome)
         table.add_row(iso(each.at_ms), *cells, style=style)
-    return table
-
-
-def _bad(line: BadLine) -> str:
-    done = "dropped" if line.policy == "drop" else "quarantined"
-    counted = f"; {line.reason}" if line.policy == "fail" else "; no run has counted"
-    if line.counted is not None:
-        counted = f", {line.counted:,} {done} by the runs"
-    lacking = f"; {line.lacking:,} are missing from the quarantine table" if line.lacking else ""
-    whats = {"unreadable": "Bad records", "outside": "Event times that don't count"}
-    what = whats.get(line.kind, f"Rows that break `{line.kind.partition('.')[2]}`")
-    text = f"{what} of `{line.source}`: {line.found:,} found by the audit{counted}{lacking}."
-    colour = _COLOURS[line.outcome]
-    if colour is None:
-        return text
-    return f"[{colour}]{text}[/]"
-
-
-def _seam(lines: list[LedgerLine]) -> Table:
-    names = ("source", "topic", "partition", "start", "first record", "rows in the seam")
-    more = ("also in history", "removed", "from no source", "outcome")
-    table = Fitting(*names, *more, title="Hand-over: rows that the audit counts")
-    for line in lines:
-        values = (
-            line.source,
-            line.topic,
-            line.partition,
-            line.start,
-            line.first_offset,
-            line.seam_rows,
-            line.delivered,
-            line.removed,
-            line.before_start,
-        )
-        cells = ("" if value is None else str(value) for value in values)
-        outcome = line.outcome if line.reason is None else f"{line.outcome}: {line.reason}"
-        table.add_row(*cells, escape(outcome), style=_COLOURS[line.outcome])
     return table

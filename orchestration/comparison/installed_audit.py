@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+import dagster as dg
+
 from orchestration.comparison.report import AuditReport
 from sources.config.loader import LoadedPipeline
 from sources.extensions import contributions, none_adds
+
+AUDITED = "audited"
+"""Name of the check of the table that shows the last verdict."""
 
 
 class Audit(ABC):
@@ -45,6 +50,17 @@ class Audit(ABC):
             UnavailableError: The store does not answer.
         """
 
+    @abstractmethod
+    def check_again(
+        self, instance: dg.DagsterInstance, loaded: LoadedPipeline
+    ) -> dg.AssetCheckEvaluation | None:
+        """Return what the check has to show after a materialization of the table; None for nothing.
+
+        Raises:
+            StateError: The state can't be read.
+            UnavailableError: The state's store does not answer.
+        """
+
 
 def installed_audit() -> Audit | None:
     """Return the audit of the first installed extension that has one; None without any."""
@@ -61,6 +77,14 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     if (found := installed_audit()) is None:
         raise none_adds("audits tables", "do without an audit", field="audit")
     return found.report(loaded)
+
+
+def audit_again(
+    instance: dg.DagsterInstance, loaded: LoadedPipeline
+) -> dg.AssetCheckEvaluation | None:
+    """Return what the check ``audited`` has to show again, by :meth:`Audit.check_again`."""
+    found = installed_audit()
+    return None if found is None else found.check_again(instance, loaded)
 
 
 def query_misfit(loaded: LoadedPipeline, generation: str) -> str | None:

@@ -8,11 +8,12 @@ from orchestration.comparison.report import AuditReport, BadLine, LedgerLine, in
 from orchestration.display import moment
 from sources.common.positions import Part, Record, now_ms
 from sources.config.loader import LoadedPipeline
-from sources.errors import HybridError, InputError
-from sources.state.action_log import recorded
-from sources.state.generation import Generation
+from sources.errors import HybridError
+from sources.serving import newest_generation, read_serving
+from sources.state.generation import Generation, read_generation
 
-_NAME = "audit.json"
+AUDIT = "audit.json"
+"""Name of the document."""
 
 
 class Acceptance(Part):
@@ -135,7 +136,7 @@ def keep_audit(loaded: LoadedPipeline, report: AuditReport) -> KeptAudit:
     made = KeptAudit.of(report, now_ms())
     try:
         if (generation := loaded.open_generation(create=False)) is not None:
-            generation.replace(_NAME, made)
+            generation.replace(AUDIT, made)
     except HybridError as error:
         note = f"This audit is not kept: {error}"
         return made.model_copy(update={"notes": [*made.notes, note]})
@@ -149,38 +150,16 @@ def read_audit(generation: Generation) -> KeptAudit | None:
         StateError: The document is damaged, or of another version.
         UnavailableError: The state's store does not answer.
     """
-    return generation.read(_NAME, KeptAudit)
+    return generation.read(AUDIT, KeptAudit)
 
 
-def accept_audit(loaded: LoadedPipeline, why: str, by: str) -> KeptAudit:
-    """Record that a person accepts the last audit although it failed; it then no longer counts.
-
-    "No longer counts" means that the pipeline is not unhealthy because of it. It is in the log of
-    actions.
-
-    Args:
-        loaded: The pipeline.
-        why: The reason, to be shown with the verdict.
-        by: Who accepts it; empty if unknown.
+def last_audit(loaded: LoadedPipeline) -> KeptAudit | None:
+    """Return the last audit of the serving generation; None if there was none.
 
     Raises:
-        InputError: There is no reason, or the last audit has not failed.
-        StateError: Nothing was planned yet, or the state can't be read or written.
+        StateError: The state can't be read.
         UnavailableError: The state's store does not answer.
     """
-    generation = loaded.require_generation()
-    kept = read_audit(generation)
-    if not why.strip():
-        message = "A failed audit is only accepted with a reason. Nothing was changed."
-        hint = "Give the reason: `hybrid audit P --accept 'the reason'`."
-        raise InputError(message, hint, pipeline=loaded.pipeline.name)
-    if kept is None or kept.outcome != "failed":
-        found = "there is none" if kept is None else kept.text
-        message = f"Only a failed audit can be accepted. The last audit: {found}"
-        hint = "Nothing has to be accepted. To audit the table as it is now, run `hybrid audit P`."
-        raise InputError(message, hint, pipeline=loaded.pipeline.name)
-    with recorded(loaded.state, "accept audit", by, generation.name) as after:
-        made = kept.model_copy(update={"accepted": Acceptance(at_ms=now_ms(), by=by, why=why)})
-        generation.replace(_NAME, made)
-        after["audit"] = "accepted though it failed"
-    return made
+    if newest_generation(loaded) is None:
+        return None
+    return read_audit(read_generation(loaded.state, read_serving(loaded).generation))

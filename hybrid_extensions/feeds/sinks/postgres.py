@@ -21,8 +21,8 @@ from hybrid_extensions.feeds.base import EXAMPLES, FeedSink
 from hybrid_extensions.feeds.declare import PostgresFeed
 from hybrid_extensions.feeds.delivery import DELETED
 from hybrid_extensions.feeds.position import Held, Position
+from hybrid_extensions.libpq.connections import answers, connect, server_of
 from sources.common import environment
-from sources.common.servers.libpq import answers, connect, server_of
 from sources.errors import ErrorFields, InputError, StateError, UnavailableError
 
 POSITIONS = "hybrid_feeds"

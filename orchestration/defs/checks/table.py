@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from orchestration.comparison.installed_audit import installed_audit
+from orchestration.comparison.installed_audit import audit_again
 from orchestration.defs.assets.table import (
     card_and_facts,
     card_metadata,
@@ -13,7 +13,6 @@ from orchestration.defs.assets.table import (
     last_day,
     table_metadata,
 )
-from orchestration.defs.checks.audit import audit_again, audited_check
 from orchestration.defs.jobs.replacement import installed_replacement
 from orchestration.defs.keys import table_key
 from orchestration.defs.show.dagster_failures import failures
@@ -24,12 +23,10 @@ HEALTHY = "healthy"
 """Name of the check that says how the pipeline is."""
 
 
-def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
-    """Return the checks of a pipeline's table: ``healthy`` and ``audited``.
+def healthy_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
+    """Return the check ``healthy`` of a pipeline's table.
 
-    The last one is there if an extension audits tables.
-
-    The supervision evaluates the first one, and an audit the second one; both can be run by hand.
+    The supervision evaluates it, and it can be run by hand.
     """
     key = table_key(loaded)
 
@@ -48,8 +45,7 @@ def table_checks(loaded: LoadedPipeline) -> list[dg.AssetChecksDefinition]:
             passed=seen.is_well, severity=_severity(seen), description=_told(seen)
         )
 
-    audited = [] if installed_audit() is None else [audited_check(loaded)]
-    return [healthy, *audited]
+    return healthy
 
 
 def report_table(

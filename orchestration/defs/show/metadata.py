@@ -10,8 +10,6 @@ from typing import Any
 import dagster as dg
 
 from orchestration.capture.snapshots import TakenSnapshot
-from orchestration.comparison.kept_audit import KeptAudit
-from orchestration.comparison.report import in_words
 from orchestration.defs.keys import APPROVED
 from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.display import readable_times, second
@@ -383,29 +381,6 @@ def observation(verdict: Verdict) -> Metadata:
     if verdict.error is not None:
         shown["last error"] = verdict.error
     return shown
-
-
-def audited(kept: KeptAudit) -> Metadata:
-    """Return the metadata of an audit: result, row counts, and notes."""
-    notes = [{"note": note} for note in kept.remarks]
-    return {
-        "audit": in_words(kept.outcome, kept.expected),
-        **audit_counts(kept),
-        **({"notes": table(notes)} if notes else {}),
-    }
-
-
-def audit_counts(kept: KeptAudit) -> Metadata:
-    """Return the row counts of an audit as metadata, by label."""
-    return {
-        "rows expected": kept.expected,
-        "rows found": kept.found,
-        "missing": kept.missing_rows,
-        "duplicated": kept.duplicated,
-        "different": kept.different,
-        "unexpected": kept.unexpected,
-        "ambiguous keys": kept.ambiguous,
-    }
 
 
 def picture(name: str, png: bytes) -> dg.MarkdownMetadataValue:

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import dagster as dg
 from pydantic import BaseModel, Field
 
+from orchestration.comparison.installed_audit import audit_again
+from orchestration.comparison.kept_audit import last_audit
 from orchestration.defs.assets.table import (
     card_and_facts,
     card_metadata,
@@ -18,7 +20,6 @@ from orchestration.defs.assets.table import (
     some_rows,
     table_metadata,
 )
-from orchestration.defs.checks.audit import audit_again, last_audit
 from orchestration.defs.checks.table import comparison_again, health_evaluation
 from orchestration.defs.jobs.restarts_of_a_day import restarts_of_a_day
 from orchestration.defs.keys import live_key, role_of, table_key

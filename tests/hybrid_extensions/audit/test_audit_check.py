@@ -11,8 +11,10 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from orchestration.comparison.kept_audit import accept_audit, keep_audit, read_audit
-from orchestration.defs.checks.audit import AUDITED, audit_again
+from hybrid_extensions.audit.acceptance import accept_audit
+from hybrid_extensions.audit.check import audit_again
+from orchestration.comparison.installed_audit import AUDITED
+from orchestration.comparison.kept_audit import keep_audit, read_audit
 from orchestration.defs.jobs.control_job import control_job
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.status import status_of

@@ -11,6 +11,7 @@ import pytest
 
 from hybrid_extensions.cdc.databases.altered_table import Names, TableWatch
 from hybrid_extensions.cdc.databases.captured_table import CapturedTable, QueryError
+from hybrid_extensions.libpq import connections as libpq
 from hybrid_extensions.postgres import slot
 from hybrid_extensions.postgres.compared_rows import bound_after
 from hybrid_extensions.postgres.in_flight import settle_log
@@ -19,7 +20,6 @@ from hybrid_extensions.postgres.table import open_table
 from hybrid_extensions.postgres.tables import find_tables
 from hybrid_extensions.postgres.watch import table_look
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from sources.common.servers import libpq
 from sources.config.source.snapshot import SnapshotOptions
 from sources.config.table.sink import Sink
 from sources.decoding.changes.declared_table import DeclaredTable

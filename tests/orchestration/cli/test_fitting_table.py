@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from rich.console import Console, RenderableType
 
+from hybrid_extensions.comparison import terminal as comparison_terminal
 from hybrid_extensions.generations import terminal
 from hybrid_extensions.generations.overview import GenerationLine
 from orchestration.cli import terminal_tables
@@ -99,7 +100,7 @@ def audit() -> RenderableType:
         notes=[],
         seconds=0,
     )
-    return terminal_tables.audit(report)
+    return comparison_terminal.audit(report)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console, RenderableType
 
+from hybrid_extensions.comparison import terminal as comparison_terminal
 from orchestration.cli import terminal_tables
 from orchestration.cli.after_plan import after_plan
 from orchestration.comparison.report import AuditExample, AuditReport, BadLine, InputRows
@@ -131,7 +132,7 @@ def test_the_audit_says_what_became_of_bad_records(line: BadLine, told: str) -> 
         notes=[],
         seconds=0,
     )
-    shown = text(terminal_tables.audit(report))
+    shown = text(comparison_terminal.audit(report))
     assert f"Bad records of `live`: {told}" in shown
     verdict = {"agrees": "Passed", "differs": "Failed", "unknown": "Unknown"}[line.outcome]
     assert f"{verdict}: " in shown

@@ -9,9 +9,9 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from hybrid_extensions.libpq import connections as libpq
+from hybrid_extensions.libpq.connections import connect, limited
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from sources.common.servers import libpq
-from sources.common.servers.libpq import connect, limited
 from tests.services.network import Network
 
 pytestmark = pytest.mark.slow

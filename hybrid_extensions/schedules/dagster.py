@@ -5,8 +5,8 @@ from typing import Any
 
 import dagster as dg
 
+from hybrid_extensions.schedules.declare import Schedule
 from sources.config.loader import LoadedPipeline
-from sources.config.table.schedules import Schedule
 
 _SCHEDULE_TAG = "dagster/schedule_name"
 _UNDER_WAY = [

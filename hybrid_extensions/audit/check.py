@@ -6,17 +6,16 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.comparison.kept_audit import KeptAudit, read_audit
+from hybrid_extensions.comparison.audit_metadata import audit_counts
+from orchestration.comparison.installed_audit import AUDITED
+from orchestration.comparison.kept_audit import KeptAudit, last_audit
 from orchestration.comparison.report import AuditReport
 from orchestration.defs.keys import control_name, table_key
 from orchestration.defs.show.dagster_failures import failures
-from orchestration.defs.show.metadata import audit_counts, table
+from orchestration.defs.show.metadata import table
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.serving import newest_generation, read_serving
-from sources.state.generation import read_generation
+from sources.serving import read_serving
 
-AUDITED = "audited"
-"""Name of the check."""
 _NEVER = "Never audited."
 _HOW = "Launch the job `{job}` with the action AUDIT."
 
@@ -47,18 +46,6 @@ def audited_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
         return dg.AssetCheckResult(**_shown(kept))
 
     return audited
-
-
-def last_audit(loaded: LoadedPipeline) -> KeptAudit | None:
-    """Return the last audit of the serving generation; None if there was none.
-
-    Raises:
-        StateError: The state can't be read.
-        UnavailableError: The state's store does not answer.
-    """
-    if newest_generation(loaded) is None:
-        return None
-    return read_audit(read_generation(loaded.state, read_serving(loaded).generation))
 
 
 def audit_again(

@@ -1,0 +1,30 @@
+"""Metadata of an audit in Dagster's UI."""
+
+from __future__ import annotations
+
+from orchestration.comparison.kept_audit import KeptAudit
+from orchestration.comparison.report import in_words
+from orchestration.defs.show.metadata import Metadata, table
+
+
+def audited(kept: KeptAudit) -> Metadata:
+    """Return the metadata of an audit: result, row counts, and notes."""
+    notes = [{"note": note} for note in kept.remarks]
+    return {
+        "audit": in_words(kept.outcome, kept.expected),
+        **audit_counts(kept),
+        **({"notes": table(notes)} if notes else {}),
+    }
+
+
+def audit_counts(kept: KeptAudit) -> Metadata:
+    """Return the row counts of an audit."""
+    return {
+        "rows expected": kept.expected,
+        "rows found": kept.found,
+        "missing": kept.missing_rows,
+        "duplicated": kept.duplicated,
+        "different": kept.different,
+        "unexpected": kept.unexpected,
+        "ambiguous keys": kept.ambiguous,
+    }

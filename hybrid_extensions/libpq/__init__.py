@@ -1,0 +1,8 @@
+"""Connections to PostgreSQL that no silence of the server holds for ever, for other extensions.
+
+It adds nothing by itself.
+"""
+
+from sources.extensions import Extension
+
+EXTENSION = Extension("libpq")

@@ -35,7 +35,7 @@ from sources.planning.exports import ExportRecord
 from sources.planning.files.open_snapshot import WholeTable, whole_in_words
 from sources.planning.plan import Plan
 from spark_jobs.launch.process import Means
-from spark_jobs.launch.waiting_driver import WaitingDriver
+from spark_jobs.launch.waiting_driver import WaitingDriver, waiting_driver
 from spark_jobs.run_state.heartbeat import Heartbeat, describe
 from spark_jobs.run_state.progress_log import read_progress_log, sample_of
 from spark_jobs.table.ownership.belonging import require_belonging
@@ -399,8 +399,7 @@ def run_chain(run: ChainRun) -> None:
         HybridError: A step failed, or its outcome does not allow the following ones; its type and
             text are those of the step. What earlier steps have written stays.
     """
-    fits = WaitingDriver.fits(run.loaded)
-    with WaitingDriver(run.loaded) if fits else nullcontext() as waiting:
+    with waiting_driver(run.loaded) or nullcontext() as waiting:
         run = replace(run, waiting=waiting)
         for step in steps_of(run.loaded):
             _run_step(step, run)

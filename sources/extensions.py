@@ -135,6 +135,10 @@ class Extension:
         transform_checks: Function that refuses a transform, as
             :func:`spark_jobs.inside.query.transform.result_checks.require_fitting`. Called in the
             driver, and while planning.
+        waiting_driver: Function that returns a driver which is started in advance, as
+            :func:`spark_jobs.launch.waiting_driver.waiting_driver`. The first one counts.
+        alerts: Function that posts a JSON object to a URL, and returns why that failed, as a phrase
+            without the URL; or None. Raises nothing. The first one counts.
         replacement: Replacement of whole tables by other generations, an
             :class:`orchestration.defs.jobs.replacement.Replacement`. The first one counts.
         lost_state: What people can do if checkpoint or state of a table are lost: a text.
@@ -181,6 +185,8 @@ class Extension:
     catalog_place: str | None = None
     later_columns: str | None = None
     transform_checks: str | None = None
+    waiting_driver: str | None = None
+    alerts: str | None = None
     replacement: str | None = None
     lost_state: str | None = None
     captured_tables: str | None = None

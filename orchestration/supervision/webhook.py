@@ -1,28 +1,14 @@
-"""Webhook for alerts: a JSON document, posted to a secret URL of another system."""
+"""Alerts to another system: a JSON document, which an extension posts to a secret URL."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import IO, Any
-from urllib.error import HTTPError, URLError
-from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from sources.common.positions import iso
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport
-
-TIMEOUT_S = 5.0
-
-
-class _StayHere(HTTPRedirectHandler):
-    """Handler that follows no redirect: a redirected POST drops the document and looks accepted."""
-
-    def redirect_request(
-        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
-    ) -> None:
-        return None
+from sources.extensions import contributions
 
 
 @dataclass(frozen=True)
@@ -58,7 +44,9 @@ def alert(loaded: LoadedPipeline, told: Alert) -> str | None:
     url, name = loaded.pipeline.supervision.webhook_url, loaded.pipeline.name
     if url is None:
         return None
-    return _post(
+    if (post := next(contributions("alerts"), None)) is None:
+        return "no installed extension posts alerts"
+    problem: str | None = post(
         url,
         {
             "text": f"{name}: {told.text}",
@@ -72,29 +60,4 @@ def alert(loaded: LoadedPipeline, told: Alert) -> str | None:
             "numbers": dict(told.numbers),
         },
     )
-
-
-def _post(url: str, document: Mapping[str, object]) -> str | None:
-    """Post an alert as JSON, waiting at most 5 s; return why it failed, or None. Raises nothing.
-
-    Args:
-        url: Where to post it; never shown, since it is a secret.
-        document: The alert, a JSON object.
-
-    Returns:
-        Why the document was not accepted, as a phrase without the URL; None if the status of the
-        answer was a success. A redirect counts as not accepted.
-    """
-    body = json.dumps(document).encode()
-    try:
-        request = Request(url, body, {"Content-Type": "application/json"}, method="POST")
-        with build_opener(_StayHere).open(request, timeout=TIMEOUT_S):
-            return None
-    except HTTPError as error:
-        error.close()
-        return f"it answers with status {error.code}"
-    except URLError as error:
-        # Its text may name the host.
-        return f"it can't be reached ({type(error.reason).__name__})"
-    except Exception as error:
-        return f"posting fails ({type(error).__name__})"
+    return problem

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from orchestration import chain
 from sources.config.loader import LoadedPipeline
 from spark_jobs.jvm import java
 from spark_jobs.launch import process, runs
@@ -23,7 +24,6 @@ from spark_jobs.launch.launch_record import Launch
 from spark_jobs.launch.places import local
 from spark_jobs.launch.places.base import Order
 from spark_jobs.launch.submission import submit
-from spark_jobs.launch.waiting_driver import WaitingDriver
 
 NO_PROCESS = 2**30
 """A process id beyond all that there are."""
@@ -120,6 +120,6 @@ def patch_launches(patch: pytest.MonkeyPatch, fleet: Fleet) -> None:
     patch.setattr(runs, "start", fleet.start)
     patch.setattr(local.LocalLauncher, "stop", stop)
     # A driver that waits is a process.
-    patch.setattr(WaitingDriver, "fits", lambda _: False)
+    patch.setattr(chain, "waiting_driver", lambda _: None)
     shim: Any = types.SimpleNamespace(**{**vars(os), "kill": end_by_number})
     patch.setattr(process, "os", shim)

@@ -25,7 +25,7 @@ import pytest
 import yaml
 
 from hybrid_extensions.generations import promotion, switch_steps, take_over, unlisted_files
-from orchestration import operations
+from orchestration import chain, operations
 from sources import generations, kept_definitions
 from sources.common.positions import Record
 from sources.config.loader import KeptDefinition, LoadedPipeline, load_pipeline
@@ -42,7 +42,6 @@ from spark_jobs.inside.sink import sink
 from spark_jobs.launch import driver_state, launch_record, process, runs, watched_run
 from spark_jobs.launch.places.base import Order
 from spark_jobs.launch.submission import submit
-from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.run_state import lease
 from spark_jobs.table import delta_table
 from spark_jobs.table.ownership import target_guard
@@ -373,7 +372,7 @@ def _patch_processes(patch: pytest.MonkeyPatch, product: Product) -> None:
     patch.setattr(submit, "prepare_scratch", lambda *_: None)
     patch.setattr(submit, "claim_scratch", lambda *_: None)
     patch.setattr(runs, "start", start)
-    patch.setattr(WaitingDriver, "fits", lambda _: False)
+    patch.setattr(chain, "waiting_driver", lambda _: None)
     patch.setattr(process, "installed_drivers", lambda: None)
     for module in (driver_state, runs, watched_run, launch_record):
         patch.setattr(module, "local_path", nowhere)

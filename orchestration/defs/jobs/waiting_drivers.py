@@ -9,7 +9,7 @@ import dagster as dg
 
 from orchestration.defs.keys import POOL
 from sources.config.loader import LoadedPipeline
-from spark_jobs.launch.waiting_driver import WaitingDriver
+from spark_jobs.launch.waiting_driver import WaitingDriver, waiting_driver
 
 # By Dagster's run. It ends with the process at the latest, by itself.
 _WAITING: dict[str, WaitingDriver] = {}
@@ -35,8 +35,9 @@ def driver_of_plan(
     # Of a step that was tried before, and failed after its driver had been kept.
     if (left := _WAITING.pop(context.run.run_id, None)) is not None:
         left.end()
-    fits = is_needed and WaitingDriver.fits(loaded) and not _waits_for_pool(context.instance)
-    with _kept(context, WaitingDriver(loaded) if fits else None, is_needed=is_needed) as driver:
+    may_wait = is_needed and not _waits_for_pool(context.instance)
+    made = waiting_driver(loaded) if may_wait else None
+    with _kept(context, made, is_needed=is_needed) as driver:
         yield driver
 
 

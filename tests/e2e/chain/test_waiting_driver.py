@@ -42,9 +42,9 @@ def pids(rows):
 KILLED = """
 import os, signal, sys
 from orchestration.cli.main import main
-from spark_jobs.launch.waiting_driver import WaitingDriver
+from hybrid_extensions.waiting_drivers.driver import AdvanceDriver
 
-WaitingDriver.run = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+AdvanceDriver.run = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 sys.argv = ["hybrid", "run", sys.argv[1]]
 main()
 """

@@ -19,17 +19,16 @@ class Driver:
     def __init__(self, _loaded: LoadedPipeline) -> None:
         self.has_ended = False
 
-    @staticmethod
-    def fits(loaded: LoadedPipeline) -> bool:
-        return loaded.pipeline.spark.master.startswith("local")
-
     def end(self) -> None:
         self.has_ended = True
 
 
 @pytest.fixture(autouse=True)
 def drivers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting_drivers, "WaitingDriver", Driver)
+    def driver_for(loaded: LoadedPipeline) -> Driver | None:
+        return Driver(loaded) if loaded.pipeline.spark.master.startswith("local") else None
+
+    monkeypatch.setattr(waiting_drivers, "waiting_driver", driver_for)
 
 
 def declared(folder: Path, master: str) -> LoadedPipeline:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from hybrid_extensions.waiting_drivers.inherited_file import UnnamedFile
 from sources.state.generation import Generation
-from spark_jobs.run_state.inherited_file import UnnamedFile
 from spark_jobs.run_state.lock import FileLock, Lock, launch_lock_path, open_lock, take_opened
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from hybrid_extensions.waiting_drivers import driver as waiting_driver
+from hybrid_extensions.waiting_drivers.driver import AdvanceDriver
 from sources.config.loader import LoadedPipeline
 from sources.state.generation import Generation
-from spark_jobs.launch import waiting_driver
 from spark_jobs.launch.questions import spark_process
 from spark_jobs.launch.submission import submit
-from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.run_state.lock import is_launched, take_launch_lock
 from tests.extensions import needs
 from tests.minimal import minimal_pipeline
@@ -69,9 +69,9 @@ def begun(loaded: LoadedPipeline) -> Generation:
     return generation
 
 
-def started(loaded: LoadedPipeline) -> tuple[WaitingDriver, int]:
+def started(loaded: LoadedPipeline) -> tuple[AdvanceDriver, int]:
     """A driver that has answered a question, and its process."""
-    driver = WaitingDriver(loaded)
+    driver = AdvanceDriver(loaded)
     assert driver.ask("ready?") == "ready?\n"
     return driver, int((loaded.folder / "number").read_text())
 
@@ -103,7 +103,7 @@ def test_the_next_one_waits_for_the_lock_of_the_one_that_runs(loaded: LoadedPipe
     generation = begun(loaded)
     present = take_launch_lock(generation, "a")
     assert present is not None
-    with WaitingDriver(loaded) as driver:
+    with AdvanceDriver(loaded) as driver:
         driver.start_next(generation)
         first = driver.launch_id
         driver.start_next(generation)
@@ -186,7 +186,7 @@ def test_the_plan_is_checked_also_where_no_driver_can_wait(
     monkeypatch.setattr(spark_process, "analysis_environment", lambda *_: {})
     echo = (sys.executable, "-c", "print(input())")
     monkeypatch.setattr(spark_process, "COMMAND", echo)
-    with WaitingDriver(loaded) as driver:
+    with AdvanceDriver(loaded) as driver:
         assert driver.ask("ready?") == "ready?\n"
         assert driver.take_lock(loaded, begun(loaded)) is None
 
@@ -206,4 +206,4 @@ def test_the_plan_is_checked_also_where_no_driver_can_wait(
 def test_only_runs_of_this_machine_that_nobody_approves_wait(
     loaded: LoadedPipeline, changes: dict[str, object], fits: bool
 ) -> None:
-    assert WaitingDriver.fits(declared(loaded.folder, **changes)) is fits
+    assert AdvanceDriver.fits(declared(loaded.folder, **changes)) is fits

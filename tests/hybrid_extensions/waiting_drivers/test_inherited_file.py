@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.run_state.inherited_file import UnnamedFile
+from hybrid_extensions.waiting_drivers.inherited_file import UnnamedFile
 
 
 def test_a_file_without_a_name_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from hybrid_extensions.waiting_drivers.inherited_lock import InheritedLock
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.run_state.inherited_lock import InheritedLock
 from spark_jobs.run_state.lock import is_launched, take_launch_lock
 
 

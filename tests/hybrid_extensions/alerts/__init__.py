@@ -1,0 +1,1 @@
+"""Tests of `hybrid_extensions.alerts`."""

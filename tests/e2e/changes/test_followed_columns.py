@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from examples.shop import Customers
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.cdc.spark import added_columns as add_columns_to_target
-from hybrid_extensions.cdc.spark import widened_columns as widen_target
+from hybrid_extensions.cdc.spark import later_columns
 from hybrid_extensions.compare.compare_source import compare_with_source
 from orchestration import operations
 from orchestration.supervision.status import status
@@ -23,7 +23,6 @@ from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
 from sources.planning.topics import followed_columns
 from spark_jobs.inside.driver import schema_change
-from spark_jobs.inside.sink import sink
 from tests.command_line import invoke
 from tests.e2e.case import kill_driver, live_of, wrong
 from tests.e2e.changes.cdc_case import ORDERS, CdcCase, take_snapshot
@@ -229,15 +228,15 @@ def test_a_driver_that_dies_while_it_widens_is_completed_by_the_next(
         if place == "keep_followed":
             patch.setattr(schema_change, place, crash)
         elif place == "widen_columns":
-            patch.setattr(sink, place, crash)
+            patch.setattr(later_columns, place, crash)
         else:
-            real = widen_target.widen_columns
+            real = widened_columns.widen_columns
 
             def widen(*given: Any) -> None:
                 real(*given)
                 raise KeyboardInterrupt
 
-            patch.setattr(sink, "widen_columns", widen)
+            patch.setattr(later_columns, "widen_columns", widen)
         with pytest.raises(KeyboardInterrupt):
             run_live(spark, loaded, lambda _: False)
     run_live(spark, loaded, has_all(case, loaded))

@@ -14,14 +14,13 @@ from pyspark.sql import SparkSession
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.cdc.databases.altered_table import keep_table_watch
 from hybrid_extensions.cdc.databases.table_watch import observe_table
-from hybrid_extensions.cdc.spark import emptied_columns
+from hybrid_extensions.cdc.spark import emptied_columns, later_columns
 from orchestration import operations
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.driver import schema_change
-from spark_jobs.inside.sink import sink
 from tests.command_line import invoke
 from tests.e2e.case import kill_driver, live_of, wrong
 from tests.e2e.changes.binlog_case import BinlogCase
@@ -226,7 +225,7 @@ def test_a_driver_that_dies_at_any_step_is_completed_by_the_next(
         if place == "keep_followed":
             patch.setattr(schema_change, place, crash)
         else:
-            patch.setattr(sink, "empty_columns", crash_at_empty)
+            patch.setattr(later_columns, "empty_columns", crash_at_empty)
         with pytest.raises(KeyboardInterrupt):
             run_live(spark, loaded, lambda _: False)
     run_live(spark, loaded, becomes_equal(loaded))

@@ -1,1 +1,1 @@
-"""Tests of `orchestration.generations`."""
+"""Cases of generations next to each other, and what acts on one of them."""

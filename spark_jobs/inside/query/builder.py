@@ -29,16 +29,19 @@ from spark_jobs.inside.checkpoint.watermark import (
     watermark_of,
 )
 from spark_jobs.inside.query.added_sinks import catalog_entry, copying_sink
-from spark_jobs.inside.query.direct_queries import direct_query, driver_batches
+from spark_jobs.inside.query.direct_queries import direct_query, driver_batches, may_be_direct
 from spark_jobs.inside.query.places.place import PlaceStream
 from spark_jobs.inside.query.query_sources import QueryDeclaration
-from spark_jobs.inside.query.transform.described_transform import apply_to_no_rows
+from spark_jobs.inside.query.transform.described_transform import (
+    TransformOnNoRows,
+    apply_to_no_rows,
+)
 from spark_jobs.inside.query.transform.given_rows import (
     Given,
     frames_of,
     require_declared_order,
 )
-from spark_jobs.inside.query.transform.passed_columns import columns_passed_on, same_columns
+from spark_jobs.inside.query.transform.passed_columns import same_columns
 from spark_jobs.inside.query.transform.result_checks import (
     require_extensible,
     require_fitting,
@@ -46,7 +49,6 @@ from spark_jobs.inside.query.transform.result_checks import (
     require_row_by_row,
     require_stream,
 )
-from spark_jobs.inside.query.transform.user_transform import load_transform
 from spark_jobs.inside.readers.detect_wrong_rows import keeping_wrong_rows
 from spark_jobs.inside.readers.spark_errors import reporting_batch
 from spark_jobs.inside.readers.staged_bad_records import unmovable
@@ -116,14 +118,15 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     streams = [place.stream(spark) for place in query.places]
     stream = streams[query.index]
     beside = {number: streams[number] for number in query.beside}
-    given = _given(query, streams)
-    rows = load_transform(context.loaded)(given)
-    require_stream(pipeline.transform.name, rows)
+    on_no_rows = apply_to_no_rows(spark, context)
+    require_stream(pipeline.transform.name, on_no_rows.rows)
+    is_direct = may_be_direct(query, streams, on_no_rows)
+    # It takes seconds to build a stream of parsed rows, which tasks that write them do not need.
+    given, rows = _applied(query, streams, on_no_rows, is_direct=is_direct)
     require_declared_order(pipeline.transform.name, rows, given)
     require_replayable(pipeline, _replayed(query), rows)
     require_extensible(pipeline, rows)
     require_row_by_row(pipeline, rows)
-    on_no_rows = apply_to_no_rows(spark, context)
     if pipeline.event_time.outside == "keep":
         require_no_watermark_on(pipeline.event_time.column, on_no_rows.rows)
     # With several inputs, nothing is declared that needs it.
@@ -154,9 +157,10 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     overruled = overruled_settings(pipeline, generation.checkpoint)
     warnings += [each for each in (changed, overruled) if each is not None]
     positions = _positions(query, stream)
-    passed = columns_passed_on(rows, given)
-    direct = direct_query(query, streams, passed, path, guard, positions)
-    in_driver = driver_batches(query, streams, passed)
+    direct = direct_query(query, streams, on_no_rows, path, guard, positions)
+    if direct is None and is_direct:
+        _, rows = _applied(query, streams, on_no_rows, is_direct=False)
+    in_driver = driver_batches(query, streams, on_no_rows.passed)
     writer = _writer(query, rows, path, guard, direct, positions, in_driver=in_driver).option(
         "checkpointLocation", generation.checkpoint.hadoop_path
     )
@@ -240,6 +244,20 @@ def _judge_watermark(
     if (topic := query.context.pipeline.next_topic(source)) is not None:
         found.append(judge_seam(end, topic.name, watermark, now_ms()))
     return [each for each in found if each is not None]
+
+
+def _applied(
+    query: QueryDeclaration,
+    streams: list[PlaceStream],
+    on_no_rows: TransformOnNoRows,
+    *,
+    is_direct: bool,
+) -> tuple[Given, DataFrame]:
+    """Return what the transform is called with, and its result; without a row if tasks write."""
+    if is_direct:
+        return on_no_rows.given, on_no_rows.rows
+    given = _given(query, streams)
+    return given, on_no_rows.transform(given)
 
 
 def _given(query: QueryDeclaration, streams: list[PlaceStream]) -> Given:

@@ -21,6 +21,7 @@ from sources.storage.folder import Folder
 from spark_jobs.inside.arrow_map import map_in_arrow
 from spark_jobs.inside.query.places.place import PlaceStream
 from spark_jobs.inside.query.query_sources import QueryDeclaration
+from spark_jobs.inside.query.transform.described_transform import TransformOnNoRows
 from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
 from spark_jobs.inside.readers.topics.decode_records import VALUE
 from spark_jobs.inside.sink.appending.append_once import columns_with_statistics
@@ -35,10 +36,30 @@ from spark_jobs.table.protocol import is_plain
 _CODEC = "spark.sql.parquet.compression.codec"
 
 
+def may_be_direct(
+    query: QueryDeclaration, streams: Sequence[PlaceStream], on_no_rows: TransformOnNoRows
+) -> bool:
+    """Return whether tasks write the rows that they read, if the table lets them.
+
+    They do not if the source can't be parsed in whole batches, the transform computes something, or
+    the table has partitions, is not appended to, or has columns that the source got later.
+
+    Args:
+        query: Declaration of the query.
+        streams: Streams of all places.
+        on_no_rows: The transform, applied to empty streams.
+    """
+    pipeline, sink = query.context.pipeline, query.context.pipeline.sink
+    if streams[query.index].direct is None or on_no_rows.passed is None or sink.mode != "append":
+        return False
+    has_others = pipeline.added_columns or pipeline.widened_columns or pipeline.emptied_columns
+    return not (sink.partition_by or has_others)
+
+
 def direct_query(
     query: QueryDeclaration,
     streams: Sequence[PlaceStream],
-    columns: Sequence[str] | None,
+    on_no_rows: TransformOnNoRows,
     target: Folder,
     guard: TargetGuard,
     positions: CommitPositions,
@@ -50,27 +71,23 @@ def direct_query(
     Args:
         query: Declaration of the query.
         streams: Streams of all places.
-        columns: The columns that the transform passes on, if it does nothing else; None otherwise.
+        on_no_rows: The transform, applied to empty streams.
         target: Folder of the table, which exists.
         guard: Guard of the target.
         positions: Says the positions of micro-batches, for their commits.
 
     Returns:
-        None if Spark has to process and write the rows: the source can't be parsed in whole
-        batches, the transform computes something, or the table is not a plain one that is appended
-        to.
+        None if Spark has to process and write the rows: they may not be written past it
+        (:func:`may_be_direct`), or the table is not a plain one.
     """
-    direct, pipeline = streams[query.index].direct, query.context.pipeline
-    if direct is None or columns is None or pipeline.sink.mode != "append":
-        return None
-    if pipeline.sink.partition_by or pipeline.added_columns or pipeline.widened_columns:
+    direct, columns, rows = streams[query.index].direct, on_no_rows.passed, on_no_rows.rows
+    if direct is None or columns is None or not may_be_direct(query, streams, on_no_rows):
         return None
     table = open_table(target)
-    rows = streams[query.index].rows
     codec = str(rows.sparkSession.conf.get(_CODEC)).lower()
     if not is_plain(table) or codec not in CODECS:
         return None
-    kinds = {name: rows.schema[name].dataType.simpleString() for name in columns}
+    kinds = {field.name: field.dataType.simpleString() for field in rows.schema}
     files = TaskFiles(target, parse_schema(kinds), columns_with_statistics(table), codec)
     writers = RowWriters(files.writer, FILES, LEFT, HELD)
     # The places of the other sources have no row to read.

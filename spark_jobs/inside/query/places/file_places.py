@@ -109,7 +109,7 @@ class PlannedFilesPlace(SourcePlace):
         if self._rate is None:
             self.planned.complete(spark)
         direct = direct_files(spark, self.planned)
-        return PlaceStream(self.planned.stream(spark), interval, direct=direct)
+        return PlaceStream(partial(self.planned.stream, spark), interval, direct=direct)
 
     def is_drained(self, committed: Any) -> bool:
         """Return whether every planned split of the source was read and committed.
@@ -179,7 +179,7 @@ class OpenSnapshotPlace(SourcePlace):
         entries = offset_log.position_in_plan(committed, self._planned.entries)
         self._planned.require_unchanged(entries)
         self._planned.prepare()
-        return PlaceStream(self._planned.stream(spark))
+        return PlaceStream(partial(self._planned.stream, spark))
 
     def take_in(self, arrived: FoundFiles) -> None:
         """Add chunks to the source's Delta log; the running stream reads them next.
@@ -251,7 +251,8 @@ class GrowingFolderPlace(SourcePlace):
         entries = offset_log.position_in_plan(committed, self._planned.entries)
         self._planned.require_unchanged(entries)
         self._planned.prepare()
-        rows, direct = self._planned.stream(spark), direct_files(spark, self._planned)
+        direct = direct_files(spark, self._planned)
+        rows = partial(self._planned.stream, spark)
         return PlaceStream(rows, self._interval_ms(), direct=direct)
 
     def reached(self, committed: Any) -> Reached:

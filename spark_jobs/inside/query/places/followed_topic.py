@@ -120,16 +120,21 @@ class FollowedTopic:
     def direct(self, spark: SparkSession, place: int) -> DirectStream | None:
         """Return the topic's stream whose reading tasks write the rows themselves, past Spark.
 
-        None if Spark alone can parse the records, or can decide which of them history has. Call it
-        after :meth:`rows`, which keeps the keys of history.
+        None if Spark alone can parse the records, or can decide which of them history has, whose
+        keys are looked up for that.
 
         Args:
             spark: The Spark session.
             place: Number of its place in the query's union, from 0.
+
+        Raises:
+            InputError: The schema of the values can't be obtained, or a planned file is missing or
+                was rewritten.
+            SeamError: Kafka has deleted records of history.
         """
         parse, certain = batch_parser(spark, self.source, self.columns, self.rules), None
         if parse is not None and self._filter is not None:
-            certain = self._filter.certain_rows(parse_schema(self.columns))
+            certain = self._filter.certain_rows(spark, parse_schema(self.columns))
         if parse is None or (self._filter is not None and certain is None):
             return None
         judge = None if certain is None else certain.judge
@@ -148,9 +153,11 @@ class FollowedTopic:
                 return None
             session, clock_ms = batch.sparkSession, offset_log.clock_ms(checkpoint, batch_id)
             # What a consumer has fetched beyond its split is lost, so there are few large ones.
-            share = size_of(found) // (2 * session.sparkContext.defaultParallelism)
-            splits = splits_of(found, max(share, SPLIT_OFFSETS))
-            numbers = session.range(0, len(splits), 1, len(splits))
+            size, cores = size_of(found), session.sparkContext.defaultParallelism
+            splits = splits_of(found, max(size // (2 * cores), SPLIT_OFFSETS))
+            # To open a consumer takes longer than to read a short split after another one.
+            tasks = min(cores, len(splits)) if size < cores * SPLIT_OFFSETS else len(splits)
+            numbers = session.range(0, len(splits), 1, tasks)
             return records(writers).of_numbered(splits, numbers, clock_ms)
 
         def count(batch_id: int, written: int, left: int, held: Offsets) -> None:

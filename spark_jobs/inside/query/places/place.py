@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
@@ -59,7 +60,7 @@ class PlaceStream:
     """Stream of one place of the query's union, built for one run of the query.
 
     Attributes:
-        rows: The stream.
+        make: Builds the DataFrame of its rows, for :attr:`rows`.
         interval_ms: Time between the starts of two micro-batches, in ms; 0 for no wait.
         filtering: Whether the seam filter (it removes live rows that history has delivered) is in
             the stream.
@@ -72,13 +73,24 @@ class PlaceStream:
         in_driver: Reads the rows of small micro-batches in the driver; None if Spark has to.
     """
 
-    rows: DataFrame
+    make: Callable[[], DataFrame]
     interval_ms: int = 0
     filtering: bool = False
     is_first: bool = False
     direct: DirectStream | None = None
     alignment: PartitionAlignment | None = None
     in_driver: DriverBatches | None = None
+
+    @cached_property
+    def rows(self) -> DataFrame:
+        """The rows as a stream; built at first use, as a query whose tasks write them needs none.
+
+        Raises:
+            InputError: ``select`` or a rule does not fit, or the seam filter needs history and a
+                planned file is missing or was rewritten.
+            SeamError: The seam filter needs history, and Kafka has deleted records of it.
+        """
+        return self.make()
 
 
 @dataclass(frozen=True)
@@ -277,5 +289,5 @@ class WaitingPlace(SourcePlace):
         if self._selection.expressions:
             nothing = spark.createDataFrame([], ddl(parse_schema(self._planned.read)))
             select_columns(nothing, self._selection, parse_schema(self._planned.columns))
-        rows = empty_stream(spark, self._context.generation, self._context.plan.columns)
-        return PlaceStream(rows)
+        context = self._context
+        return PlaceStream(partial(empty_stream, spark, context.generation, context.plan.columns))

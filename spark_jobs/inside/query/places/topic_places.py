@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sources.common.positions import Offsets
 from sources.config.source.kafka_source import KafkaSource
@@ -53,7 +53,7 @@ class ReadRangePlace(SourcePlace):
         The query fails with a :class:`RunError` if Spark finds anything left to read.
         """
         self._planned.prepare()
-        return PlaceStream(self._planned.drained(spark))
+        return PlaceStream(partial(self._planned.drained, spark))
 
 
 class TopicRangePlace(SourcePlace):
@@ -105,10 +105,12 @@ class TopicRangePlace(SourcePlace):
         committed = offset_log.committed_offset(checkpoint, self._index)
         entries = offset_log.position_in_plan(committed, self._planned.entries)
         self._planned.require_unchanged(entries)
-        rows = self._planned.stream(spark)
         filtering = not self._seam.is_passed({})
-        if filtering:
-            rows = self._seam.apply(rows)
+
+        def rows() -> DataFrame:
+            parsed = self._planned.stream(spark)
+            return self._seam.apply(parsed) if filtering else parsed
+
         drained = self.is_drained(committed)
         interval = 0 if drained else planned_interval_ms(self._rate, self._planned)
         direct = None
@@ -211,7 +213,7 @@ class FollowedTopicPlace(SourcePlace):
             self._seam if filtering else None,
             alignment,
         )
-        rows = topic.rows(spark, self._prepared)
+        rows = partial(topic.rows, spark, self._prepared)
         direct = topic.direct(spark, self._index)
         in_driver = topic.in_driver(spark, self._index)
         return PlaceStream(rows, interval, filtering, is_first, direct, alignment, in_driver)

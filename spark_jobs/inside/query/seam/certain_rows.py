@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
+from itertools import product
 
 import numpy as np
 import pyarrow as pa
@@ -78,9 +79,10 @@ class CertainRows:
     def _are_inside(self, rows: pa.RecordBatch) -> Mask:
         offsets = rows.column(OFFSET).to_numpy()
         inside = np.zeros(len(rows), bool)
-        places = rows.select([TOPIC, PARTITION])
-        found = pa.Table.from_batches([places]).group_by([TOPIC, PARTITION]).aggregate([])
-        for at in (TopicPartition(each[TOPIC], each[PARTITION]) for each in found.to_pylist()):
-            is_here = pc.and_(pc.equal(places[0], at.topic), pc.equal(places[1], at.partition))
-            inside |= (offsets < self.ends.get(at, 0)) & as_mask(is_here)
+        topics, partitions = rows.column(TOPIC), rows.column(PARTITION)
+        found = product(pc.unique(topics).to_pylist(), pc.unique(partitions).to_pylist())
+        # Mostly one, as a consumer fetches the records of one partition after those of another.
+        for at in {TopicPartition(*each) for each in found} & self.ends.keys():
+            is_here = pc.and_(pc.equal(topics, at.topic), pc.equal(partitions, at.partition))
+            inside |= (offsets < self.ends[at]) & as_mask(is_here)
         return inside

@@ -25,7 +25,6 @@ from sources.storage.tables.delta import dataset_of
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.checkpoint.transform_compatibility import read_transforms
 from spark_jobs.inside.query.transform.described_transform import apply_to_no_rows
-from spark_jobs.inside.query.transform.passed_columns import columns_passed_on
 from spark_jobs.run_state.target_record import read_target_record
 from spark_jobs.table.delta_table import open_table, paths_of, version_of
 from spark_jobs.table.protocol import is_plain
@@ -58,8 +57,7 @@ def is_in_table(spark: SparkSession, context: PipelineContext, columns: Collecti
     applied = apply_to_no_rows(spark, context)
     if not used[0].is_like(applied.described(context, 0, "")):
         return False
-    passed = columns_passed_on(applied.rows, applied.given)
-    return passed is not None and set(passed).issuperset(columns)
+    return applied.passed is not None and set(applied.passed).issuperset(columns)
 
 
 def table_of_history(
@@ -142,9 +140,8 @@ class HistoryTable:
             return None
         time = pc.field(at)
         is_recent = (time >= pa.scalar(from_ms * _US, TIMESTAMP)) | time.is_null()
-        if rows.count_rows(filter=is_recent) > most:
-            return None
-        return rows.to_table(sorted(columns), filter=is_recent)
+        found = rows.head(most + 1, columns=sorted(columns), filter=is_recent)
+        return None if len(found) > most else found
 
     @property
     def _is_ordinary(self) -> bool:

@@ -92,6 +92,7 @@ class Seam:
         self.rule = seam_rule(context.pipeline, ends, start, seam_end)
         self.counts = TaskCounts(self._offsets, seam_end)
         self._keys: KeyFilter | None = None
+        self._looked_up: tuple[KeptRows | None, HistoryTable | None] | None = None
 
     @property
     def _folder(self) -> Folder:
@@ -152,25 +153,30 @@ class Seam:
         """
         return self._without_held(rows, self._mark(rows))
 
-    def certain_rows(self, columns: pa.Schema) -> CertainRows | None:
+    def certain_rows(self, spark: SparkSession, columns: pa.Schema) -> CertainRows | None:
         """Return the check by which tasks find rows of the seam that are certainly new, or old.
 
-        Call it after :meth:`apply`, which keeps the keys.
+        The keys of history are written first if they are not kept yet, as by :meth:`apply`.
 
         Args:
+            spark: The Spark session.
             columns: Columns of the topic's rows.
 
         Returns:
             None if only the filter can decide which rows are new, or if the seam is short.
+
+        Raises:
+            InputError: History is needed, and a planned file is missing or was rewritten.
+            SeamError: History is needed, and Kafka has deleted records of it.
         """
         if self.rule != "key" or self._offsets.total < LEAST_BY_TASKS:
             return None
         names = self._pipeline.key
-        if (recent := find_kept(self._folder, RECENT)) is not None:
+        if (recent := self._known(spark)[0]) is not None:
             known = recent.columns(self._folder, sorted(self._key_columns.all))
         else:
-            kept = find_kept(self._folder, KEYS)
-            if kept is None or kept.rows > MOST_BROADCAST:
+            kept = self._keys_of_history(spark).keep()
+            if kept.rows > MOST_BROADCAST:
                 return None
             known = kept.columns(self._folder, [kept_name(name) for name in names])
             known = known.rename_columns(names)
@@ -309,12 +315,24 @@ class Seam:
         if self.rule == "event_time":
             end_ms = max(each.event_time_ms for each in self._ends)
             return EventTimeFilter(self._pipeline.event_time.column, end_ms)
+        return self._keys_of_history(spark)
+
+    def _keys_of_history(self, spark: SparkSession) -> KeyFilter:
         if self._keys is None:
-            table = self._table(spark)
-            recent = self._recent(table)
+            recent, table = self._known(spark)
             rows = None if table is None or recent is not None else table.rows(spark)
             self._keys = self._key_filter(spark, rows, recent)
         return self._keys
+
+    def _known(self, spark: SparkSession) -> tuple[KeptRows | None, HistoryTable | None]:
+        """Return the rows of history that are compared, if few, and the target if it has them."""
+        if self._looked_up is None:
+            recent, table = find_kept(self._folder, RECENT), None
+            if recent is None and find_kept(self._folder, KEYS) is None:
+                table = self._table(spark)
+                recent = None if table is None else self._keep_recent(table)
+            self._looked_up = (recent, table)
+        return self._looked_up
 
     def _sequence_filter(self) -> SeamFilter:
         end = self._ends[-1]
@@ -370,8 +388,6 @@ class Seam:
 
     def _table(self, spark: SparkSession) -> HistoryTable | None:
         """Return the target if history's rows are to be read from there."""
-        if not self._needs_keys():
-            return None
         table = None
         if self._history.is_parsed:
             name, columns = self._source.name, self._key_columns.all
@@ -380,10 +396,8 @@ class Seam:
             self._history.require_unchanged()
         return table
 
-    def _recent(self, table: HistoryTable | None) -> KeptRows | None:
-        """Return the rows of history that are compared, if they are kept; keep them if few."""
-        if (kept := find_kept(self._folder, RECENT)) is not None or table is None:
-            return kept
+    def _keep_recent(self, table: HistoryTable) -> KeptRows | None:
+        """Keep the rows of history that are compared, and return them; None if they are many."""
         columns = self._key_columns
         made_of = (columns.all, columns.event_time, self._keys_from_ms, MOST_BROADCAST)
         if (rows := table.recent(*made_of)) is None:

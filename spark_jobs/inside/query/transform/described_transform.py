@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -12,6 +12,7 @@ from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.transform_compatibility import Transform
 from spark_jobs.inside.checkpoint.transform_shape import Shape, digest
 from spark_jobs.inside.query.transform.given_rows import Given, names_of
+from spark_jobs.inside.query.transform.passed_columns import columns_passed_on
 from spark_jobs.inside.query.transform.user_transform import UserTransform, load_transform
 from spark_jobs.inside.readers.empty_stream import empty_stream
 
@@ -29,6 +30,11 @@ class TransformOnNoRows:
     transform: UserTransform
     given: Given
     rows: DataFrame
+
+    @cached_property
+    def passed(self) -> list[str] | None:
+        """Columns that the transform passes on, if it does nothing else; None otherwise."""
+        return columns_passed_on(self.rows, self.given)
 
     def described(self, context: PipelineContext, first_batch: int, reached: str) -> Transform:
         """Describe the transform for the state folder: code digest, plan, operators.

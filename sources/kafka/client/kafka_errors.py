@@ -13,9 +13,17 @@ NEW_GENERATION = (
     "to the one that serves."
 )
 """End of a hint where a generation can't be completed: what was decided for it never changes."""
+_ELECTING = {
+    # No partition asked for has a leader, by what the client knows of the topic.
+    KafkaError._NOENT,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+}
 # Errors of the connection and of a cluster that is changing leaders or overloaded
 # (https://kafka.apache.org/protocol#protocol_error_codes, column "retriable").
-_TRANSIENT = {
+_TRANSIENT = _ELECTING | {
     KafkaError._ALL_BROKERS_DOWN,
     KafkaError._RESOLVE,
     KafkaError._TIMED_OUT,
@@ -24,26 +32,14 @@ _TRANSIENT = {
     KafkaError.BROKER_NOT_AVAILABLE,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.KAFKA_STORAGE_ERROR,
-    KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NETWORK_EXCEPTION,
     KafkaError.NOT_COORDINATOR,
     KafkaError.NOT_CONTROLLER,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.REPLICA_NOT_AVAILABLE,
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.THROTTLING_QUOTA_EXCEEDED,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
-}
-
-
-_ELECTING = {
-    KafkaError.FENCED_LEADER_EPOCH,
-    KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.UNKNOWN_LEADER_EPOCH,
 }
 
 

@@ -183,8 +183,8 @@ class KafkaLog:
             UnavailableError: The broker does not answer.
             InputError: The broker refuses.
         """
-        answers = self._offsets(OffsetSpec.for_timestamp(time_ms))
-        return {partition: offset if offset >= 0 else None for partition, offset in answers.items()}
+        answers = self._ask(OffsetSpec.for_timestamp(time_ms))
+        return {at: answer.offset if answer.offset >= 0 else None for at, answer in answers.items()}
 
     def newest_ms(self) -> dict[TopicPartition, int | None]:
         """Return the highest record timestamp of each partition, in Unix milliseconds.
@@ -358,42 +358,41 @@ class KafkaLog:
             return [self._source.subscription]
         return sorted({*self._source.topics} - {*topics})
 
-    def _offsets(self, spec: Any, isolation: IsolationLevel | None = None) -> Offsets:
-        answers = self._ask(spec, isolation)
-        return {partition: answer.offset for partition, answer in answers.items()}
-
     def _bounds(self, spec: Any, isolation: IsolationLevel | None = None) -> Offsets:
         """Return the first or last offsets; a partition for which there is none has not answered.
 
         Kafka's -1 for "no such offset" belongs to look-ups by time. As a bound of the log it would
         be taken for records that are gone, or for a log without any.
         """
-        deadline = time.monotonic() + self._timeout_s
-        while True:
-            found = self._offsets(spec, isolation)
-            at = next((at for at, offset in found.items() if offset < 0), None)
-            if at is None:
-                return found
-            if time.monotonic() > deadline:
-                message = (
-                    f"Source `{self._source.name}`: the Kafka broker {self.servers} answers "
-                    f"{found[at]} instead of an offset of {at}, for {self._timeout_s:g} s by now. "
-                    "Nothing was decided."
-                )
-                hint = "Check the broker that leads this partition, then repeat what failed."
-                raise UnavailableError(message, hint, source=self._source.name)
-            time.sleep(_ELECTION_S)
+        answers = self._ask(spec, isolation, is_bound=True)
+        return {at: answer.offset for at, answer in answers.items()}
 
-    def _ask(self, spec: Any, isolation: IsolationLevel | None = None) -> dict[TopicPartition, Any]:
+    def _ask(
+        self, spec: Any, isolation: IsolationLevel | None = None, *, is_bound: bool = False
+    ) -> dict[TopicPartition, Any]:
+        """Return the leaders' answers, once each has one: an offset, if a bound is asked for."""
         level = isolation or IsolationLevel[self._source.isolation.upper()]
         deadline = time.monotonic() + self._timeout_s
         while True:
+            is_late = time.monotonic() > deadline
             try:
-                return self._ask_leaders(spec, level)
+                found = self._ask_leaders(spec, level)
             except KafkaException as error:
                 # Of a topic that was just created, or while brokers are restarted.
-                if not is_electing(error.args[0]) or time.monotonic() > deadline:
+                if is_late or not is_electing(error.args[0]):
                     raise self._failure("Offsets can't be read", error, "Describe") from None
+            else:
+                at = next((at for at in found if is_bound and found[at].offset < 0), None)
+                if at is None:
+                    return found
+                if is_late:
+                    message = (
+                        f"Source `{self._source.name}`: the Kafka broker {self.servers} answers "
+                        f"{found[at].offset} instead of an offset of {at}, for "
+                        f"{self._timeout_s:g} s by now. Nothing was decided."
+                    )
+                    hint = "Check the broker that leads this partition, then repeat what failed."
+                    raise UnavailableError(message, hint, source=self._source.name)
             time.sleep(_ELECTION_S)
 
     def _ask_leaders(self, spec: Any, level: IsolationLevel) -> dict[TopicPartition, Any]:

@@ -61,10 +61,17 @@ def test_a_host_without_an_address_is_named() -> None:
 
 @pytest.mark.kafka
 @pytest.mark.parametrize("refusals", [2, 1000])
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        pytest.param(KafkaError.NOT_LEADER_FOR_PARTITION, "Not leader for partition", id="another"),
+        pytest.param(KafkaError._NOENT, "No leaders found", id="none"),
+    ],
+)
 def test_a_partition_that_gets_another_leader_is_waited_for(
-    servers: str, monkeypatch: pytest.MonkeyPatch, refusals: int
+    servers: str, monkeypatch: pytest.MonkeyPatch, refusals: int, code: int, told: str
 ) -> None:
-    topic = f"elections-{refusals}"
+    topic = f"elections-{refusals}-{abs(code)}"
     create_topic(servers, topic, 2)
     left = [refusals]
     asked = AdminClient.list_offsets
@@ -72,7 +79,7 @@ def test_a_partition_that_gets_another_leader_is_waited_for(
     def refuse(*arguments: Any, **options: Any) -> Any:
         if left[0]:
             left[0] -= 1
-            raise KafkaException(KafkaError(KafkaError.NOT_LEADER_FOR_PARTITION))
+            raise KafkaException(KafkaError(code, told))
         return asked(*arguments, **options)
 
     monkeypatch.setattr(AdminClient, "list_offsets", refuse)
@@ -80,7 +87,7 @@ def test_a_partition_that_gets_another_leader_is_waited_for(
     if refusals == 2:
         assert set(log.log_end().values()) == {0}
         return
-    with pytest.raises(UnavailableError, match="Not leader for partition"):
+    with pytest.raises(UnavailableError, match=told):
         log.log_end()
 
 

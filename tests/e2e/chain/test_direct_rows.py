@@ -130,7 +130,11 @@ def read_by_tasks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_history_and_topic_are_written_by_the_tasks_that_parse_them(
-    tmp_path: Path, servers: str, spark: SparkSession, read_by_tasks: list[int]
+    tmp_path: Path,
+    servers: str,
+    spark: SparkSession,
+    read_by_tasks: list[int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     case = Case(tmp_path, servers, partitions=2)
     case.write_json_history()
@@ -138,6 +142,8 @@ def test_history_and_topic_are_written_by_the_tasks_that_parse_them(
     loaded = case.pipeline(json_history)
     run_chain(spark, loaded)
     case.produce(range(1000, 2000))
+    # To build a stream of parsed rows, of which no row is read, takes a second of the switch.
+    monkeypatch.setattr(followed_topic.FollowedTopic, "rows", pytest.fail)
     run_live(spark, loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report), report.ok) == (2000, {}, True)

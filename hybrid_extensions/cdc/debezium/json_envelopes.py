@@ -68,7 +68,7 @@ class JsonEnvelopes:
         except ValueError as error:
             reason = f"the value is not JSON: {error}"
             raise BadValue(reason) from None
-        if not ("payload" in document and "schema" in document):
+        if not _has_schema(document):
             return document, {}
         encodings = _connect_encodings(document["schema"])
         if separator and _is_head(head):
@@ -76,16 +76,19 @@ class JsonEnvelopes:
         return _object(document["payload"]), encodings
 
     def head_of(self, value: bytes) -> bytes | None:
-        """Return the bytes in front of the payload of a JSON value that :meth:`open` has parsed.
+        """Return the bytes in front of the envelope of a JSON value that :meth:`open` has parsed.
 
-        They are the schema and the name ``payload``, as other records repeat them; empty for an
-        envelope without a schema; None if the value is written in another way, so that no other is
-        like it.
+        These are the schema and the name ``payload`` as the converter writes them, the same in each
+        record of a schema; nothing if the value is the envelope itself, without a schema.
+
+        Returns:
+            None if schema and payload are there, but written otherwise, as with the payload first
+            or with spaces: then the envelope is not what follows these bytes.
         """
         head, separator, _ = value.partition(_PAYLOAD)
         if head in self._known:
             return head + separator
-        return None if value.lstrip().startswith(b'{"schema"') else b""
+        return None if _has_schema(_object(orjson.loads(value))) else b""
 
 
 def _object(document: Any) -> dict[str, Any]:
@@ -98,6 +101,11 @@ def _object(document: Any) -> dict[str, Any]:
         reason = "the value is not a JSON object"
         raise BadValue(reason)
     return document
+
+
+def _has_schema(document: Mapping[str, Any]) -> bool:
+    """Return whether a document is an envelope with the converter's schema beside it."""
+    return "payload" in document and "schema" in document
 
 
 def _is_head(head: bytes) -> bool:

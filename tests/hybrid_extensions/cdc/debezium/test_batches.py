@@ -255,6 +255,20 @@ def test_a_column_that_some_changes_lack_or_have_besides_is_not_passed_over() ->
     assert check([values[3]], added_columns={"more": {"type": "int", "default": 7}}) == 1
 
 
+def test_a_payload_counts_however_it_and_its_schema_are_written() -> None:
+    """Members that look like an envelope's beside it do not, nor are they decided together."""
+
+    def spelled(number: int, *, is_first: bool) -> bytes:
+        row = {**dict.fromkeys(KINDS), "id": number}
+        change = {"before": None, "after": row, "source": ORIGIN, "transaction": None, "op": "c"}
+        inside = {"payload": {**change, "after": {**row, "id": -number}}, "schema": {"fields": []}}
+        return json.dumps({**inside, **change} if is_first else {**change, **inside}).encode()
+
+    values = [spelled(number, is_first=number % 2 == 0) for number in range(1, 20)]
+    assert -1 in decoder().decode(values[0])
+    assert check(values) == 0
+
+
 def test_objects_with_the_same_members_elsewhere_are_not_alike() -> None:
     texts = [
         b'{"a":{"b":1,"c":"x"},"d":null}',

@@ -27,7 +27,8 @@ from sources.storage.folder import Folder
 _FOLDER = "segments"
 _IDENTITY = "identity"
 _META = b"hybrid.segment"
-_CACHED = 256
+_CACHED = 1024
+"""How many segments are known at once, and records of how many are kept."""
 _CACHED_BYTES = 64 << 20
 _READ = ("at_ms", "key", "value")
 _SCHEMA = pa.schema(
@@ -114,14 +115,16 @@ class Segments:
         self._folder = folder
         self._lock = threading.RLock()
         self._known: OrderedDict[int, Segment] = OrderedDict()
-        self._tables: OrderedDict[int, pa.Table] = OrderedDict()
+        # With the size of each, which is not asked for again: most segments are small, and many.
+        self._tables: OrderedDict[int, tuple[pa.Table, int]] = OrderedDict()
+        self._tables_bytes = 0
         with retried(folder):
             made = uuid.uuid4().hex.encode()
             folder.documents.put_if_absent(folder.location(_IDENTITY), made)
         self.identity = (folder.read_bytes(_IDENTITY) or made).decode()
         numbers = [_number(name) for name in folder.names(f"{_FOLDER}/*.parquet")]
         self.first = numbers[0] if numbers else 0
-        self.last = self._read(numbers[-1]) if numbers else Segment(-1, 0, {}, {}, {})
+        self.last = self.of(numbers[-1]) if numbers else Segment(-1, 0, {}, {}, {})
         if numbers and len(numbers) != self.last.number - self.first + 1:
             gone = sorted(set(range(self.first, self.last.number)) - set(numbers))
             message = f"Segment {gone[0]} of the change log {folder} is gone: changes are missing."
@@ -168,14 +171,15 @@ class Segments:
             message = f"Segment {made.number} of {self._folder} was written by another process."
             hint = "Let one process write a change log: end the other one, then start this again."
             raise StateError(message, hint, file=name)
-        self._keep(made, table)
+        self._know(made)
+        self._keep(made.number, table)
         self.last = made
         return made
 
     def refresh(self) -> None:
         """Find segments that were written although the store reported a failure to their writer."""
         while self._folder.exists(_name(self.last.number + 1)):
-            self.last = self._read(self.last.number + 1)
+            self.last = self.of(self.last.number + 1)
 
     def delete_before(self, at_ms: int) -> None:
         """Delete segments that were written before a time, but never the last one."""
@@ -232,40 +236,56 @@ class Segments:
         return Rows(offset, *columns)
 
     def of(self, number: int) -> Segment:
-        """Return the metadata of a segment, from memory or from its file.
+        """Return the metadata of a segment, from memory or from its file, of which no record is read.
 
         Raises:
             StateError: The segment's file is gone.
         """
         with self._lock:
-            return self._known.get(number) or self._read(number)
+            if (found := self._known.get(number)) is None:
+                meta = pq.read_schema(self._file(number)).metadata
+                found = Segment(**json.loads(meta[_META]))
+            self._know(found)
+            return found
 
     def _table(self, number: int) -> pa.Table:
         with self._lock:
-            if number not in self._tables:
-                self._read(number)
-            return self._tables[number]
+            if (kept := self._tables.get(number)) is not None:
+                self._tables.move_to_end(number)
+                return kept[0]
+            table = pq.read_table(self._file(number))
+            self._keep(number, table)
+            return table
 
-    def _read(self, number: int) -> Segment:
+    def _file(self, number: int) -> pa.BufferReader:
         data = self._folder.read_bytes(_name(number))
         if data is None:
             message = f"Segment {number} of the change log {self._folder} is gone."
             hint = "Restore it; or begin a new log in an empty folder, with a new snapshot."
             raise StateError(message, hint, file=_name(number))
-        table = pq.read_table(pa.BufferReader(data))
-        found = Segment(**json.loads(table.schema.metadata[_META]))
-        self._keep(found, table)
-        return found
+        return pa.BufferReader(data)
 
-    def _keep(self, segment: Segment, table: pa.Table) -> None:
+    def _know(self, segment: Segment) -> None:
+        """Note that a segment was asked for: what was not for longest is forgotten first.
+
+        A search among many segments begins with the same ones each time.
+        """
         with self._lock:
             self._known[segment.number] = segment
-            self._tables[segment.number] = table
-            while len(self._known) > _CACHED:
+            self._known.move_to_end(segment.number)
+            if len(self._known) > _CACHED:
                 self._known.popitem(last=False)
-            tables = self._tables.values()
-            while len(tables) > 1 and sum(each.nbytes for each in tables) > _CACHED_BYTES:
-                self._tables.popitem(last=False)
+
+    def _keep(self, number: int, table: pa.Table) -> None:
+        with self._lock:
+            size = table.nbytes
+            self._tables[number] = table, size
+            self._tables_bytes += size
+            while len(self._tables) > 1 and (
+                self._tables_bytes > _CACHED_BYTES or len(self._tables) > _CACHED
+            ):
+                _, (_, size) = self._tables.popitem(last=False)
+                self._tables_bytes -= size
 
 
 def _name(number: int) -> str:

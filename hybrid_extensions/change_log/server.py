@@ -24,6 +24,9 @@ _EARLIEST = -2
 _LATEST = -1
 _NEWEST = -3
 _MOST_BYTES = 1 << 20
+_ANSWER_S = 1.0
+"""Seconds after which an answer has what was found by then: clients give up one that takes long,
+and ask for all of it again."""
 _MOST_ASKED = 1 << 24
 """Most bytes of a request: some 100,000 topics."""
 _CONFIGS = {
@@ -207,8 +210,10 @@ class LogServer:
         fields.array(topic)
         self._wait(asked, wait_ms / 1000)
         found: dict[str, list[bytes]] = {}
+        deadline = time.monotonic() + _ANSWER_S
         for name, number, offset, size in asked:
-            error, end, data = self._read(name, number, offset, min(size, max(left, 1)))
+            most = min(size, max(left, 1))
+            error, end, data = self._read(name, number, offset, most, deadline)
             left -= len(data)
             part = pack("ihqqi", number, error, end, end, -1) + pack("i", len(data)) + data
             found.setdefault(name, []).append(part)
@@ -223,19 +228,25 @@ class LogServer:
                     return
                 self._appended.wait(left)
 
-    def _read(self, topic: str, number: int, offset: int, size: int) -> tuple[int, int, bytes]:
-        """Return error, end of the topic, and records from an offset on, as bytes."""
+    def _read(
+        self, topic: str, number: int, offset: int, size: int, deadline: float
+    ) -> tuple[int, int, bytes]:
+        """Return error, end of the topic, and records from an offset on, as bytes.
+
+        Records of one segment at least if there are any; those of further ones until a time of
+        :func:`time.monotonic`.
+        """
         if number or topic not in self._topics():
             return wire.UNKNOWN_TOPIC, -1, b""
         end = self._segments.end(topic)
         if not self._segments.start(topic) <= offset <= end:
             return wire.OFFSET_OUT_OF_RANGE, end, b""
-        data = b""
-        while offset < end and len(data) < size:
+        data = bytearray()
+        while offset < end and len(data) < size and not (data and time.monotonic() > deadline):
             rows = self._segments.read(topic, offset, min(size - len(data), _MOST_BYTES))
             data += wire.records(*rows)
             offset += len(rows.values)
-        return 0, end, data
+        return 0, end, bytes(data)
 
 
 class _Server(socketserver.ThreadingTCPServer):

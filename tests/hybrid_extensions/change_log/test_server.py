@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,8 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as At
 
 from hybrid_extensions.change_log import segments as segments_module
-from hybrid_extensions.change_log.segments import Change, Segments
+from hybrid_extensions.change_log import server as server_module
+from hybrid_extensions.change_log.segments import Change, Rows, Segments
 from hybrid_extensions.change_log.server import LogServer
 from sources.common.positions import TopicPartition
 from sources.config.source.kafka_source import KafkaSource
@@ -121,6 +123,35 @@ def test_who_waits_for_a_record_gets_it_when_it_comes(served: Served) -> None:
     assert second is not None
     assert second.value() == b"2"
     consumer.close()
+
+
+def test_what_is_found_slowly_is_sent_before_the_client_gives_up(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = [str(number).encode() for number in range(60)]
+    for value in values:
+        served.append(value)
+    monkeypatch.setattr(server_module, "_ANSWER_S", 0.1)
+    read, reads = Segments.read, []
+
+    def slowly(segments: Segments, topic: str, offset: int, most_bytes: int = 1) -> Rows:
+        reads.append(offset)
+        time.sleep(0.05)
+        return read(segments, topic, offset, most_bytes)
+
+    monkeypatch.setattr(Segments, "read", slowly)
+    # Less than it takes to read all, and more than an answer takes.
+    short = {"socket.timeout.ms": 1500, "fetch.wait.max.ms": 100}
+    consumer = Consumer({**consumer_settings(served.source()), **short})
+    consumer.assign([At("shop.rows", 0, 0)])
+    found: list[bytes | None] = []
+    deadline = time.monotonic() + 60
+    while len(found) < len(values) and time.monotonic() < deadline:
+        messages = consumer.consume(100, 1)
+        found += [each.value() for each in messages if each.error() is None]
+    consumer.close()
+    assert found == values
+    assert len(reads) < 2 * len(values), "none is read again and again"
 
 
 @pytest.mark.parametrize(

@@ -79,10 +79,11 @@ class _LongTransactions(Sessions):
         dsn: The database, as for :func:`examples.shop.connect`.
         seed: Seed of the random changes.
         rows: Number of rows that the table had at the start.
+        rests: As for :class:`~examples.shop.Sessions`.
     """
 
-    def __init__(self, dsn: str, seed: int, rows: int) -> None:
-        super().__init__(dsn, [f"{seed}-long-{number}" for number in range(2)], 1.0)
+    def __init__(self, dsn: str, seed: int, rows: int, rests: Callable[[], bool]) -> None:
+        super().__init__(dsn, [f"{seed}-long-{number}" for number in range(2)], 1.0, rests)
         self._rows = rows
         self._lock = threading.Lock()
         self.changes = 0
@@ -238,7 +239,8 @@ def _run(folder: Path, options: argparse.Namespace, cleanup: ExitStack) -> dict[
         # They last as long as the kills, and drivers that are killed find more to read each time.
         asked=options.rows_changed,
     )
-    long = _LongTransactions(database.dsn, options.seed, options.rows)
+    rests = customers.has_changed_enough
+    long = _LongTransactions(database.dsn, options.seed, options.rows, rests)
     asked = Killed(options.drivers, options.crashes)
     reader = _SlowReader(options.seed, options.chunk_pause)
     between = tuple(options.between)

@@ -160,7 +160,9 @@ def _run(kind: str, options: argparse.Namespace, stages: Stages, cleanup: ExitSt
     )
     customers.start()
     cleanup.callback(customers.stop)
-    tellers = cleanup.enter_context(Transfers(dsn, 2, pause_s=options.pause))
+    tellers = cleanup.enter_context(
+        Transfers(dsn, 2, pause_s=options.pause, rests=customers.has_changed_enough)
+    )
     killer = _DemoKiller(shop, options)
     killer.start()
     cleanup.callback(killer.stop)

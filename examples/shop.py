@@ -299,10 +299,17 @@ class Sessions:
         dsn: The database, as for :func:`connect`.
         seeds: Seed of the random transactions of each thread.
         pause_s: Pause of each thread after a transaction, in seconds.
+        rests: Whether each thread rests for five seconds after a transaction now.
     """
 
-    def __init__(self, dsn: str, seeds: Sequence[str], pause_s: float) -> None:
-        self._dsn, self._pause_s = dsn, pause_s
+    def __init__(
+        self,
+        dsn: str,
+        seeds: Sequence[str],
+        pause_s: float,
+        rests: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._dsn, self._pause_s, self._rests = dsn, pause_s, rests
         self._stop = threading.Event()
         self._failures: list[BaseException] = []
         self._threads = [
@@ -328,9 +335,14 @@ class Sessions:
 
     def _run(self, chance: random.Random) -> None:
         try:
-            session(self._dsn, self._stop, self._pause_s, partial(self._transaction, chance=chance))
+            session(self._dsn, self._stop, self._pause_s, partial(self._work, chance=chance))
         except BaseException as error:
             self._failures.append(error)
+
+    def _work(self, cursor: Any, chance: random.Random) -> None:
+        self._transaction(cursor, chance)
+        if self._rests():
+            self._stop.wait(_REST_S)
 
     def _transaction(self, cursor: Any, chance: random.Random) -> None:
         """Run a random transaction."""
@@ -349,8 +361,8 @@ class Customers(Sessions):
         threads: Number of threads.
         pause_s: Pause of each thread after a transaction, in seconds.
         tables: The tables of the shop that are changed.
-        asked: After so many changed rows each thread rests for five seconds after a transaction.
-            Whoever follows the changes with a slow machine would find ever more of them.
+        asked: After so many changed rows the threads rest. Whoever follows the changes with a slow
+            machine would find ever more of them.
 
     Attributes:
         changes: Number of rows changed so far.
@@ -368,7 +380,8 @@ class Customers(Sessions):
         tables: Sequence[str] = NAMES,
         asked: int | None = None,
     ) -> None:
-        super().__init__(dsn, [f"{seed}-{number}" for number in range(threads)], pause_s)
+        seeds = [f"{seed}-{number}" for number in range(threads)]
+        super().__init__(dsn, seeds, pause_s, self.has_changed_enough)
         changes = _dialect(dsn).transactions
         self._parts = [part for table in tables for part in changes[table]]
         self._rows = rows
@@ -377,14 +390,16 @@ class Customers(Sessions):
         self._lock = threading.Lock()
         self.changes = 0
 
+    def has_changed_enough(self) -> bool:
+        """Return whether as many rows were changed as were asked for, so that the threads rest."""
+        return self._asked is not None and self.changes >= self._asked
+
     def _transaction(self, cursor: Any, chance: random.Random) -> None:
         changed = self._change(cursor, chance)
         with self._lock:
             self.changes += changed
             if self._enough(self.changes):
                 self._stop.set()
-        if self._asked is not None and self.changes >= self._asked:
-            self._stop.wait(_REST_S)
 
     def _change(self, cursor: Any, chance: random.Random) -> int:
         """Run a random transaction, and return the number of rows that it changed.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import duckdb
@@ -76,13 +76,20 @@ class Transfers(Sessions):
         dsn: The database, as for :func:`examples.shop.connect`.
         sessions: How many there are.
         pause_s: Seconds between two transactions of a session.
+        rests: Whether the sessions rest for five seconds after a transaction now.
 
     Attributes:
         committed: Number of transactions so far.
     """
 
-    def __init__(self, dsn: str, sessions: int, pause_s: float = 0.01) -> None:
-        super().__init__(dsn, [str(number) for number in range(sessions)], pause_s)
+    def __init__(
+        self,
+        dsn: str,
+        sessions: int,
+        pause_s: float = 0.01,
+        rests: Callable[[], bool] = lambda: False,
+    ) -> None:
+        super().__init__(dsn, [str(number) for number in range(sessions)], pause_s, rests)
         self.committed = 0
         self._last_id = "lastval()" if kind_of(dsn) is POSTGRES else "LAST_INSERT_ID()"
 

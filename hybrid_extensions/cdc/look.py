@@ -11,6 +11,7 @@ from hybrid_extensions.cdc.databases.altered_table import (
     read_table_watch,
 )
 from hybrid_extensions.cdc.databases.table_watch import observe_table
+from hybrid_extensions.cdc.silence_watch import SilenceLook, keep_silence, observe_silence
 from hybrid_extensions.cdc.slot_watch import SlotLook, keep_slot, observe_slot
 from orchestration.capture.look import CaptureLook
 from sources.common.positions import Offsets
@@ -25,6 +26,7 @@ class DatabaseLook(CaptureLook):
 
     Args:
         slot: What was seen of the connector; None if none is declared.
+        silence: What was seen of databases without a declared connector.
         table: What was seen of the captured table; None if there is none.
 
     Attributes:
@@ -33,9 +35,12 @@ class DatabaseLook(CaptureLook):
         doubt: Why an alteration can't be ruled out; None if it can, or no table is captured.
     """
 
-    def __init__(self, slot: SlotLook | None, table: TableWatch | None) -> None:
-        self._slot, self._table = slot, table
+    def __init__(
+        self, slot: SlotLook | None, silence: SilenceLook, table: TableWatch | None
+    ) -> None:
+        self._slot, self._silence, self._table = slot, silence, table
         self.slot = None if slot is None else slot.seen
+        self.silent = silence.seen
         altered = None if table is None else table.altered
         self.altered = None if altered is None else altered.error().report()
         self.doubt = None if table is None else table.doubt
@@ -43,6 +48,7 @@ class DatabaseLook(CaptureLook):
     def keep(self, generation: Generation) -> None:
         """Write what was seen to the state, for the next look; a failure to write is ignored."""
         keep_slot(generation, self._slot)
+        keep_silence(generation, self._silence)
         if self._table is not None:
             with contextlib.suppress(StateError):
                 keep_table_watch(generation, self._table)
@@ -78,9 +84,10 @@ def look(
         UnavailableError: The state's store does not answer.
     """
     slot = observe_slot(loaded, generation, looked_ms)
+    silence = observe_silence(loaded, generation, looked_ms)
     # A database that does not answer is waited for once.
-    if slot is not None and slot.seen.unknown is not None:
-        return DatabaseLook(slot, read_table_watch(generation))
+    if silence.seen is not None or (slot is not None and slot.seen.unknown is not None):
+        return DatabaseLook(slot, silence, read_table_watch(generation))
     captured = PipelineContext(loaded, generation).loaded
     table = observe_table(captured, generation, older_ms=older_ms, committed=committed)
-    return DatabaseLook(slot, table)
+    return DatabaseLook(slot, silence, table)

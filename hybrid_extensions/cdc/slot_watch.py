@@ -31,14 +31,16 @@ from sources.errors import StateError
 from sources.planning.plan import log_server
 from sources.state.generation import Generation
 
-_NAME = "run/slot-watch.json"
+SLOT_WATCH = "run/slot-watch.json"
+"""Name of the document where there are no shards."""
 
 
 class SlotWatch(Record):
     """State document of a generation: last observation of the replication slot.
 
     Attributes:
-        slot: Name of the slot; what was seen of another one does not count.
+        slot: Name of the slot; what was seen of another one does not count. Empty where neither
+            slot nor connector is declared, and only whether the database answers is watched.
         idle_since_ms: Since when no connector was seen to read it, in ms since 1970; None if one
             did.
         unread_lsn: End of the database's log at a look that the connector has not read up to, or
@@ -115,7 +117,7 @@ def _badness(seen: SlotSeen) -> tuple[object, ...]:
 def _observe(slot_of: WatchedSlot, generation: Generation, looked_ms: int) -> SlotLook:
     """Ask a database for the state of a slot."""
     options, topic, source = slot_of
-    before = generation.read(name_of_shard(_NAME, options.topic), SlotWatch)
+    before = generation.read(name_of_shard(SLOT_WATCH, options.topic), SlotWatch)
     if before is None or before.slot != options.log_reader:
         before = SlotWatch(slot=options.log_reader)
     slot = ask_slot(options)
@@ -169,7 +171,7 @@ def keep_slot(generation: Generation, look: SlotLook | None) -> None:
             shard = each.seen.shard or None
             if each.gone is not None:
                 keep_gone(generation, each.gone, shard)
-            name = name_of_shard(_NAME, shard)
+            name = name_of_shard(SLOT_WATCH, shard)
             if generation.read(name, SlotWatch) != each.watch:
                 generation.replace(name, each.watch)
 

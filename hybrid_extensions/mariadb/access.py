@@ -5,6 +5,7 @@ from hybrid_extensions.mariadb.added_columns import find_added_columns, find_typ
 from hybrid_extensions.mariadb.gone_columns import find_gone_columns
 from hybrid_extensions.mariadb.log.binlog import ask_log
 from hybrid_extensions.mariadb.log.log_end import mark_log
+from hybrid_extensions.mariadb.log.silence import ask_silence
 from hybrid_extensions.mariadb.server import server_of
 from hybrid_extensions.mariadb.snapshot.table import export, open_table
 from hybrid_extensions.mariadb.table_look import look_at_table
@@ -23,4 +24,5 @@ BINLOG_ACCESS = Access(
     find_types=find_types,
     look_at_table=look_at_table,
     server_of=server_of,
+    ask_silence=ask_silence,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
+from orchestration.capture.silent_database import SilentDatabase
 from orchestration.capture.slot_seen import SlotSeen
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport
@@ -19,6 +20,8 @@ class CaptureLook(ABC):
     Attributes:
         slot: The replication slot that the changes come through, of several the worst one; None if
             none is declared.
+        silent: The database that has not answered for longest, where neither slot nor connector is
+            declared; None if there is none.
         altered: What was done to the captured table that no change reports, so that its next launch
             is refused; None if nothing is known.
         doubt: Why it is not known whether something was done to it; None if that is known, or there
@@ -26,6 +29,7 @@ class CaptureLook(ABC):
     """
 
     slot: SlotSeen | None
+    silent: SilentDatabase | None
     altered: ErrorReport | None
     doubt: str | None
 

@@ -141,6 +141,7 @@ def look_at_live(
         gave_up=watch.gave_up,
         obstacle=find_obstacle(loaded, generation),
         slot=None if looked is None else looked.slot,
+        silent=None if looked is None else looked.silent,
         behind=find_behind(log, beat, due, behind_ms, looked_ms, late_ms),
         late=look_at_late_rows(loaded, generation, looked_ms),
         wrong_rows=_wrong_rows(loaded, generation),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from orchestration.capture.silent_database import SilentDatabase
 from orchestration.capture.slot_seen import SlotSeen
 from orchestration.requested_state import RequestedState
 from orchestration.supervision.late_row_findings import LateSeen
@@ -36,6 +37,8 @@ class Seen:
         obstacle: Why a folder of this machine that it writes can't be written, such as a full disk;
             None if nothing is known.
         slot: The replication slot that its changes come through; None if none is declared.
+        silent: Captured database that does not answer, of which no slot or connector is declared;
+            None if there is none.
         behind: How far it is behind its input; None if no input waits, or that is unknown.
         late: Rows dropped behind the watermark; None if the query has no watermark.
         wrong_rows: Rows of a mirror that are stale or missing, as a change of theirs could not be
@@ -58,6 +61,7 @@ class Seen:
     gave_up: bool = False
     obstacle: str | None = None
     slot: SlotSeen | None = None
+    silent: SilentDatabase | None = None
     behind: Behind | None = None
     late: LateSeen | None = None
     wrong_rows: int | None = None

@@ -62,6 +62,9 @@ class Access:
             saw, with the time of this one, and what the table's snapshot contains. Raises
             HybridError if the database or the broker does not answer, or refuses.
         server_of: Returns ``host:port`` of a database, for messages; without user and password.
+        ask_silence: Returns why a database does not answer, or refuses, as text; None if it
+            answers. Raises no error. It is asked where neither a slot nor a connector is declared,
+            by which that would be found out; by default nothing is asked.
     """
 
     open_table: Callable[[CapturedTable], AbstractContextManager[OpenTable]]
@@ -77,3 +80,4 @@ class Access:
         [CapturedTable, KafkaSource, Names, TableWatch, DatabaseSnapshot], TableWatch
     ]
     server_of: Callable[[str], str]
+    ask_silence: Callable[[SnapshotOptions], str | None] = lambda _options: None

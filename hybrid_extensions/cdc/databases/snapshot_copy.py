@@ -119,10 +119,14 @@ class SnapshotCopy:
         self._log_end = KafkaLog(self._topic).log_end()
 
     def require_table(self) -> None:
-        """Refuse a table that can't be captured as declared; reads no row, and keeps nothing.
+        """Refuse a table that can't be captured as declared; reads no row, and writes nothing.
+
+        Asks nothing if the copy is complete: then nothing more of the table is read.
 
         Raises:
-            InputError: The database refuses, or the table, its log or its connector does not fit.
+            InputError: The database refuses the login or a permission; or the table, its log, or
+                its connector or the settings of that, do not fit.
+            StateError: The manifest of a copy that was begun is damaged.
             UnavailableError: The database does not answer.
         """
         if self.is_done():

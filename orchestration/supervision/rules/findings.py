@@ -71,13 +71,30 @@ def waiting_time(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
     """Judge how long input waits; a run that catches up only gets a warning. A pure function.
 
     The finding's number is the time of its first sentence, in seconds: that without a commit and
-    its limit ``freshness``, or the one that is too long.
+    its limit ``freshness``, or the one that is too long. While a captured database does not answer,
+    it is unknown how long changes wait there: a warning, until it has been for ``late_after``.
 
     Args:
         seen: What one look saw of the run.
         expected: The thresholds that the pipeline declares under ``supervision``.
         now_ms: Time of the look, in ms since 1970.
     """
+    found = _waiting_time(seen, expected, now_ms)
+    if seen.silent is None:
+        return found
+    shard = f"Shard {seen.silent.shard}: " if seen.silent.shard else ""
+    text = f"{shard}Whether changes wait in the database is unknown: {seen.silent.why.rstrip('.')}."
+    silent_ms = now_ms - seen.silent.since_ms
+    is_long = silent_ms > span_ms(expected.late_after)
+    if is_long:
+        text += f" This has been so for {_span(silent_ms)}."
+    if not found.passed:
+        text = f"{found.text} {text}"
+    is_pending = (found.passed or found.is_pending) and not is_long
+    return found.model_copy(update={"passed": False, "is_pending": is_pending, "text": text})
+
+
+def _waiting_time(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
     beat = seen.beat
     if beat is None:
         return Finding(name="waiting_time", passed=False, text="Nothing was read yet.")

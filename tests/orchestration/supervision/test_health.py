@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from orchestration.capture.silent_database import SilentDatabase
 from orchestration.capture.slot_seen import SlotSeen
 from orchestration.requested_state import RequestedState
 from orchestration.supervision.late_row_findings import LateSeen
@@ -266,6 +267,23 @@ def slot(**seen: Any) -> Seen:
             slot(unknown="no answer", unknown_since_ms=NOW - 601 * S, idle_since_ms=NOW - 700 * S),
             "late",
             "The state of the slot is unknown: no answer. This has been so for 10 min 1 s.",
+        ),
+        # The same without a slot or connector that would tell.
+        (
+            replace(HEALTHY, silent=SilentDatabase("db:3306 is down.", NOW - 600 * S)),
+            "catching-up",
+            "Whether changes wait in the database is unknown: db:3306 is down.",
+        ),
+        (
+            replace(HEALTHY, silent=SilentDatabase("db:3306 is down", NOW - 601 * S, "eu.orders")),
+            "late",
+            "Shard eu.orders: Whether changes wait in the database is unknown: db:3306 is down. "
+            "This has been so for 10 min 1 s.",
+        ),
+        (
+            replace(HANGING, silent=SilentDatabase("db:3306 is down", NOW)),
+            "late",
+            "and was not. Whether changes wait in the database is unknown: db:3306 is down.",
         ),
         (slot(idle_since_ms=NOW - 20 * S), "healthy", ""),
         (slot(idle_since_ms=NOW - 21 * S), "cut-off", "has read the slot for 21 s"),
@@ -536,6 +554,7 @@ SEEN = st.builds(
     lag=st.none() | st.integers(0, 5000),
     restarts=st.integers(0, 9),
     gave_up=st.booleans(),
+    silent=st.none() | st.builds(SilentDatabase, st.just("gone"), st.just(NOW) | st.just(0)),
 )
 
 

@@ -8,7 +8,7 @@ history, all windows, or the versions that are not newer.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,13 +17,17 @@ import pyarrow.compute as pc
 from hybrid_extensions.generations.merge_turn import between_merges
 from hybrid_extensions.generations.range_history import RANGES, REMOVED, RemovedFiles, history_files
 from hybrid_extensions.generations.switch_lock import HeldSwitch, hold_switch_lock_in_turn
+from hybrid_extensions.ranges.followed.followers import (
+    followers_of,
+    require_followers,
+    what_follows,
+)
 from hybrid_extensions.ranges.range_files import left_out_in_words, parts_in
 from hybrid_extensions.ranges.range_scope import RangeScope, last_files, require_fit, utc
-from hybrid_extensions.ranges.side_pipeline import side_pipeline
+from hybrid_extensions.ranges.side_pipeline import compute_side, side_pipeline
 from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement, Turn
 from hybrid_extensions.ranges.table.replace_versions import VersionsReplacement
 from hybrid_extensions.ranges.windows import final_time
-from orchestration.chain import ChainRun, Observer, Outcome, PlanStep, Step, run_chain
 from orchestration.display import size
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
@@ -80,12 +84,14 @@ class RangeResult:
         generation: Name of the serving generation, whose rows were replaced.
         replaced: Numbers of rows removed and written; all zero if this backfill was done before.
         is_repeated: Whether it was done before, by a call with the same ``run_id``.
+        followers: Sentences about the pipelines that have to follow; "" if there are none.
     """
 
     scope: RangeScope
     generation: str
     replaced: Replaced
     is_repeated: bool = False
+    followers: str = ""
 
     @property
     def document(self) -> dict[str, Any]:
@@ -112,17 +118,19 @@ class RangeResult:
         return (
             f"From {utc(scope.since)} until {utc(scope.until)}: "
             f"{counted(self.replaced.removed, 'row')}{kind} replaced by "
-            f"{self.replaced.written:,}{kept}."
+            f"{self.replaced.written:,}{kept}. {self.followers}".rstrip()
         )
 
 
-def backfill(
+def backfill(  # noqa: PLR0913 - each is another thing
     loaded: LoadedPipeline,
     since: datetime,
     until: datetime,
     run_id: str,
     say: Callable[[str], None] = lambda _: None,
     by: str | None = None,
+    *,
+    is_regardless: bool = False,
 ) -> RangeResult:
     """Recompute a range of the target from the present files, and wait until that is done.
 
@@ -139,6 +147,7 @@ def backfill(
             nothing after a complete one.
         say: Called with a line of text for each step.
         by: Who asked for it; None if unknown.
+        is_regardless: Recompute the range even if a pipeline that follows the table can't follow.
 
     Returns:
         The range, and how many rows were removed, written and kept.
@@ -147,8 +156,8 @@ def backfill(
         InputError: The range is empty or ends after the time through which history is complete, the
             target has no column of the event time, or a file can't be read.
         StateError: Nothing was planned yet, a range of this pipeline can't be recomputed on its own
-            (:func:`.range_scope.require_fit`), history is not read to its end yet, or a promotion,
-            rollback or discard is under way.
+            (:func:`.range_scope.require_fit`), history is not read to its end yet, a pipeline that
+            follows the table can't follow, or a promotion, rollback or discard is under way.
         RunError: The Spark run that reads the files failed; the target is not changed.
         UnavailableError: The store does not answer.
     """
@@ -156,9 +165,15 @@ def backfill(
     with hold_switch_lock_in_turn(loaded, doing, say) as held:
         context = _serving(loaded)
         scope = require_fit(context, since, until)
+        followers = followers_of(loaded)
+        if not is_regardless:
+            where = scope.where(context.pipeline.event_time.column)
+            require_followers(followers, loaded, where.replaced)
         of = {"since": since.isoformat(), "until": until.isoformat()}
         with recorded(loaded.state, "backfill", by, context.generation.name, of) as after:
-            result = _backfill(context, scope, run_id, say, held)
+            done = _backfill(context, scope, run_id, say, held)
+            result = replace(done, followers=what_follows(followers))
+            say(result.text)
             after["rows"] = result.text
         return result
 
@@ -186,16 +201,14 @@ def _backfill(
     if side is None:
         say(f"No file contains rows from {utc(scope.read.since)} until {utc(scope.read.until)}.")
     else:
-        run_chain(ChainRun(side, Lines(say), rest_requested=True))
+        compute_side(side, say)
     held.note("2 of 2: replacing the range in the table")
     replacement = _replacement(context, scope, folder, side, turn)
     done = replacement.run(lambda paths: folder.replace(REMOVED, RemovedFiles(paths=paths)))
     for name in ("scratch", "state", "rows"):
         folder.folder(name).delete_all()
     replaced = done or Replaced(0, 0, 0)
-    result = RangeResult(scope, generation.name, replaced, is_repeated=done is None)
-    say(result.text)
-    return result
+    return RangeResult(scope, generation.name, replaced, is_repeated=done is None)
 
 
 def _replacement(
@@ -278,24 +291,3 @@ def latest_end(loaded: LoadedPipeline) -> datetime | None:
 def _serving(loaded: LoadedPipeline) -> PipelineContext:
     loaded.pipeline.require_one_chain("To recompute a range of event times")
     return PipelineContext.require(in_service(loaded)[-1])
-
-
-class Lines(Observer):
-    """Observer of a chain with a line for the plan and for what it is about to read.
-
-    Args:
-        say: Called with each line.
-    """
-
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
-
-    def started(self, step: Step[Any]) -> None:
-        """Pass on the name of a step that begins."""
-        self._say(step.name)
-
-    def finished(self, step: Step[Any], outcome: Outcome[Any]) -> None:
-        """Pass on how many splits the plan reads, once it is made; nothing for other steps."""
-        if isinstance(step, PlanStep):
-            splits = sum(part.splits for part in outcome.value.files)
-            self._say(f"{counted(splits, 'split is', 'splits are')} to be read.")

@@ -46,6 +46,12 @@ def backfill(  # noqa: PLR0913, PLR0917 - each is an option
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option(help="Only show how much would be read.")] = False,
+    regardless: Annotated[
+        bool,
+        typer.Option(
+            help="Recompute the range even if a table that follows this one can't follow."
+        ),
+    ] = False,
     by: By = None,
     as_json: AsJson = False,
 ) -> None:
@@ -74,7 +80,8 @@ def backfill(  # noqa: PLR0913, PLR0917 - each is an option
             if dry_run:
                 return look(pipeline, span.since, span.until)
             run_id = uuid.uuid4().hex[:12]
-            return recompute(pipeline, span.since, span.until, run_id, tell, who)
+            times = (span.since, span.until)
+            return recompute(pipeline, *times, run_id, tell, who, is_regardless=regardless)
 
         if len(loaded) == len(spans) == 1:
             done = act(loaded[0], spans[0])

@@ -13,6 +13,12 @@ from hybrid_extensions.ranges import metadata
 from hybrid_extensions.ranges.adjacent import backfill_adjacent
 from hybrid_extensions.ranges.backfill import backfill, latest_end, look
 from hybrid_extensions.ranges.declare import Ranges, RangesSection
+from hybrid_extensions.ranges.followed.dagster import (
+    DESCRIPTION,
+    follow_partitions,
+    followed_keys,
+)
+from hybrid_extensions.ranges.followed.follow import follows_a_table
 from hybrid_extensions.ranges.jobs import BACKFILL
 from hybrid_extensions.ranges.partitions import (
     HISTORY,
@@ -95,18 +101,14 @@ def definitions(loaded: LoadedPipeline) -> dg.Definitions:
 
 
 def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
-    name = loaded.pipeline.name
+    name, is_follower = loaded.pipeline.name, follows_a_table(loaded)
 
     with catch_warnings():
         # That one run does many partitions is beta, which Dagster would say at each load.
         simplefilter("ignore", dg.BetaWarning)
         as_asset = dg.asset(
             key=ranges_key(loaded),
-            deps=[
-                key
-                for source in loaded.pipeline.bounded_files
-                for key in upstream_keys(loaded, source.name)
-            ],
+            deps=followed_keys(loaded) if is_follower else _files(loaded),
             # Not in the chain's group: the chain's job materializes all of that.
             group_name=f"{name}_ranges",
             kinds={"spark", "deltalake"},
@@ -115,11 +117,7 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
             backfill_policy=dg.BackfillPolicy.single_run(),
             pool=POOL,
             automation_condition=WHEN_UPDATED if ranges.automatic else None,
-            description=(
-                "Rows of history in a range of event times. Materializing a partition recomputes "
-                "them from the present files; rows of the live run are kept, and the live run "
-                "continues."
-            ),
+            description=DESCRIPTION if is_follower else _DESCRIPTION,
             # Each partition is reported with its own number of rows.
             output_required=False,
             check_specs=[
@@ -151,6 +149,21 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
     ]
     sensors = [_marks(loaded), *([_automation(name)] if ranges.automatic else [])]
     return dg.Definitions(assets=[ranges_], schedules=schedules, sensors=sensors)
+
+
+_DESCRIPTION = (
+    "Rows of history in a range of event times. Materializing a partition recomputes them from the "
+    "present files; rows of the live run are kept, and the live run continues."
+)
+
+
+def _files(loaded: LoadedPipeline) -> list[dg.AssetKey]:
+    """Return the assets that the files of history come from."""
+    return [
+        key
+        for source in loaded.pipeline.bounded_files
+        for key in upstream_keys(loaded, source.name)
+    ]
 
 
 def _text(loaded: LoadedPipeline) -> str:
@@ -211,6 +224,9 @@ def _recomputed(
     utc = {
         key: (each.start.astimezone(UTC), each.end.astimezone(UTC)) for key, each in windows.items()
     }
+    if follows_a_table(loaded):
+        yield from follow_partitions(context, loaded, utc)
+        return
     complete = latest_end(loaded)
     live = [key for key in keys if complete is not None and utc[key][1] > complete]
     of_history = [key for key in keys if key not in live]

@@ -18,6 +18,8 @@ MOST_MARKED = 2_000
 """Most partitions marked as filled at once; each is an event in Dagster's log."""
 HISTORY, LIVE = "history", "the live run; there is nothing to recompute from files"
 """What has delivered the rows of a range."""
+FOLLOWED = "the followed table"
+"""The same of a range of a table that was made of another one."""
 ARRIVING = "the live run, as rows arrive; there is nothing to recompute from files"
 """The same of a range that no row of a later range has followed yet."""
 

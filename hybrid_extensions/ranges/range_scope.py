@@ -110,6 +110,8 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> R
     if known and not is_stateful:
         _require_versions(pipeline)
     require_in_service(context.loaded, generation)
+    if pipeline.growing_folder is not None and not pipeline.bounded_files:
+        raise _without_history(pipeline)
     ends = [
         _require_end(context, source)
         for source in pipeline.sources
@@ -123,6 +125,22 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> R
         _require_complete(context, ends[-1], since, until)
     order = pipeline.sink.order
     return RangeScope(since, until, None, Interval(since, until), order)
+
+
+def _without_history(pipeline: Pipeline) -> StateError:
+    """Return (do not raise) the error about a pipeline whose only source is read without end."""
+    source = pipeline.sources[-1]
+    message = (
+        f"Pipeline `{pipeline.name}` has no bounded source of files, from which a range could be "
+        f"recomputed: `{source.name}` is read without end."
+    )
+    hint = RERUN
+    if isinstance(source, FileSource) and source.is_table:
+        hint = (
+            "Recompute the range in the table that it follows; then `hybrid follow P` recomputes "
+            f"what was made of it. {RERUN}"
+        )
+    return StateError(message, hint, pipeline=pipeline.name, source=source.name)
 
 
 def _require_versions(pipeline: Pipeline) -> None:

@@ -11,6 +11,8 @@ import yaml
 
 from hybrid_extensions.ranges.range_files import RangePart
 from hybrid_extensions.ranges.range_scope import RangeScope
+from orchestration.chain import ChainRun, Observer, Outcome, PlanStep, Step, run_chain
+from sources.common.counting import counted
 from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
 from sources.config.source.exported_source import ExportedFiles
 from sources.kept_definitions import kept_folder
@@ -137,3 +139,33 @@ def declare_side(
         own.replace(KEPT, origin)
         own.replace_bytes(loaded.path.name, yaml.safe_dump(side).encode())
     return load_pipeline(local_copy(own) / loaded.path.name)
+
+
+def compute_side(side: LoadedPipeline, say: Callable[[str], None]) -> None:
+    """Compute the rows of a range into the table of its pipeline; what was done is not repeated.
+
+    Args:
+        side: The pipeline that :func:`declare_side` returns.
+        say: Called with a line for each step.
+
+    Raises:
+        HybridError: A step is refused or fails.
+    """
+    run_chain(ChainRun(side, _Lines(say), rest_requested=True))
+
+
+class _Lines(Observer):
+    """Observer of a chain with a line for the plan and for what it is about to read."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+
+    def started(self, step: Step[Any]) -> None:
+        """Say the name of a step that begins."""
+        self._say(step.name)
+
+    def finished(self, step: Step[Any], outcome: Outcome[Any]) -> None:
+        """Say how much the plan reads, once it is made."""
+        if isinstance(step, PlanStep):
+            splits = sum(part.splits for part in outcome.value.files)
+            self._say(f"{counted(splits, 'split is', 'splits are')} to be read.")

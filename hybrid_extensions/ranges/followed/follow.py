@@ -14,12 +14,15 @@ from typing import NamedTuple
 from hybrid_extensions.generations.merge_turn import between_merges
 from hybrid_extensions.generations.range_history import RANGES, REMOVED, RemovedFiles
 from hybrid_extensions.generations.switch_lock import hold_switch_lock_in_turn
-from hybrid_extensions.ranges.backfill import Lines
 from hybrid_extensions.ranges.followed.followed_scope import scope_of
 from hybrid_extensions.ranges.range_scope import RangeScope, utc
-from hybrid_extensions.ranges.side_pipeline import Declaration, declare_side, limits
+from hybrid_extensions.ranges.side_pipeline import (
+    Declaration,
+    compute_side,
+    declare_side,
+    limits,
+)
 from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement
-from orchestration.chain import ChainRun, run_chain
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
@@ -92,7 +95,7 @@ def follows_a_table(loaded: LoadedPipeline) -> bool:
     return source is not None and source.is_table
 
 
-def require_followable(loaded: LoadedPipeline, replaced: ReplacedRange) -> None:
+def require_followable(loaded: LoadedPipeline, replaced: ReplacedRange) -> ReplacedRange | None:
     """Refuse a range of a followed table before it is recomputed there; nothing is written.
 
     A pipeline that was never planned has read nothing, and accepts any range.
@@ -101,13 +104,18 @@ def require_followable(loaded: LoadedPipeline, replaced: ReplacedRange) -> None:
         loaded: The pipeline that follows the table.
         replaced: The range.
 
+    Returns:
+        What will be replaced in the pipeline's own table; None if it was never planned.
+
     Raises:
         StateError: The pipeline's table can't follow the range; names it.
         UnavailableError: A store does not answer.
     """
     context = _context(loaded)
-    if context is not None:
-        scope_of(context, replaced)
+    if context is None:
+        return None
+    scope = scope_of(context, replaced)
+    return scope.where(context.pipeline.event_time.column).replaced
 
 
 def follow(
@@ -225,7 +233,7 @@ def _follow(
 
     say(f"{pending.replaced} was recomputed by version {position.version} of {position.place}.")
     side = declare_side(context, folder, scope, sources)
-    run_chain(ChainRun(side, Lines(say), rest_requested=True))
+    compute_side(side, say)
     replacement = Replacement(
         table=target_of(context.loaded, generation.name),
         side=side.target,

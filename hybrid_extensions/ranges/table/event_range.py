@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.files.tables.replaced_range import ReplacedRange
+
 
 class Range(NamedTuple):
     """Range of event times: ``since`` inclusive, ``until`` exclusive.
@@ -23,6 +25,13 @@ class Range(NamedTuple):
     since: datetime
     until: datetime
     field: str | None = None
+
+    @property
+    def replaced(self) -> ReplacedRange:
+        """The same, as the commit says it that replaces its rows."""
+        return ReplacedRange(
+            column=self.column, field=self.field, since=self.since, until=self.until
+        )
 
     def holds(self, rows: pa.Table) -> pa.ChunkedArray:
         """Return a mask of the rows whose event time is in the range.

@@ -26,7 +26,6 @@ from hybrid_extensions.ranges.table.event_range import Range
 from hybrid_extensions.ranges.table.key_match import without_keys
 from sources.common.counting import counted
 from sources.errors import InputError, StateError
-from sources.files.tables.replaced_range import ReplacedRange
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import is_delta_table
 from spark_jobs.table.delta_table import add_action, commit_files, link_files, open_table
@@ -160,16 +159,10 @@ class Replacement:
             # Readers who wait for versions get none that changes nothing.
             return counts
         before_commit([row["path"] for row in touched])
-        range_ = ReplacedRange(
-            column=self.where.column,
-            field=self.where.field,
-            since=self.where.since,
-            until=self.where.until,
-        )
         once = CommitProperties(
             app_transactions=[Transaction(self.transaction, 1)],
             # Who follows the table recomputes what was made of the range, and reads on.
-            custom_metadata=range_.as_metadata(),
+            custom_metadata=self.where.replaced.as_metadata(),
         )
         with turn():
             commit_files(opened, [*adds, *map(remove_action, touched)], once)

@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.analysis.spark.analyze import analyze
 from hybrid_extensions.audit.run import audit
-from hybrid_extensions.ranges.backfill import backfill
+from hybrid_extensions.ranges.backfill import RangeResult, backfill
 from hybrid_extensions.ranges.followed import follow as following
 from hybrid_extensions.ranges.followed.follow import follow
 from orchestration.supervision.status import status_of
@@ -62,8 +63,11 @@ def correct(case: TwoPipelines) -> None:
     pq.write_table(table, case.folder / "in" / "000300.parquet")
 
 
-def recompute(first: LoadedPipeline, since: int, until: int) -> None:
-    backfill(first, moment(since), moment(until), f"{since}-{until}")
+def recompute(
+    first: LoadedPipeline, since: int, until: int, *, is_regardless: bool = False
+) -> RangeResult:
+    key = f"{since}-{until}"
+    return backfill(first, moment(since), moment(until), key, is_regardless=is_regardless)
 
 
 def state(loaded: LoadedPipeline) -> Sequence[Any]:
@@ -103,6 +107,10 @@ def test_a_range_that_is_recomputed_upstream_follows_while_the_live_run_goes_on(
     assert state(second)[-1] == "up to date"
     report = audit(second)
     assert (wrong(report), report.ok, report.input_rows.sources) == ({}, True, {"rows": 1000})
+    # There are no files of its own that what has followed could be recomputed from.
+    with pytest.raises(StateError, match="Pipeline `second` has no bounded source of files"):
+        recompute(second, 300, 600)
+    assert case.differences(second) == 0
     # Another one, after which the run is started again.
     recompute(first, 0, 300)
     follow(second)
@@ -157,6 +165,14 @@ def test_a_range_of_open_windows_is_refused_before_it_is_recomputed(
     with pytest.raises(StateError, match=r"Pipeline `second` can't follow the range .* yet"):
         following.require_followable(second, replaced)
     following.require_followable(second, replaced.model_copy(update={"until": moment(660)}))
+    # Nor does a backfill begin: the range stays as it is in both tables.
+    before = DeltaTable(first.target.url).version()
+    with pytest.raises(StateError, match=r"pipeline `second`, .* could not follow") as caught:
+        recompute(first, 600, 900)
+    assert "--regardless" in caught.value.hint
+    assert DeltaTable(first.target.url).version() == before
+    done = recompute(first, 600, 900, is_regardless=True)
+    assert f"and waits before this commit: `hybrid follow {second.path}`" in done.text
     other = replaced.model_copy(update={"column": "seen"})
     with pytest.raises(StateError, match="its own event time is the column `at`"):
         following.require_followable(second, other)

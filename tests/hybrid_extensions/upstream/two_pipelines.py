@@ -66,6 +66,14 @@ class TwoPipelines:
         audit = {"sql": "hourly.sql"}
         return self._declare("second", [table], "hourly", sink, audit=audit, **more)
 
+    def third(self, **more: Any) -> LoadedPipeline:
+        """A third one: windows over the rows that the second one has copied."""
+        table = {"name": "copied", "type": "table", "pipeline": "second.yaml"}
+        table |= {"discovery_interval": "100 ms"}
+        sink = {"path": "windows", "mode": "merge", "key": ["start"]}
+        audit = {"sql": "hourly.sql"}
+        return self._declare("third", [table], "hourly", sink, audit=audit, **more)
+
     def compact(self) -> None:
         """Write the rows of the first table again, in fewer files."""
         assert DeltaTable(self.folder / "rows").optimize.compact()["numFilesRemoved"] > 0

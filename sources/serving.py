@@ -85,6 +85,10 @@ class Switch(Record):
             no earlier version to roll back to.
         by: Who requested it, as given; None if no name was given.
         action: Number of this switch in the log of actions; None in documents of older versions.
+        group: File of the pipeline in whose state the group is recorded, of whose promotion this is
+            a part; None if it is of this pipeline alone.
+        source_version: Version of the candidate's table that replaces the target's; None for the
+            newest one.
     """
 
     VERSION = 2
@@ -98,6 +102,8 @@ class Switch(Record):
     is_first: bool = False
     by: str | None = None
     action: int | None = None
+    group: str | None = None
+    source_version: int | None = None
 
     @property
     def kind(self) -> str:

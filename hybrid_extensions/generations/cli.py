@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli import panels
+from orchestration.cli import panels, remedies
 from orchestration.cli.interrupts import sigterm_interrupts
 from orchestration.cli.output import (
     AsJson,
@@ -71,16 +72,30 @@ def compare(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 
 @_generation.command()
-def promote(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
+def promote(
+    pipelines: Annotated[
+        list[Path], typer.Argument(help="YAML files of pipelines.", metavar="PIPELINE...")
+    ],
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
     """Let readers see the newest generation, in one commit; `rollback` undoes it.
 
     Refused unless its history is read to the end and its live stream is healthy. Runs of the old
-    one are stopped.
+    one are stopped. Of several pipelines all newest generations are promoted, or none.
     """
     with answer(as_json) as show, sigterm_interrupts():
         from hybrid_extensions.generations import promotion
+        from hybrid_extensions.generations.group_promotion import promote_group
 
-        show(*_served(promotion.promote(load(pipeline), by=person(by), say=tell)))
+        remedies.name(pipelines[0])
+        first, *others = [load(path) for path in dict.fromkeys(pipelines)]
+        if not others:
+            show(*_served(promotion.promote(first, by=person(by), say=tell)))
+            return
+        served = promote_group([first, *others], by=person(by), say=tell)
+        documents, texts = zip(*map(_served, served), strict=True)
+        show({"ok": True, "served": list(documents)}, " ".join(texts))
 
 
 @_generation.command()

@@ -7,9 +7,9 @@ way. Whichever process finds it unfinished finishes it; until its commit it can 
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 from hybrid_extensions.generations import switch_steps
+from hybrid_extensions.generations.group_promotion import abort_group, finish_group
+from hybrid_extensions.generations.readiness import require_ready
 from hybrid_extensions.generations.switch_lock import hold_switch_lock
 from hybrid_extensions.generations.switch_progress import (
     Say,
@@ -17,29 +17,25 @@ from hybrid_extensions.generations.switch_progress import (
     say_nothing,
     told_if_interrupted,
 )
-from orchestration import operations, step_observers
+from hybrid_extensions.generations.switch_run import (
+    STEPS,
+    give_up,
+    resume_requested,
+    run_steps,
+    start,
+)
 from orchestration.comparison.installed_audit import query_misfit
 from orchestration.launch_checks import require_not_deleted
-from orchestration.requested_state import read_requested, request
-from orchestration.supervision.live_look import look_at_live
-from orchestration.supervision.rules.verdict import Verdict
 from sources.common.counting import counted
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
-from sources.config.supervision import Supervision
-from sources.errors import HybridError, StateError
-from sources.generations import take_back_discard
-from sources.hybrid import Boundedness
+from sources.errors import StateError
 from sources.planning.approval import require_approver
 from sources.planning.context import PipelineContext
-from sources.planning.files.open_snapshot import require_whole
 from sources.serving import Serving, Switch, pending_switch, read_serving, require_candidate
-from sources.state.action_log import begin_action, end_action
-from spark_jobs.launch.readable_state import require_readable
-from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
-from spark_jobs.table.ownership.belonging import is_committed, require_belonging
+from sources.state.action_log import begin_action
+from spark_jobs.table.ownership.belonging import is_committed
 
-_STEPS = 5
 _STEPS_OF_ABORT = 3
 
 
@@ -76,7 +72,8 @@ def promote(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_not
         )
         switch = _switch_to(loaded, name, by)
         to, _ = switch_steps.contexts(loaded, switch)
-        _require_ready(to)
+        _require_own(to)
+        require_ready(to)
         if (misfit := query_misfit(to.loaded, name)) is not None:
             # Readers may need the rows all the same: it is for people to decide.
             say(f"Warning: an audit of {name} would be refused. {misfit}")
@@ -188,6 +185,9 @@ def abort(
 def _abort(loaded: LoadedPipeline, by: str | None, say: Say) -> Switch | None:
     if (switch := pending_switch(loaded)) is None:
         return None
+    if switch.group is not None:
+        abort_group(loaded, switch, by)
+        return switch
     with hold_switch_lock(loaded, f"abort of the {switch.kind} of {switch.to}") as held:
         steps = Steps(say, _STEPS_OF_ABORT, held.note)
         if (switch := pending_switch(loaded)) is None:
@@ -198,164 +198,46 @@ def _abort(loaded: LoadedPipeline, by: str | None, say: Say) -> Switch | None:
         switch_steps.release(loaded, switch)
         steps.end(f"nothing of {switch.to} is in the target; what was requested applies again")
         steps.begin(f"giving up the {switch.kind} of {switch.to}")
-        _give_up(loaded, switch, by)
+        give_up(loaded, switch, by)
         for left in loaded.state.names(f".{Switch.NAME}.*"):
             # Of a process that was killed while it wrote the document.
             loaded.state.delete(left)
         steps.end(f"the {switch.kind} of {switch.to} is given up; {switch.past} serves as before")
     steps.begin("starting the live runs that are requested")
-    started, failure = [], None
-    for context in switch_steps.contexts(loaded, switch):
-        last = context.pipeline.sources[-1]
-        wanted = read_requested(context.generation)
-        if wanted is not None and wanted.is_requested:
-            try:
-                operations.resume(context, last)
-                started.append(context.generation.name)
-            except HybridError as error:
-                failure = failure or error
-    if failure is not None:
-        raise failure
+    started = resume_requested(loaded, switch)
     runs = " and ".join(started)
     steps.end(f"live runs that are started again: {runs}" if runs else "no live run was requested")
     return switch
-
-
-def _give_up(loaded: LoadedPipeline, switch: Switch, by: str | None) -> None:
-    loaded.state.delete(Switch.NAME)
-    if switch.action is not None:
-        # Not before: until then it could still be finished.
-        after = {"serving": switch.past, **({"given up by": by} if by else {})}
-        end_action(loaded.state, switch.action, "given up", after)
 
 
 def _finish(loaded: LoadedPipeline, say: Say) -> bool:
     """Finish a pending change, as :func:`finish`."""
     if (switch := pending_switch(loaded)) is None:
         return False
+    if switch.group is not None:
+        finish_group(loaded, switch, say)
+        return True
     with hold_switch_lock(loaded, f"{switch.kind} of {switch.to}", switch.by) as held:
-        steps = Steps(say, _STEPS, held.note)
-        to = _run_steps(loaded, steps)
+        steps = Steps(say, STEPS, held.note)
+        to = run_steps(loaded, steps)
     if to is not None:
-        _start(to, steps)
+        start(to, steps)
     return True
 
 
-def _start(to: PipelineContext, steps: Steps) -> None:
-    """Start the live run of the generation that serves now; the lock is free again by then."""
-    last, name = to.pipeline.sources[-1], to.generation.name
-    steps.begin(f"starting the live run of {name}")
-    if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
-        operations.go_live(to, last)
-        steps.end(f"the live run of {name} has committed its first micro-batch")
-    else:
-        steps.end(f"{name} has no live run to start")
-
-
-def _run_steps(loaded: LoadedPipeline, steps: Steps) -> PipelineContext | None:
-    """Do all steps of a pending change but the start of the run; return what is to be started."""
-    switch = pending_switch(loaded)
-    if switch is None:
-        # Another process was first.
-        return None
-    is_done = is_committed(loaded, switch)
-    if not is_done and not take_back_discard(loaded, switch.to):
-        switch_steps.release(loaded, switch)
-        _give_up(loaded, switch, None)
-        raise switch_steps.discarded(switch)
-    reported = step_observers.reported(loaded, step_observers.PROMOTION, tell=steps.say)
-    with nullcontext() if is_done else switch_steps.naming_the_abort(switch), reported:
-        to, past = switch_steps.contexts(loaded, switch)
-        require_readable(to)
-        steps.begin(f"stopping the runs of {switch.past} and {switch.to}")
-        ended = switch_steps.end_runs(to, past)
-        steps.end(_stopped(ended, switch))
-        steps.begin(f"listing the files of {switch.to} in the table's log, in one commit")
-        committed = switch_steps.commit(loaded, switch)
-        steps.end(committed.in_words())
-        switch = committed.switch
-    steps.begin(f"recording that {switch.to} serves")
-    switch_steps.record(loaded, switch)
-    steps.end(f"{switch.to} is recorded as serving")
-    last = to.pipeline.sources[-1]
-    if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
-        # From now on the supervision starts it whenever it is down.
-        request(to.generation, last.name, is_requested=True)
-    if switch.action is not None:
-        end_action(loaded.state, switch.action, "done", {"serving": switch.to})
-    loaded.state.delete(Switch.NAME)
-    # Last, as the steps above need the past generation, which may be among those to be removed.
-    steps.begin("removing what no rollback needs")
-    removed, deleted = switch_steps.clean(loaded)
-    before = read_serving(loaded).before
-    kept = [f"{each.generation} (version {each.version:,})" for each in before]
-    steps.end(
-        f"removed, as no rollback needs them: generations: {', '.join(removed) or 'none'}; "
-        f"{counted(deleted, 'file')}; kept for a rollback: {', '.join(kept) or 'none'}"
-    )
-    return to
-
-
-def _stopped(ended: list[str], switch: Switch) -> str:
-    if not ended:
-        return f"no run of {switch.past} or {switch.to} was active"
-    runs = "run" if len(ended) == 1 else "runs"
-    return f"the {runs} of {' and '.join(ended)} {'is' if len(ended) == 1 else 'are'} stopped"
-
-
-def _require_ready(context: PipelineContext) -> None:
-    """Refuse to promote a generation with history unread or a stream that is not healthy."""
-    generation = context.generation
-    require_belonging(context.loaded, generation)
-    require_whole(context, "promoted")
-    for source in context.pipeline.sources:
-        is_bounded = source.boundedness is Boundedness.BOUNDED
-        if is_bounded and context.switch_state.end_of(source.name) is None:
+def _require_own(context: PipelineContext) -> None:
+    """Refuse to promote a generation alone that was computed from another pipeline's candidate."""
+    for source in context.loaded.pipeline.file_sources:
+        if source.reads_candidate:
             message = (
-                f"Generation {generation.name} can't be promoted: it has not read `{source.name}` "
-                "to its end. Nothing was changed."
-            )
-            hint = f"Run {generation.name} to its end first: `hybrid run P`."
-            raise StateError(message, hint, generation=generation.name, source=source.name)
-        if is_bounded:
-            continue
-        look = look_at_live(context.loaded, generation)
-        verdict: Verdict | None = None if look is None else look.verdict
-        beat = read_heartbeat(generation, context.pipeline.run_of(source.name))
-        if not is_ready(verdict, beat, context.pipeline.supervision):
-            state = "was never started" if verdict is None else f"is {verdict.health}"
-            reason = "" if verdict is None else f" ({verdict.reason})"
-            message = (
-                f"Generation {generation.name} can't be promoted: its live run {state}{reason}. "
-                "Readers would get a table that is behind its input. Nothing was changed."
+                f"Generation {context.generation.name} can't be promoted alone: its source "
+                f"`{source.name}` reads the {source.shown_place}, which no reader sees yet."
             )
             hint = (
-                "Start the live run with `hybrid run P`, wait until `hybrid status P` shows it as "
-                "healthy, then run `hybrid generation promote P` again. One that was stopped may "
-                "be promoted while it can catch up with what waits within "
-                "`supervision.caught_up_within`."
+                "Promote both together, or none: `hybrid generation promote`, with the files of "
+                f"both pipelines, the other one's and {context.loaded.path}."
             )
-            raise StateError(message, hint, generation=generation.name, source=source.name)
-
-
-def is_ready(verdict: Verdict | None, beat: Heartbeat | None, expected: Supervision) -> bool:
-    """Return whether a promotion to a live run would keep readers up to date. A pure function.
-
-    True if the run is healthy; or if people stopped it, as ``hybrid run --until caught-up`` does,
-    and at its last rate it reads what waits within ``caught_up_within``.
-
-    Args:
-        verdict: The verdict on the live run; None if it was never requested.
-        beat: The run's last heartbeat, with its rate; None if there is none.
-        expected: The thresholds that the pipeline declares.
-    """
-    if verdict is None or verdict.health == "healthy":
-        return verdict is not None
-    lag = verdict.numbers.get("lag")
-    if verdict.health != "stopped" or beat is None or lag is None:
-        return False
-    rate = beat.rows_per_s or 0.0
-    return lag <= rate * expected.caught_up_within.total_seconds()
+            raise StateError(message, hint, source=source.name)
 
 
 def _switch_to(loaded: LoadedPipeline, to: str, by: str | None) -> Switch:
@@ -376,7 +258,7 @@ def _begin(loaded: LoadedPipeline, switch: Switch, say: Say) -> None:
         before = {"serving": switch.past}
         action = begin_action(loaded.state, switch.kind, switch.by, switch.to, before)
         loaded.state.put_if_absent(Switch.NAME, switch.model_copy(update={"action": action}))
-        steps = Steps(say, _STEPS, held.note)
-        to = _run_steps(loaded, steps)
+        steps = Steps(say, STEPS, held.note)
+        to = run_steps(loaded, steps)
     if to is not None:
-        _start(to, steps)
+        start(to, steps)

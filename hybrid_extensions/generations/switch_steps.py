@@ -165,7 +165,7 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
     target, (source, version) = loaded.target, _source(loaded, switch)
     if not has_log(target):
         # Before the table is there: afterwards nothing says that it was gone.
-        switch = _changed(loaded, switch, is_first=True)
+        switch = changed(loaded, switch, is_first=True)
         made = read_snapshot(source, version)
         schema = open_table(source, version).schema()
         DeltaTable.create(
@@ -191,7 +191,7 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
         # After the version that is taken over was read: none of its rows is unknown.
         require_servable(to.loaded, to.generation)
         # Before the commit: afterwards nothing says which version it replaced.
-        switch = _changed(loaded, switch, target_version=ready.table.version)
+        switch = changed(loaded, switch, target_version=ready.table.version)
         try:
             ready.commit(
                 {**allowed, **written, **fence, SWITCHES: switch.at_ms},
@@ -206,8 +206,12 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
     return Committed(switch, len(ready.other.files))
 
 
-def _changed(loaded: LoadedPipeline, switch: Switch, **changes: object) -> Switch:
-    """Change the record of a switch, unless another process has ended it since it was read."""
+def changed(loaded: LoadedPipeline, switch: Switch, **changes: object) -> Switch:
+    """Change the record of a switch, unless another process has ended it since it was read.
+
+    Raises:
+        StateError: Another process has continued or ended it (transient).
+    """
     made = switch.model_copy(update=changes)
     if not loaded.state.replace_known(Switch.NAME, switch, made):
         message = (
@@ -361,7 +365,7 @@ def _source(loaded: LoadedPipeline, switch: Switch) -> tuple[Folder, int | None]
     """Return the table with the rows to be served, and its version; None for the newest."""
     served = read_serving(loaded).served(switch.to)
     if served is None:
-        return own_table(loaded, switch.to), None
+        return own_table(loaded, switch.to), switch.source_version
     return loaded.target, served.version
 
 

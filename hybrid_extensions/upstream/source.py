@@ -13,7 +13,8 @@ from pydantic import Field, NonNegativeInt, PrivateAttr, ValidationError
 from sources.common.fields import Columns, Duration
 from sources.config.source.added_source import COMMON, AddedSource
 from sources.config.source.file_source import FileSource
-from sources.errors import HybridError, InputError, StateError
+from sources.errors import HybridError, InputError
+from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import has_log
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ class UpstreamTable(AddedSource):
     Attributes:
         type: Always ``table``.
         pipeline: File of the other pipeline, relative to this one's.
+        generation: Generation of the other pipeline whose table is read, such as a candidate,
+            ``g2``, to be promoted together with this pipeline's; by default the one that serves.
         version: Version of its table to read; by default the newest one at planning time.
         columns: Columns of the table to read, with their Spark SQL types; by default all.
         discovery_interval: Time between two looks for commits that append rows to the table, which
@@ -41,6 +44,7 @@ class UpstreamTable(AddedSource):
 
     type: Literal["table"]
     pipeline: str
+    generation: str | None = Field(default=None, pattern=r"^g[1-9]\d*$")
     version: NonNegativeInt | None = None
     columns: Columns | None = Field(default=None, alias="schema")
     discovery_interval: Duration | None = None
@@ -51,7 +55,13 @@ class UpstreamTable(AddedSource):
         Raises:
             ValueError: The declared fields contradict each other.
         """
-        own = {"pipeline", "version", "columns", "discovery_interval"} & self.model_fields_set
+        own = {
+            "pipeline",
+            "generation",
+            "version",
+            "columns",
+            "discovery_interval",
+        } & self.model_fields_set
         names = {*COMMON} & self.model_fields_set | own
         given = {name: getattr(self, name) for name in names}
         try:
@@ -66,16 +76,25 @@ class UpstreamFiles(FileSource):
 
     Attributes:
         pipeline: File of the other pipeline, as declared.
+        generation: Generation whose table is read; None for the one that serves.
     """
 
     pipeline: str
+    generation: str | None = None
     _upstream: LoadedPipeline | None = PrivateAttr(default=None)
     _error: HybridError | None = PrivateAttr(default=None)
 
     @property
     def shown_place(self) -> str:
         """The other pipeline's table, for display."""
-        return f"table of {self.pipeline}"
+        of = "" if self.generation is None else f", {self.generation}"
+        return f"table of {self.pipeline}{of}"
+
+    @property
+    def reads_candidate(self) -> bool:
+        """Whether the table is one that readers of the other pipeline do not see yet."""
+        upstream = self._upstream
+        return upstream is not None and self.patterns != [upstream.target.url]
 
     @property
     def is_placed_by_plan(self) -> bool:
@@ -103,10 +122,10 @@ class UpstreamFiles(FileSource):
         upstream: LoadedPipeline | None = None
         try:
             upstream = _load(Path(locate(self.pipeline)))
-            found["path"] = absolute_url(upstream.target.url)
+            found["path"] = absolute_url(_table(upstream, self.generation).url)
             if self.asset is None:
                 found["asset"] = f"{upstream.pipeline.name}/table"
-        except (InputError, StateError) as caught:
+        except HybridError as caught:
             error = caught
         copy = self.model_copy(update={**self.quarantine_located(locate), **found})
         copy._upstream, copy._error = upstream, error
@@ -147,13 +166,14 @@ class UpstreamFiles(FileSource):
                 "P` brings up to date; or read the sources of that pipeline here."
             )
             raise InputError(message, hint, source=self.name, field="discovery_interval")
-        if not has_log(upstream.target):
+        table = _table(upstream, self.generation)
+        if not has_log(table):
             message = (
                 f"Source `{self.name}` reads the table of pipeline `{name}`, which is not there "
-                f"yet: {upstream.target.url}."
+                f"yet: {table.url}."
             )
             hint = f"Run that pipeline first, whose file is {self.pipeline}; then plan this one."
-            raise InputError(message, hint, source=self.name, table=upstream.target.url)
+            raise InputError(message, hint, source=self.name, table=table.url)
 
     def contract(self) -> dict[str, object]:
         """Return the declared values that may not change while a checkpoint is in use.
@@ -165,6 +185,14 @@ class UpstreamFiles(FileSource):
 
     def _check_place(self) -> None:
         """Accept the declaration without a place: that of the other pipeline counts."""
+
+
+def _table(upstream: LoadedPipeline, generation: str | None) -> Folder:
+    """Return the table of a generation of an upstream pipeline; of the serving one for None."""
+    # As the loader, which needs the kinds of sources.
+    from sources.serving import target_of  # noqa: PLC0415
+
+    return upstream.target if generation is None else target_of(upstream, generation)
 
 
 SOURCES: Mapping[str, type[AddedSource]] = {"table": UpstreamTable}

@@ -108,10 +108,10 @@ def _followed(loaded: LoadedPipeline) -> Iterator[UpstreamStatus]:
             )
         problem = f"{error.message}{followed} {error.hint}"
     upstream = source.upstream
-    if problem is None and upstream is not None and upstream.target.url != position.place:
+    if problem is None and upstream is not None and source.patterns != [position.place]:
         problem = (
-            f"Pipeline `{upstream.pipeline.name}` now writes to {upstream.target.url}. Begin a new "
-            "generation, which reads that table: `hybrid generation new P`."
+            f"Pipeline `{upstream.pipeline.name}` writes to {source.place} by now. Begin a "
+            "new generation, which reads that table: `hybrid generation new P`."
         )
     yield UpstreamStatus(
         source=source.name,

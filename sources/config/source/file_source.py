@@ -170,6 +170,11 @@ class FileSource(BadRecords):
         return self.format == "parquet" or self.is_table
 
     @property
+    def reads_candidate(self) -> bool:
+        """Whether it reads the table of another pipeline's candidate, which no reader sees yet."""
+        return False
+
+    @property
     def is_table(self) -> bool:
         """Whether one version of a table is read: ``format`` is ``delta`` or ``iceberg``."""
         return self.format in ("delta", "iceberg")

@@ -1,4 +1,8 @@
-"""Passed ranges of a followed table: replaced there, and by now in the pipeline's table, too."""
+"""Commits of a followed table that need not be read: the pipeline's table has their rows by now.
+
+Such a commit has replaced a range that was recomputed here, too; or it is a promotion, which put
+the rows of the candidate's table that was followed before into the target.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from sources.state.generation import Generation
 
 
 class PassedRange(Record):
-    """Record of the last commit of a followed table that replaced a range, and need not be read.
+    """Record of the last commit of a followed table that need not be read.
 
     Attributes:
         position: Version of that commit: reading continues after it.
@@ -23,12 +27,13 @@ class PassedRange(Record):
 
 
 def pass_range(generation: Generation, source: str, position: TablePosition) -> None:
-    """Record that the pipeline's table has a range as the followed table has it at a version.
+    """Record that the pipeline's table has what a commit of the followed table has replaced.
 
     Args:
         generation: State of the generation.
         source: Name of the source.
-        position: Version of the commit that has replaced the range.
+        position: Version of the commit; of another table than what was found so far if that one's
+            rows are in it by now. Reading goes on after it.
 
     Reading then continues after that version; an earlier record is replaced.
 
@@ -57,7 +62,11 @@ def position_after(generation: Generation, parts: Sequence[FoundFiles]) -> Table
     if found is None:
         return None
     passed = generation.read(_name(parts[-1].source), PassedRange)
-    return found if passed is None or passed.position.version < found.version else passed.position
+    if passed is None:
+        return found
+    # Of another table: its versions are not those of the one that was followed before.
+    is_moved = passed.position.place != found.place
+    return passed.position if is_moved or passed.position.version >= found.version else found
 
 
 def _name(source: str) -> str:

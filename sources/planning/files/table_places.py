@@ -15,6 +15,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import ErrorReport
+from sources.planning.files.passed_range import position_after
 from sources.planning.plan import Plan
 from sources.state.generation import Generation
 
@@ -84,6 +85,6 @@ def with_planned_places(loaded: LoadedPipeline, generation: Generation) -> Loade
         return loaded
     places = {part.source: part.table for part in plan.files if part.table}
     for part in [*plan.files, *([] if plan.folder is None else [plan.folder])]:
-        if part.position is not None and part.source in named:
-            places[part.source] = part.position.place
+        if part.source in named and (position := position_after(generation, [part])) is not None:
+            places[part.source] = position.place
     return with_places(loaded, places)

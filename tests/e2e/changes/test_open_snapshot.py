@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.cdc import snapshots
 from hybrid_extensions.compare.compare_source import compare_with_source
-from hybrid_extensions.generations.promotion import _require_ready
+from hybrid_extensions.generations.readiness import require_ready
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
@@ -119,7 +119,7 @@ def require_partial(loaded: LoadedPipeline, told: str) -> None:
         compare_with_source(loaded)
     assert caught.value.transient
     with pytest.raises(StateError, match=text):
-        _require_ready(PipelineContext.require(loaded))
+        require_ready(PipelineContext.require(loaded))
     assert audit(loaded).outcome == "unknown"
     assert re.fullmatch(text, status(loaded).sources[-1].open_snapshot or "")
 

@@ -14,7 +14,7 @@ from tests.browser.site import dagster_ui
 from tests.e2e.case import wrong
 from tests.e2e.in_session import run_live
 from tests.hybrid_extensions.ranges.test_dg_backfills import LAUNCH, Ui
-from tests.hybrid_extensions.ranges.test_follow import correct, planned
+from tests.hybrid_extensions.ranges.test_follow import correct, has_watermark, planned
 from tests.hybrid_extensions.upstream.two_pipelines import TwoPipelines
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.slow]
@@ -36,7 +36,7 @@ def test_a_range_is_recomputed_in_three_tables_in_a_row_by_one_backfill(
     third = case.third(ranges=RANGES)
     for each in (first, second, third):
         planned(spark, each)
-        run_live(spark, each)
+        run_live(spark, each, lambda _, loaded=each: loaded is not third or has_watermark(loaded))
     # Five hours of the first table's files are written again.
     correct(case)
     versions = [DeltaTable(each.target.url).version() for each in (first, second, third)]

@@ -1,0 +1,68 @@
+"""Readiness of a generation for its promotion: history read to its end, a live run that is well."""
+
+from __future__ import annotations
+
+from orchestration.supervision.live_look import look_at_live
+from orchestration.supervision.rules.verdict import Verdict
+from sources.config.supervision import Supervision
+from sources.errors import StateError
+from sources.hybrid import Boundedness
+from sources.planning.context import PipelineContext
+from sources.planning.files.open_snapshot import require_whole
+from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
+from spark_jobs.table.ownership.belonging import require_belonging
+
+
+def require_ready(context: PipelineContext) -> None:
+    """Refuse to promote a generation with history unread or a stream that is not healthy."""
+    generation = context.generation
+    require_belonging(context.loaded, generation)
+    require_whole(context, "promoted")
+    for source in context.pipeline.sources:
+        is_bounded = source.boundedness is Boundedness.BOUNDED
+        if is_bounded and context.switch_state.end_of(source.name) is None:
+            message = (
+                f"Generation {generation.name} can't be promoted: it has not read `{source.name}` "
+                "to its end. Nothing was changed."
+            )
+            hint = f"Run {generation.name} to its end first: `hybrid run P`."
+            raise StateError(message, hint, generation=generation.name, source=source.name)
+        if is_bounded:
+            continue
+        look = look_at_live(context.loaded, generation)
+        verdict: Verdict | None = None if look is None else look.verdict
+        beat = read_heartbeat(generation, context.pipeline.run_of(source.name))
+        if not is_ready(verdict, beat, context.pipeline.supervision):
+            state = "was never started" if verdict is None else f"is {verdict.health}"
+            reason = "" if verdict is None else f" ({verdict.reason})"
+            message = (
+                f"Generation {generation.name} can't be promoted: its live run {state}{reason}. "
+                "Readers would get a table that is behind its input. Nothing was changed."
+            )
+            hint = (
+                "Start the live run with `hybrid run P`, wait until `hybrid status P` shows it as "
+                "healthy, then run `hybrid generation promote P` again. One that was stopped may "
+                "be promoted while it can catch up with what waits within "
+                "`supervision.caught_up_within`."
+            )
+            raise StateError(message, hint, generation=generation.name, source=source.name)
+
+
+def is_ready(verdict: Verdict | None, beat: Heartbeat | None, expected: Supervision) -> bool:
+    """Return whether a promotion to a live run would keep readers up to date. A pure function.
+
+    True if the run is healthy; or if people stopped it, as ``hybrid run --until caught-up`` does,
+    and at its last rate it reads what waits within ``caught_up_within``.
+
+    Args:
+        verdict: The verdict on the live run; None if it was never requested.
+        beat: The run's last heartbeat, with its rate; None if there is none.
+        expected: The thresholds that the pipeline declares.
+    """
+    if verdict is None or verdict.health == "healthy":
+        return verdict is not None
+    lag = verdict.numbers.get("lag")
+    if verdict.health != "stopped" or beat is None or lag is None:
+        return False
+    rate = beat.rows_per_s or 0.0
+    return lag <= rate * expected.caught_up_within.total_seconds()

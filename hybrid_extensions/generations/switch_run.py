@@ -1,0 +1,142 @@
+"""Run of a promotion or rollback that is recorded: its steps in order, each of which may repeat."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+
+from hybrid_extensions.generations import switch_steps
+from hybrid_extensions.generations.switch_progress import Steps
+from orchestration import operations, step_observers
+from orchestration.requested_state import read_requested, request
+from sources.common.counting import counted
+from sources.config.loader import LoadedPipeline
+from sources.errors import HybridError
+from sources.generations import take_back_discard
+from sources.hybrid import Boundedness
+from sources.planning.context import PipelineContext
+from sources.serving import Switch, pending_switch, read_serving
+from sources.state.action_log import end_action
+from spark_jobs.launch.readable_state import require_readable
+from spark_jobs.table.ownership.belonging import is_committed
+
+STEPS = 5
+"""Number of the steps of a promotion or rollback."""
+
+
+def give_up(loaded: LoadedPipeline, switch: Switch, by: str | None) -> None:
+    """Remove the record of a switch whose steps are undone; it is logged as given up.
+
+    Args:
+        loaded: The pipeline.
+        switch: The switch, which is not committed.
+        by: Who asked for it; None if unknown.
+
+    Raises:
+        StateError: The state can't be written.
+    """
+    loaded.state.delete(Switch.NAME)
+    if switch.action is not None:
+        # Not before: until then it could still be finished.
+        after = {"serving": switch.past, **({"given up by": by} if by else {})}
+        end_action(loaded.state, switch.action, "given up", after)
+
+
+def resume_requested(loaded: LoadedPipeline, switch: Switch) -> list[str]:
+    """Start the live runs that are requested after a switch was given up; return their generations.
+
+    Raises:
+        HybridError: One does not start; the others are started by then, and it stays requested.
+    """
+    started, failure = [], None
+    for context in switch_steps.contexts(loaded, switch):
+        last = context.pipeline.sources[-1]
+        wanted = read_requested(context.generation)
+        if wanted is not None and wanted.is_requested:
+            try:
+                operations.resume(context, last)
+                started.append(context.generation.name)
+            except HybridError as error:
+                failure = failure or error
+    if failure is not None:
+        raise failure
+    return started
+
+
+def start(to: PipelineContext, steps: Steps) -> None:
+    """Start the live run of the generation that serves now; the lock is free again by then."""
+    last, name = to.pipeline.sources[-1], to.generation.name
+    steps.begin(f"starting the live run of {name}")
+    if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+        operations.go_live(to, last)
+        steps.end(f"the live run of {name} has committed its first micro-batch")
+    else:
+        steps.end(f"{name} has no live run to start")
+
+
+def run_steps(
+    loaded: LoadedPipeline, steps: Steps, committed: Callable[[Switch], None] = lambda _: None
+) -> PipelineContext | None:
+    """Do all steps of a pending change but the start of the run; return what is to be started.
+
+    Args:
+        loaded: The pipeline.
+        steps: Is told each step.
+        committed: Called after the commit with the switch, which has the version that it replaced;
+            again if the steps are repeated after a crash.
+
+    Returns:
+        The generation that serves now; None if another process was first.
+
+    Raises:
+        StateError: As of :func:`hybrid_extensions.generations.promotion.finish`.
+        RunError, InputError, UnavailableError: The same.
+    """
+    switch = pending_switch(loaded)
+    if switch is None:
+        # Another process was first.
+        return None
+    is_done = is_committed(loaded, switch)
+    if not is_done and not take_back_discard(loaded, switch.to):
+        switch_steps.release(loaded, switch)
+        give_up(loaded, switch, None)
+        raise switch_steps.discarded(switch)
+    reported = step_observers.reported(loaded, step_observers.PROMOTION, tell=steps.say)
+    with nullcontext() if is_done else switch_steps.naming_the_abort(switch), reported:
+        to, past = switch_steps.contexts(loaded, switch)
+        require_readable(to)
+        steps.begin(f"stopping the runs of {switch.past} and {switch.to}")
+        ended = switch_steps.end_runs(to, past)
+        steps.end(_stopped(ended, switch))
+        steps.begin(f"listing the files of {switch.to} in the table's log, in one commit")
+        done = switch_steps.commit(loaded, switch)
+        steps.end(done.in_words())
+        switch = done.switch
+        committed(switch)
+    steps.begin(f"recording that {switch.to} serves")
+    switch_steps.record(loaded, switch)
+    steps.end(f"{switch.to} is recorded as serving")
+    last = to.pipeline.sources[-1]
+    if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+        # From now on the supervision starts it whenever it is down.
+        request(to.generation, last.name, is_requested=True)
+    if switch.action is not None:
+        end_action(loaded.state, switch.action, "done", {"serving": switch.to})
+    loaded.state.delete(Switch.NAME)
+    # Last, as the steps above need the past generation, which may be among those to be removed.
+    steps.begin("removing what no rollback needs")
+    removed, deleted = switch_steps.clean(loaded)
+    before = read_serving(loaded).before
+    kept = [f"{each.generation} (version {each.version:,})" for each in before]
+    steps.end(
+        f"removed, as no rollback needs them: generations: {', '.join(removed) or 'none'}; "
+        f"{counted(deleted, 'file')}; kept for a rollback: {', '.join(kept) or 'none'}"
+    )
+    return to
+
+
+def _stopped(ended: list[str], switch: Switch) -> str:
+    if not ended:
+        return f"no run of {switch.past} or {switch.to} was active"
+    runs = "run" if len(ended) == 1 else "runs"
+    return f"the {runs} of {' and '.join(ended)} {'is' if len(ended) == 1 else 'are'} stopped"

@@ -118,8 +118,6 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
             pool=POOL,
             automation_condition=WHEN_UPDATED if ranges.automatic else None,
             description=DESCRIPTION if is_follower else _DESCRIPTION,
-            # Each partition is reported with its own number of rows.
-            output_required=False,
             check_specs=[
                 dg.AssetCheckSpec(
                     HAS_ROWS,
@@ -131,17 +129,27 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
         )
 
     @as_asset
-    def ranges_(context: dg.AssetExecutionContext) -> Iterator[dg.AssetCheckResult]:
+    def ranges_(
+        context: dg.AssetExecutionContext,
+    ) -> Iterator[dg.MaterializeResult[None]]:
         events: list[dg.AssetMaterialization] = []
-        with failures(loaded):
+        try:
+            with failures(loaded):
+                for event in _recomputed(context, load_pipeline(loaded.path), ranges):
+                    events.append(event)
+        except BaseException:
             # Those before a failure are done, and shown as such.
-            for event in _recomputed(context, load_pipeline(loaded.path), ranges):
+            for event in events:
                 context.log_event(event)
-                events.append(event)
+            raise
+        # Each partition is reported with its own number of rows, by the result: where there is
+        # none, Dagster skips in this run what is made of the ranges.
+        for event in events:
+            context.add_asset_metadata(dict(event.metadata), event.asset_key, event.partition)
         rows = {str(event.partition): _rows(event) for event in events}
         if not any(each is None or each for each in rows.values()):
             note_on_run(context, {RESULT_TAG: _NO_ROWS})
-        yield metadata.rows_in_ranges(HAS_ROWS, rows)
+        yield dg.MaterializeResult(check_results=[metadata.rows_in_ranges(HAS_ROWS, rows)])
 
     schedules = [
         schedule(loaded, each, ranges_, partial(_last_ranges, loaded, ranges, each.last))

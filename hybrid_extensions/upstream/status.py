@@ -110,7 +110,7 @@ def _followed(loaded: LoadedPipeline) -> Iterator[UpstreamStatus]:
     upstream = source.upstream
     if problem is None and upstream is not None and source.patterns != [position.place]:
         problem = (
-            f"Pipeline `{upstream.pipeline.name}` writes to {source.place} by now. Begin a "
+            f"Pipeline `{upstream.pipeline.name}` writes to {', '.join(source.patterns)} by now. Begin a "
             "new generation, which reads that table: `hybrid generation new P`."
         )
     yield UpstreamStatus(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from hybrid_extensions.ranges import backfill as ranges
+from hybrid_extensions.ranges import side_pipeline
 from hybrid_extensions.ranges.metadata import replaced
 from hybrid_extensions.ranges.range_scope import RangeScope
 from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement
@@ -31,7 +32,7 @@ def test_rows_that_rules_leave_out_are_left_out_of_a_range_too(
     def chain(run: ChainRun) -> None:
         seen.append(run.loaded)
 
-    monkeypatch.setattr(ranges, "run_chain", chain)
+    monkeypatch.setattr(side_pipeline, "run_chain", chain)
     monkeypatch.setattr(Replacement, "run", lambda *_: None)
     since, until = (datetime(2023, 12, day, tzinfo=UTC) for day in (1, 2))
     ranges.backfill(case.loaded, since, until, "run")

@@ -16,6 +16,7 @@ from hybrid_extensions.generations.lifecycle import discard
 from hybrid_extensions.generations.switch_lock import SwitchHolder, hold_switch_lock_in_turn
 from hybrid_extensions.generations.take_over import TakeOver
 from hybrid_extensions.ranges import backfill as ranges
+from hybrid_extensions.ranges import side_pipeline
 from hybrid_extensions.ranges.table.replace_range import Replacement
 from sources.errors import InputError, StateError
 from sources.serving import pending_switch, read_serving
@@ -39,7 +40,7 @@ def during_backfill(
     case: GenerationCase, monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]
 ) -> None:
     """Backfill a range without Spark, and act while its files would be read."""
-    monkeypatch.setattr(ranges, "run_chain", lambda _: act())
+    monkeypatch.setattr(side_pipeline, "run_chain", lambda _: act())
     monkeypatch.setattr(Replacement, "run", lambda *_: None)
     ranges.backfill(case.loaded, SINCE, UNTIL, "run")
 

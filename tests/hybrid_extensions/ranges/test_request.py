@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hybrid_extensions.ranges import backfill as ranges
+from hybrid_extensions.ranges import side_pipeline
 from hybrid_extensions.ranges.request import Span
 from orchestration.chain import ChainRun
 from orchestration.remedies import program
@@ -99,7 +99,7 @@ def test_an_interruption_ends_the_request_and_says_what_is_left(
     def interrupt(_: ChainRun) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(ranges, "run_chain", interrupt)
+    monkeypatch.setattr(side_pipeline, "run_chain", interrupt)
     status, found = call(*files, *DAYS)
     assert status == 130
     assert [each[2] for each in states(found)] == [

@@ -113,6 +113,10 @@ def test_one_that_breaks_off_anywhere_ends_with_all_or_none_by_whoever_comes_nex
         # Nothing of it is left: the same can be done again.
         assert group(cases) == ["g2", "g2"]
         assert seen(cases) == [NEW, NEW]
+    if cases[0].loaded.state.exists(Group.NAME):
+        # Killed after the last switch: the next one of these pipelines removes the record.
+        with pytest.raises(StateError, match="has no candidate"):
+            group(cases)
     assert [case.loaded.state.exists(Group.NAME) for case in cases] == [False, False]
 
 

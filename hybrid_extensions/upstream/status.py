@@ -109,9 +109,10 @@ def _followed(loaded: LoadedPipeline) -> Iterator[UpstreamStatus]:
         problem = f"{error.message}{followed} {error.hint}"
     upstream = source.upstream
     if problem is None and upstream is not None and source.patterns != [position.place]:
+        table = ", ".join(source.patterns)
         problem = (
-            f"Pipeline `{upstream.pipeline.name}` writes to {', '.join(source.patterns)} by now. Begin a "
-            "new generation, which reads that table: `hybrid generation new P`."
+            f"Pipeline `{upstream.pipeline.name}` writes to {table} by now. Begin a new "
+            "generation, which reads that table: `hybrid generation new P`."
         )
     yield UpstreamStatus(
         source=source.name,

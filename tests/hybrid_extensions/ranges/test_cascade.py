@@ -1,34 +1,32 @@
-"""One backfill of Dagster recomputes a range, and what two tables in a row were made of it."""
+"""One run of Dagster recomputes a range, and what two tables in a row were made of it."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
-from tests.browser.site import dagster_ui
+from hybrid_extensions.ranges.partitions import ranges_key
+from orchestration.pipeline_definitions import pipeline_definitions
 from tests.e2e.case import wrong
 from tests.e2e.in_session import run_live
-from tests.hybrid_extensions.ranges.test_dg_backfills import LAUNCH, Ui
 from tests.hybrid_extensions.ranges.test_follow import correct, has_watermark, planned
 from tests.hybrid_extensions.upstream.two_pipelines import TwoPipelines
 
-pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 RANGES: dict[str, Any] = {"by": "hour", "start": "2024-01-01", "end": "2024-01-02"}
-NAMES = ("first", "second", "third")
 
 
-def test_a_range_is_recomputed_in_three_tables_in_a_row_by_one_backfill(
+def test_a_range_is_recomputed_in_three_tables_in_a_row_by_one_run(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    folder = tmp_path / "pipelines"
-    folder.mkdir()
-    case = TwoPipelines(folder)
+    case = TwoPipelines(tmp_path)
     for begin in (0, 300, 600):
         case.write_history(range(begin, begin + 300))
     case.arrive(range(900, 1000))
@@ -40,14 +38,23 @@ def test_a_range_is_recomputed_in_three_tables_in_a_row_by_one_backfill(
     # Five hours of the first table's files are written again.
     correct(case)
     versions = [DeltaTable(each.target.url).version() for each in (first, second, third)]
-    with dagster_ui(tmp_path, *(each.path for each in (first, second, third))) as url:
-        ui = Ui(url)
-        hours = {"ranges": [{"start": "2024-01-01-05:00", "end": "2024-01-01-09:00"}]}
-        of = [{"assetKey": {"path": [name, "ranges"]}, "partitions": hours} for name in NAMES]
-        made = ui.ask(LAUNCH, of={"partitionsByAssets": of})
-        found = ui.ended(str(made["backfillId"]))
-    assert (found.status, found.failed) == ("COMPLETED_SUCCESS", dict.fromkeys(NAMES, 0))
-    assert (found.targeted, found.done) == (dict.fromkeys(NAMES, 5), dict.fromkeys(NAMES, 5))
+    defs = dg.Definitions.merge(*(pipeline_definitions(each) for each in (first, second, third)))
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = defs.resolve_implicit_global_asset_job_def().execute_in_process(
+            asset_selection=[ranges_key(each) for each in (first, second, third)],
+            # As a backfill of Dagster launches it for partitions next to each other.
+            tags={
+                "dagster/asset_partition_range_start": "2024-01-01-05:00",
+                "dagster/asset_partition_range_end": "2024-01-01-09:00",
+            },
+            instance=instance,
+        )
+        marked = [
+            instance.get_materialized_partitions(ranges_key(each))
+            for each in (first, second, third)
+        ]
+    assert done.success
+    assert marked == [{f"2024-01-01-{hour:02}:00" for hour in range(5, 10)}] * 3
     # Each table got one commit, and is what all raw input makes of it.
     now = [DeltaTable(each.target.url).version() for each in (first, second, third)]
     assert now == [version + 1 for version in versions]

@@ -81,11 +81,13 @@ def members_of(pipelines: Sequence[LoadedPipeline]) -> list[Member]:
             another one, whose rows are replaced.
         UnavailableError: A store does not answer.
     """
-    way_on = "Begin a new generation: `hybrid generation new P`. Then run it: `hybrid run P`."
-    candidates = {
-        str(each.path): (each, require_candidate(each, f"{way_on} ({each.path})"))
-        for each in pipelines
-    }
+    candidates: dict[str, tuple[LoadedPipeline, str]] = {}
+    for each in pipelines:
+        hint = (
+            f"Begin a new generation, `hybrid generation new {each.path}`, and run it: `hybrid run "
+            f"{each.path}`."
+        )
+        candidates[str(each.path)] = (each, require_candidate(each, hint))
     members = [
         Member(file=file, to=to, follows=_followed(loaded, to, candidates))
         for file, (loaded, to) in candidates.items()

@@ -236,7 +236,7 @@ class Segments:
         return Rows(offset, *columns)
 
     def of(self, number: int) -> Segment:
-        """Return the metadata of a segment, from memory or from its file, of which no record is read.
+        """Return the metadata of a segment, from memory or from its file; no record is read.
 
         Raises:
             StateError: The segment's file is gone.

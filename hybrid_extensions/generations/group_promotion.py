@@ -77,15 +77,15 @@ def promote_group(
         RunError: A run can't be stopped, or a live run does not start after the commits.
         UnavailableError: A store, a broker or a cluster does not answer.
     """
-    for each in pipelines:
-        by = require_approver(each.pipeline, by, "promote a generation")
-        if (left := each.state.read(Group.NAME, Group)) is not None:
-            _settle(each, left, say)
+    for pipeline in pipelines:
+        by = require_approver(pipeline.pipeline, by, "promote a generation")
+        if (left := pipeline.state.read(Group.NAME, Group)) is not None:
+            _settle(pipeline, left, say)
     members = members_of(pipelines)
     loaded = {each.file: each.load() for each in members}
     home = loaded[members[0].file]
     with _locks(list(loaded.values()), "promotion of a group", by) as held:
-        _require_none_pending(loaded.values())
+        _require_none_pending(list(loaded.values()))
         group = Group(members=members, at_ms=now_ms(), by=by)
         for each in members:
             switch = _switch(group, each, loaded[each.file])
@@ -320,13 +320,16 @@ def _start(started: Sequence[PipelineContext], say: Say) -> None:
     """Start the live runs; the error of one is raised after the others are started."""
     failure = None
     for each in started:
-        name = each.pipeline.name
         try:
-            start(each, Steps(lambda text, name=name: say(f"{name}: {text}"), 1, say_nothing))
+            start(each, Steps(partial(_say_of, say, each.pipeline.name), 1, say_nothing))
         except HybridError as error:
             failure = failure or error
     if failure is not None:
         raise failure
+
+
+def _say_of(say: Say, name: str, text: str) -> None:
+    say(f"{name}: {text}")
 
 
 def _give_up(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from typing import Any
 
 import dagster as dg
 
@@ -62,7 +63,7 @@ def follow_partitions(
     for key, (since, until) in ranges.items():
         event = materialized_range(loaded, key, generation, FOLLOWED, rows.get(key))
         parts = [each for each in done if _is_of(each, since, until)]
-        shown = {
+        shown: dict[str, Any] = {
             "followed": " ".join(each.text for each in parts) or "Nothing had to follow.",
             "rows written": sum(each.rows.written for each in parts),
             "rows replaced": sum(each.rows.removed for each in parts),

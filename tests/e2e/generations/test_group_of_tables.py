@@ -10,14 +10,14 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
-from orchestration.generations import group_promotion, promotion
-from orchestration.generations.group_promotion import promote_group
+from hybrid_extensions.generations import group_promotion, promotion
+from hybrid_extensions.generations.group_promotion import promote_group
+from hybrid_extensions.generations.take_over import TakeOver
 from orchestration.supervision.status import status_of
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.generations import begin
 from sources.serving import read_serving
-from spark_jobs.table.ownership.take_over import TakeOver
 from tests.e2e.case import wrong
 from tests.e2e.in_session import run_history, run_live
 from tests.hybrid_extensions.upstream.two_pipelines import TwoPipelines

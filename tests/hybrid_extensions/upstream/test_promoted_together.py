@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from orchestration.generations import group_promotion, promotion
-from orchestration.generations.group_members import members_of
-from orchestration.generations.group_promotion import promote_group
+from hybrid_extensions.generations import group_promotion, promotion
+from hybrid_extensions.generations.group_members import members_of
+from hybrid_extensions.generations.group_promotion import promote_group
+from hybrid_extensions.generations.take_over import TakeOver
 from sources.errors import StateError
 from sources.generations import begin
 from sources.planning.context import PipelineContext
@@ -20,9 +21,8 @@ from sources.planning.files.discovery import GrowingFolder
 from sources.planning.plan import make_plan
 from sources.serving import own_table, pending_switch, read_serving
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
-from spark_jobs.table.ownership.take_over import TakeOver
+from tests.hybrid_extensions.generations.test_generations import NEW, OLD
 from tests.orchestration.generations.generation_case import GenerationCase
-from tests.orchestration.generations.test_generations import NEW, OLD
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)
 TABLE = {
@@ -129,6 +129,7 @@ def test_it_reads_on_after_the_commit_that_put_the_rows_that_it_has_into_the_tar
     row.arrive(first.target.url, 7)
     found = row.follower.discover()
     assert found is not None
+    assert found.position is not None
     assert (found.rows, found.position.place) == (1, first.target.url)
     assert row.follower.discover() is None
 

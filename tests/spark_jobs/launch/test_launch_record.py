@@ -60,7 +60,7 @@ def test_a_driver_that_switches_before_its_group_is_recorded_has_both(
     def suspended(*document: object) -> bool:
         monkeypatch.undo()
         record_switch(generation, "first", "inbox")
-        return replace_known(*document)  # type: ignore[arg-type]
+        return replace_known(*document)  # type: ignore[arg-type, type-var]
 
     # Its launcher has read the record, and then the driver switches.
     monkeypatch.setattr(Folder, "replace_known", suspended)

@@ -15,14 +15,14 @@ from sources.generations import begin
 from sources.state.generation import CURRENT, CurrentGeneration
 from sources.storage.folder import Folder
 from spark_jobs.launch import unread_generations
+from tests.hybrid_extensions.generations.test_suspended import before
+from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_plan_again import (
-    GenerationCase,
     case,
     declare,
     files,
     read_something,
 )
-from tests.orchestration.generations.test_suspended import before
 
 __all__ = ["case"]
 MEANWHILE = "another one has planned, run or discarded the generation meanwhile"

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from spark_jobs.table.ownership.take_over import TakeOver
 
 from hybrid_extensions.generations import group_promotion, promotion, switch_steps
 from hybrid_extensions.generations.group_members import Group
 from hybrid_extensions.generations.group_promotion import promote_group
+from hybrid_extensions.generations.take_over import TakeOver
 from sources.errors import StateError
 from sources.serving import Switch, pending_switch, read_serving
 from sources.state.action_log import read_actions
 from sources.storage.folder import Folder
 from spark_jobs.run_state.lock import take_switch_lock
+from tests.hybrid_extensions.generations.test_generations import NEW, OLD, call, two
 from tests.orchestration.generations.generation_case import GenerationCase
-from tests.orchestration.generations.test_generations import NEW, OLD, call, two
 
 # Each step of a group of two, and how often it is called.
 STEPS: list[tuple[Any, str]] = [

@@ -8,6 +8,10 @@ from typing import IO, Any
 from urllib.error import HTTPError, URLError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
+from orchestration.supervision.webhook import Alert
+from sources.common.positions import iso
+from sources.config.loader import LoadedPipeline
+
 TIMEOUT_S = 5.0
 
 
@@ -18,6 +22,30 @@ class _StayHere(HTTPRedirectHandler):
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: Any, newurl: str
     ) -> None:
         return None
+
+
+def post_alert(loaded: LoadedPipeline, told: Alert) -> str | None:
+    """Post an alert to the webhook that a pipeline declares. Raises nothing.
+
+    Args:
+        loaded: A pipeline with a webhook.
+        told: The alert.
+
+    Returns:
+        Why it was not accepted, as a phrase without the URL; None if it was.
+    """
+    document = {
+        "text": f"{loaded.pipeline.name}: {told.text}",
+        "pipeline": loaded.pipeline.name,
+        "source": loaded.pipeline.sources[-1].name,
+        "health": told.health,
+        "before": told.before,
+        "reason": told.reason,
+        "failure": None if told.failure is None else told.failure.model_dump(),
+        "at": iso(told.at_ms),
+        "numbers": dict(told.numbers),
+    }
+    return post(str(loaded.pipeline.supervision.webhook_url), document)
 
 
 def post(url: str, document: Mapping[str, object]) -> str | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from hybrid_extensions.cdc import snapshots
+from hybrid_extensions.cdc.compared.kept_compare import KeptCompare, read_compare
 from hybrid_extensions.cdc.connector_wait import ConnectorWait
 from hybrid_extensions.cdc.databases.altered_table import read_table_watch
 from hybrid_extensions.cdc.look import look
@@ -52,6 +54,15 @@ class _DatabaseCapture(Capture):
     def narrowed(self, generation: Generation) -> Sequence[Part]:
         watch = read_table_watch(generation)
         return [] if watch is None else watch.narrowed
+
+    def compared(self, generation: Generation) -> KeptCompare | None:
+        return read_compare(generation)
+
+    def asset(self, loaded: LoadedPipeline, step: Any, before: Sequence[Any]) -> Any:
+        # Whoever only runs a pipeline may have no Dagster.
+        from hybrid_extensions.cdc.dagster import snapshot_asset
+
+        return snapshot_asset(loaded, step, before)
 
 
 CAPTURE = _DatabaseCapture()

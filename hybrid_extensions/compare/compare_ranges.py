@@ -10,16 +10,16 @@ from collections.abc import Callable
 from typing import Any
 
 from hybrid_extensions.cdc.compared.compared_table import ComparedTable, compared_table
-from hybrid_extensions.cdc.compared.key_range import KEYS, RANGE_ROWS, KeyRange
-from hybrid_extensions.compare.compare_range import LiveRun, RangeComparison, compare_range
-from hybrid_extensions.compare.compared_sides import rows_of
-from hybrid_extensions.compare.declare import CompareSection
-from orchestration.comparison.kept_compare import (
+from hybrid_extensions.cdc.compared.kept_compare import (
     ComparedRange,
     KeptCompare,
     keep_compare,
     read_compare,
 )
+from hybrid_extensions.cdc.compared.key_range import KEYS, RANGE_ROWS, KeyRange
+from hybrid_extensions.compare.compare_range import LiveRun, RangeComparison, compare_range
+from hybrid_extensions.compare.compared_sides import rows_of
+from hybrid_extensions.compare.declare import CompareSection
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError

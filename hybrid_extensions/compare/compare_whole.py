@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hybrid_extensions.cdc.compared.compared_table import compared_tables
+from hybrid_extensions.cdc.compared.kept_compare import ComparedRange, keep_whole
 from hybrid_extensions.cdc.compared.key_range import KeyRange
 from hybrid_extensions.compare.compare_range import LiveRun, compare_range
 from hybrid_extensions.compare.compare_source import SourceComparison
-from orchestration.comparison.kept_compare import ComparedRange, keep_whole
 from orchestration.comparison.report import EXAMPLES
 from sources.common.counting import counted
 from sources.common.positions import now_ms

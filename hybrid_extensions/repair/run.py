@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Callable
 from datetime import timedelta
 
+from hybrid_extensions.cdc.compared.kept_compare import keep_repaired
 from hybrid_extensions.generations.merge_turn import between_merges
 from hybrid_extensions.generations.switch_lock import hold_switch_lock_in_turn
 from hybrid_extensions.repair.comparison import (
@@ -30,7 +31,6 @@ from hybrid_extensions.repair.differences import Differences
 from hybrid_extensions.repair.result import RepairResult
 from hybrid_extensions.repair.rewrite import Rewritten, Touched, files_to_rewrite, rewrite
 from hybrid_extensions.repair.table import RepairedTable, require_repairable
-from orchestration.comparison.kept_compare import keep_repaired
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.kept_definitions import in_service

@@ -4,16 +4,36 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from orchestration.capture.look import LOOK_EVERY_MS, CaptureLook
 from orchestration.capture.snapshots import TakenSnapshot
 from orchestration.capture.wait import CaptureWait
-from sources.common.positions import Offsets, Part
+from sources.common.positions import Offsets, Part, Record
 from sources.config.loader import LoadedPipeline
 from sources.extensions import contributions, none_adds
 from sources.planning.context import PipelineContext
 from sources.planning.files.open_snapshot import WholeTable
 from sources.state.generation import Generation
+
+
+class KeptComparison(Record):
+    """What comparisons of a target with the database's table have found, as the state keeps it."""
+
+    @property
+    def is_wrong(self) -> bool:
+        """Whether rows are known to differ, and were not repaired since."""
+        raise NotImplementedError
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the whole table was compared once, no repair since, and the last attempt went."""
+        raise NotImplementedError
+
+    @property
+    def text(self) -> str:
+        """Result for people, in a sentence or two."""
+        raise NotImplementedError
 
 
 class Capture(ABC):
@@ -116,6 +136,29 @@ class Capture(ABC):
         Raises:
             StateError: The state is damaged.
             UnavailableError: The state's store does not answer.
+        """
+
+    @abstractmethod
+    def compared(self, generation: Generation) -> KeptComparison | None:
+        """Return what comparisons with the database have found; None if there was none.
+
+        Called for `hybrid status`.
+
+        Raises:
+            StateError: The state is damaged.
+            UnavailableError: The state's store does not answer.
+        """
+
+    @abstractmethod
+    def asset(self, loaded: LoadedPipeline, step: Any, before: Sequence[Any]) -> Any:
+        """Return the definition of Dagster's asset of a step that copies database tables.
+
+        Called while Dagster loads a pipeline that captures tables.
+
+        Args:
+            loaded: The pipeline.
+            step: The step, a :class:`orchestration.chain.SnapshotStep` or ``RestOfSnapshotStep``.
+            before: Keys of the assets of the steps before it.
         """
 
 

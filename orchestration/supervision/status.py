@@ -16,9 +16,8 @@ from pydantic import (
     model_serializer,
 )
 
-from orchestration.capture.interface import installed_capture
+from orchestration.capture.interface import KeptComparison, installed_capture
 from orchestration.comparison.kept_audit import KeptAudit, read_audit
-from orchestration.comparison.kept_compare import KeptCompare, read_compare
 from orchestration.supervision.belonging_finding import find_refusal
 from orchestration.supervision.live_look import look_at_live
 from orchestration.supervision.rules.verdict import Verdict
@@ -110,7 +109,7 @@ class Status(BaseModel):
     refused: ErrorReport | None = None
     table_unknown: str | None = None
     narrowed: list[SerializeAsAny[Part]] = Field(default_factory=list)
-    compared: KeptCompare | None = None
+    compared: SerializeAsAny[KeptComparison] | None = None
     transform_changed: str | None = None
     settings_overruled: str | None = None
     followed: list[FollowedChange] = Field(default_factory=list)
@@ -179,7 +178,9 @@ def status(loaded: LoadedPipeline) -> Status:
     judged = sources if live is None else sources[:-1]
     others = in_service(loaded)[1:] if loaded.kept is None else []
     served_by = status(others[0]) if others else None
-    compared = None if generation is None else read_compare(generation)
+    compared, narrowed = None, list[Part]()
+    if generation is not None and (capture := installed_capture()) is not None:
+        compared, narrowed = capture.compared(generation), [*capture.narrowed(generation)]
     own_healthy = (
         all(source.state not in ("failed", "dead", "silent") for source in judged)
         and not (live is not None and live.is_red)
@@ -204,7 +205,7 @@ def status(loaded: LoadedPipeline) -> Status:
         refused=refused,
         compared=compared,
         table_unknown=None if found is None or found.capture is None else found.capture.doubt,
-        narrowed=[] if generation is None else _narrowed(generation),
+        narrowed=narrowed,
         transform_changed=None if generation is None else last_change(generation),
         settings_overruled=_overruled(loaded, generation),
         followed=[] if generation is None else followed_columns(generation),
@@ -212,11 +213,6 @@ def status(loaded: LoadedPipeline) -> Status:
         absent=[] if plan is None else plan.absent,
         lease=None if generation is None else seen_lease(generation),
     )
-
-
-def _narrowed(generation: Generation) -> list[Part]:
-    capture = installed_capture()
-    return [] if capture is None else [*capture.narrowed(generation)]
 
 
 def _overruled(loaded: LoadedPipeline, generation: Generation | None) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sources.common.positions import iso
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport
 from sources.extensions import contributions
@@ -41,23 +40,9 @@ def alert(loaded: LoadedPipeline, told: Alert) -> str | None:
         Why it was not accepted, as a phrase without the URL; None if it was, or if no webhook is
         declared.
     """
-    url, name = loaded.pipeline.supervision.webhook_url, loaded.pipeline.name
-    if url is None:
+    if loaded.pipeline.supervision.webhook_url is None:
         return None
     if (post := next(contributions("alerts"), None)) is None:
         return "no installed extension posts alerts"
-    problem: str | None = post(
-        url,
-        {
-            "text": f"{name}: {told.text}",
-            "pipeline": name,
-            "source": loaded.pipeline.sources[-1].name,
-            "health": told.health,
-            "before": told.before,
-            "reason": told.reason,
-            "failure": None if told.failure is None else told.failure.model_dump(),
-            "at": iso(told.at_ms),
-            "numbers": dict(told.numbers),
-        },
-    )
+    problem: str | None = post(loaded, told)
     return problem

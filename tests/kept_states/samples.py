@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
+from hybrid_extensions.cdc.compared.kept_compare import ComparedRange, KeptCompare
 from hybrid_extensions.cdc.connector_restart import ConnectorRestarts
 from hybrid_extensions.cdc.databases.altered_table import AlteredTable, RequiredColumn, TableWatch
 from hybrid_extensions.cdc.databases.replication_slot import SlotGone
@@ -14,7 +15,6 @@ from hybrid_extensions.cdc.spark.added_columns import ColumnsLog, FollowedColumn
 from hybrid_extensions.cuts.barrier import Barrier, Crossing
 from hybrid_extensions.generations.range_history import RemovedFiles
 from orchestration.comparison.kept_audit import Acceptance, KeptAudit
-from orchestration.comparison.kept_compare import ComparedRange, KeptCompare
 from orchestration.comparison.report import BadLine, LedgerLine
 from orchestration.supervision.refused_restart import RefusedRestart
 from orchestration.supervision.watch_memory import Restart, Watch

@@ -9,6 +9,7 @@ import dagster as dg
 from pydantic import Field
 
 from orchestration.attribution import acting_user
+from orchestration.capture.interface import require_capture
 from orchestration.chain import (
     BoundedStep,
     ChainRun,
@@ -22,11 +23,7 @@ from orchestration.chain import (
     export_steps,
     steps_of,
 )
-from orchestration.defs.assets.copying_assets import (
-    export_asset,
-    rest_of_snapshot_asset,
-    snapshot_asset,
-)
+from orchestration.defs.assets.export_asset import export_asset
 from orchestration.defs.assets.run_notes import live_metadata, say_candidate
 from orchestration.defs.assets.upstream import upstream_keys
 from orchestration.defs.jobs.approval_waits import end_waits, wait
@@ -109,10 +106,9 @@ def _asset(
     loaded: LoadedPipeline, step: Step[Any], before: Sequence[dg.AssetKey]
 ) -> dg.AssetsDefinition:
     match step:
-        case SnapshotStep():
-            return snapshot_asset(loaded, step, before)
-        case RestOfSnapshotStep():
-            return rest_of_snapshot_asset(loaded, step, before)
+        case SnapshotStep() | RestOfSnapshotStep():
+            made: dg.AssetsDefinition = require_capture().asset(loaded, step, before)
+            return made
         case ExportStep():
             return export_asset(loaded, step, before)
         case PlanStep():

@@ -9,7 +9,6 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.capture.snapshots import TakenSnapshot
 from orchestration.defs.keys import APPROVED
 from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.display import readable_times, second
@@ -42,25 +41,6 @@ _PLOTS = {
 """The figures of a verdict that Dagster plots over time, and their titles there."""
 _FOR_PROGRAMS = {"input_rows_per_s"}
 """Figures for programs, which people would take for another one: arrivals, not what was done."""
-
-
-def snapshots(taken: Sequence[TakenSnapshot]) -> Metadata:
-    """Return the metadata of database tables that were copied: rows, chunks, time, log position."""
-    return {
-        "dagster/row_count": sum(each.document["rows"] for each in taken),
-        "snapshots": table(
-            [
-                {
-                    "table": each.document["table"],
-                    "rows": each.document["rows"],
-                    "chunks": each.document["chunks"],
-                    "taken": second(each.document["taken_ms"]),
-                    **each.position,
-                }
-                for each in taken
-            ]
-        ),
-    }
 
 
 def export(made: ExportRecord) -> Metadata:

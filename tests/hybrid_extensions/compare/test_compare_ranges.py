@@ -15,6 +15,7 @@ import pytest
 import yaml
 from deltalake import DeltaTable, write_deltalake
 
+from hybrid_extensions.cdc.compared.kept_compare import KeptCompare, read_compare
 from hybrid_extensions.compare import compare_range as looks
 from hybrid_extensions.compare import compare_ranges as module
 from hybrid_extensions.compare import live_run_state
@@ -24,7 +25,6 @@ from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.compare.compare_whole import FurtherLooks, keep_compared
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration.comparison.kept_compare import KeptCompare, read_compare
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError

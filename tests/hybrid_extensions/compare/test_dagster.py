@@ -9,9 +9,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from hybrid_extensions.compare.dagster import compare_checks
-from hybrid_extensions.compare.declare import EQUALS
-from orchestration.comparison.kept_compare import (
+from hybrid_extensions.cdc.compared.kept_compare import (
     ComparedRange,
     KeptCompare,
     keep_compare,
@@ -19,6 +17,8 @@ from orchestration.comparison.kept_compare import (
     keep_whole,
     read_compare,
 )
+from hybrid_extensions.compare.dagster import compare_checks
+from hybrid_extensions.compare.declare import EQUALS
 from orchestration.defs.keys import ACTION_TAG, table_key
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.status import status

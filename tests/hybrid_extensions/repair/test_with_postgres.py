@@ -14,17 +14,17 @@ import pytest
 from deltalake import DeltaTable
 
 from hybrid_extensions.audit.run import audit
-from hybrid_extensions.compare.compare_source import compare_with_source
-from hybrid_extensions.repair import compared_rows
-from hybrid_extensions.repair.result import RepairResult
-from hybrid_extensions.repair.run import look, repair
-from orchestration import operations
-from orchestration.comparison.kept_compare import (
+from hybrid_extensions.cdc.compared.kept_compare import (
     ComparedRange,
     KeptCompare,
     keep_compare,
     read_compare,
 )
+from hybrid_extensions.compare.compare_source import compare_with_source
+from hybrid_extensions.repair import compared_rows
+from hybrid_extensions.repair.result import RepairResult
+from hybrid_extensions.repair.run import look, repair
+from orchestration import operations
 from orchestration.supervision.controls import drain
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError

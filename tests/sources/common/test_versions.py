@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("hybrid_extensions.cuts", reason="it has each kind of document")
 
+from hybrid_extensions.cdc.compared.kept_compare import KeptCompare
 from hybrid_extensions.cdc.connector_restart import ConnectorRestarts
 from hybrid_extensions.cdc.databases.altered_table import TableWatch
 from hybrid_extensions.cdc.databases.replication_slot import SlotGone
@@ -17,7 +18,6 @@ from hybrid_extensions.cuts.barrier import Barrier, Crossing
 from hybrid_extensions.generations.range_history import RemovedFiles
 from hybrid_extensions.generations.switch_lock import SwitchHolder
 from orchestration.comparison.kept_audit import KeptAudit
-from orchestration.comparison.kept_compare import KeptCompare
 from orchestration.requested_state import RequestedState
 from orchestration.supervision.refused_restart import RefusedRestart
 from orchestration.supervision.watch_memory import Watch

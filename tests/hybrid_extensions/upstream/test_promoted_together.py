@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable
 
 from hybrid_extensions.generations import group_promotion, promotion
 from hybrid_extensions.generations.group_members import members_of
@@ -75,10 +75,11 @@ class Row:
         """What the second one's newest generation reads next."""
         return GrowingFolder(PipelineContext.require(self.second.loaded))
 
-    def arrive(self, table: Path | str, number: int) -> None:
-        """One more row in a table of the first one."""
+    def arrive(self, number: int) -> None:
+        """One more row in the table that the first one's newest generation writes to."""
         at = pa.array([AT], pa.timestamp("us", "UTC"))
-        write_deltalake(table, pa.table({"id": [number], "v": [number], "at": at}), mode="append")
+        rows = pa.table({"id": [number], "v": [number], "at": at})
+        self.first.append(self.first.loaded.require_generation(), rows, 1)
 
     def seen(self) -> list[dict[int, int]]:
         return [self.first.seen(), self.second.seen()]
@@ -126,7 +127,7 @@ def test_it_reads_on_after_the_commit_that_put_the_rows_that_it_has_into_the_tar
     )
     assert row.follower.undiscovered() == set()
     # What comes to the target is read there, and found once.
-    row.arrive(first.target.url, 7)
+    row.arrive(7)
     found = row.follower.discover()
     assert found is not None
     assert found.position is not None
@@ -138,7 +139,7 @@ def test_rows_that_it_has_not_read_refuse_the_promotion_of_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = Row(tmp_path, monkeypatch, "g2")
-    row.arrive(own_table(row.first.loaded, "g2").url, 7)
+    row.arrive(7)
     with pytest.raises(StateError, match="is not running, and has not read all rows"):
         row.promote()
     assert row.seen() == [OLD, OLD]

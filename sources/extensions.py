@@ -138,8 +138,8 @@ class Extension:
         waiting_driver: Function that returns a driver which is started in advance, as
             :func:`spark_jobs.launch.waiting_driver.waiting_driver`. The first one counts.
         alerts: Function that posts an :class:`orchestration.supervision.webhook.Alert` to a
-            pipeline's webhook, and returns why that failed, as a phrase without the URL; or None. Raises
-            nothing. The first one counts.
+            pipeline's webhook, and returns why that failed, as a phrase without the URL; or None.
+            Raises nothing. The first one counts.
         replacement: Replacement of whole tables by other generations, an
             :class:`orchestration.defs.jobs.replacement.Replacement`. The first one counts.
         lost_state: What people can do if checkpoint or state of a table are lost: a text.

@@ -9,7 +9,7 @@ from typing import Any
 from orchestration.capture.look import LOOK_EVERY_MS, CaptureLook
 from orchestration.capture.snapshots import TakenSnapshot
 from orchestration.capture.wait import CaptureWait
-from sources.common.positions import Offsets, Part, Record
+from sources.common.positions import Offsets, Part
 from sources.config.loader import LoadedPipeline
 from sources.extensions import contributions, none_adds
 from sources.planning.context import PipelineContext
@@ -17,7 +17,7 @@ from sources.planning.files.open_snapshot import WholeTable
 from sources.state.generation import Generation
 
 
-class KeptComparison(Record):
+class KeptComparison(Part):
     """What comparisons of a target with the database's table have found, as the state keeps it."""
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from orchestration.capture.interface import KeptComparison
 from sources.common.counting import counted
-from sources.common.positions import Part, iso
+from sources.common.positions import Part, Record, iso
 from sources.state.generation import Generation
 
 _NAME = "compare.json"
@@ -32,7 +32,7 @@ class ComparedRange(Part):
     examples: list[str]
 
 
-class KeptCompare(KeptComparison):
+class KeptCompare(KeptComparison, Record):
     """State document of a generation: how far its table was compared with the database's.
 
     Attributes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hybrid_extensions.ranges.followed.follow import follows_a_table, require_followable
+from orchestration.remedies import Remedy
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, InputError, StateError
 from sources.files.tables.replaced_range import ReplacedRange
@@ -61,7 +62,8 @@ def require_followers(
             hint = (
                 "Choose a range that it can follow. On the command line `--regardless` recomputes "
                 f"this one all the same; then `{each.pipeline.name}` waits before that commit "
-                f"until its whole table is computed again: `hybrid rerun {each.path}`."
+                f"until its whole table is computed again: "
+                f"{Remedy('rerun').command(str(each.path))}."
             )
             raise StateError(message, hint, pipeline=each.pipeline.name) from None
         except HybridError as error:
@@ -79,6 +81,6 @@ def what_follows(followers: Sequence[LoadedPipeline]) -> str:
     """
     return " ".join(
         f"Pipeline `{each.pipeline.name}` follows this table, and waits before this commit: "
-        f"`hybrid follow {each.path}`."
+        f"{Remedy('follow').command(str(each.path))}."
         for each in followers
     )

@@ -166,7 +166,7 @@ def test_a_promotion_that_wakes_up_after_others_have_ended_it_changes_nothing(
 
     def suspended(*switch: Any) -> Any:
         monkeypatch.undo()
-        before(monkeypatch, switch_steps, "_changed", finished_and_rolled_back)
+        before(monkeypatch, switch_steps, "changed", finished_and_rolled_back)
         return first(*switch)
 
     monkeypatch.setattr(switch_steps, "commit", suspended)

@@ -171,7 +171,7 @@ def accept_audit(loaded: LoadedPipeline, why: str, by: str) -> KeptAudit:
     generation = loaded.require_generation()
     kept = read_audit(generation)
     if not why.strip():
-        message = "A failed audit is only accepted with a reason. Nothing was changed."
+        message = "A failed audit is only accepted for a reason. Nothing was changed."
         hint = "Give the reason: `hybrid audit P --accept 'the reason'`."
         raise InputError(message, hint, pipeline=loaded.pipeline.name)
     if kept is None or kept.outcome != "failed":

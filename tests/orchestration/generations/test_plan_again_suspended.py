@@ -15,8 +15,8 @@ from sources.generations import begin
 from sources.state.generation import CURRENT, CurrentGeneration
 from sources.storage.folder import Folder
 from spark_jobs.launch import unread_generations
+from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.generations.test_plan_again import (
-    GenerationCase,
     case,
     declare,
     files,

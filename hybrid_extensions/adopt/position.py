@@ -21,7 +21,7 @@ from sources.kafka.start.log_checks import written_offsets
 from sources.kafka.start.start_offsets import Known, StartLookUp
 from spark_jobs.table.commit_position import CommitPosition
 
-_DECLARE = (
+_NAME_OFFSETS_OR_RECOMPUTE = (
     "Name the first offset of each partition whose record is not in the table: `hybrid adopt P "
     "--offsets '{\"0\": 17}'`. Or compute the table again: name another `sink.path`, and run "
     "`hybrid run P`."
@@ -153,13 +153,13 @@ def _of_commits(said: CommitPosition, source: KafkaSource, log: KafkaLog) -> Off
             f"The table's commits end with {where}, which has read nothing of `{source.name}` yet "
             f"(sources that it has begun: {known}). So history is not complete in the table."
         )
-        raise StateError(message, _DECLARE, source=source.name)
+        raise StateError(message, _NAME_OFFSETS_OR_RECOMPUTE, source=source.name)
     if said.seam:
         message = (
             f"The table's commits end with {where}, in which rows of `{source.name}` that history "
             "holds were still filtered: what comes next depends on history, too."
         )
-        raise StateError(message, _DECLARE, source=source.name)
+        raise StateError(message, _NAME_OFFSETS_OR_RECOMPUTE, source=source.name)
     found = log.identities()
     for topic, identity in said.topics.items():
         if found.get(topic) != identity:
@@ -168,7 +168,7 @@ def _of_commits(said: CommitPosition, source: KafkaSource, log: KafkaLog) -> Off
                 f"meaning. That was {identity} (cluster id/topic id), found is "
                 f"{found.get(topic, 'no topic')}."
             )
-            raise StateError(message, _DECLARE, source=source.name, topic=topic)
+            raise StateError(message, _NAME_OFFSETS_OR_RECOMPUTE, source=source.name, topic=topic)
     return offsets
 
 
@@ -177,7 +177,7 @@ def _at(moment: datetime, source: KafkaSource, log: KafkaLog) -> Offsets:
     time_ms = to_ms(moment)
     if time_ms > now_ms():
         message = f"`--time {iso(time_ms)}` is in the future: no record can be before or after it."
-        raise SeamError(message, _DECLARE, source=source.name)
+        raise SeamError(message, _NAME_OFFSETS_OR_RECOMPUTE, source=source.name)
     ends = log.log_end()
     answers, starts = log.offsets_for_time(time_ms), log.log_start()
     found: dict[Any, int] = {}
@@ -191,7 +191,7 @@ def _at(moment: datetime, source: KafkaSource, log: KafkaLog) -> Offsets:
             )
             raise SeamError(
                 message,
-                _DECLARE,
+                _NAME_OFFSETS_OR_RECOMPUTE,
                 source=source.name,
                 topic=partition.topic,
                 partition=partition.partition,

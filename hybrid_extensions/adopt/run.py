@@ -171,7 +171,7 @@ def _record(context: PipelineContext, found: _Found, asked: Asked) -> Adopted:
     if kept == mine:
         return kept
     message = (
-        f"Another adoption, of version {kept.table_version} of the table, was interrupted: the "
+        f"Another adoption of version {kept.table_version} of the table was interrupted: the "
         "table has changed since, or another position was declared. Nothing was adopted."
     )
     hint = f"Move the state folder {context.loaded.state} away, and adopt the table again."

@@ -28,7 +28,8 @@ def accept_audit(loaded: LoadedPipeline, why: str, by: str) -> KeptAudit:
     generation = loaded.require_generation()
     kept = read_audit(generation)
     if not why.strip():
-        message, hint = "An audit is accepted for a reason.", "Say why: `--accept 'the reason'`."
+        message = "A failed audit is only accepted for a reason. Nothing was changed."
+        hint = "Give the reason: `hybrid audit P --accept 'the reason'`."
         raise InputError(message, hint, pipeline=loaded.pipeline.name)
     if kept is None or kept.outcome != "failed":
         found = "there is none" if kept is None else kept.text

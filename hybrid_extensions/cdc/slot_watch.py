@@ -156,7 +156,7 @@ def _observe(slot_of: WatchedSlot, generation: Generation, looked_ms: int) -> Sl
 
 
 def keep_slot(generation: Generation, look: SlotLook | None) -> None:
-    """Write what a look saw of the slot to the state, and for good if the slot was gone.
+    """Keep the watch's observation of the slot in the state, and for good if the slot was gone.
 
     A state folder that can't be written is no error: then the next look starts without it.
 

@@ -89,7 +89,7 @@ def columns_of(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, s
 
 
 def schema_of(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Schema:
-    """Return the columns of a query as an Arrow schema, without running it over rows.
+    """Return the columns of a DuckDB query as an Arrow schema, without running it over rows.
 
     Timestamps with a zone have microseconds and UTC, as Spark's.
     """

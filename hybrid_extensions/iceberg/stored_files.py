@@ -37,6 +37,9 @@ class StoredFiles(FileIO):
 
         Args:
             location: Location in Iceberg's metadata, such as ``s3a://bucket/key``.
+
+        Raises:
+            InputError: No extension reads such a location, or a library for it is missing.
         """
         return _StoredFile(location, self._stores)
 

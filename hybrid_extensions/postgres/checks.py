@@ -135,6 +135,9 @@ def check_publication(
 ) -> None:
     """Refuse a table that no publication includes: its changes would be missing silently.
 
+    Passes without a slot, and for one of another plugin than ``pgoutput``, which needs no
+    publication.
+
     Args:
         connection: Open connection to the database.
         table: The table.

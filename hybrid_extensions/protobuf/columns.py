@@ -115,7 +115,7 @@ class Integer(Type):
         return INTEGERS[self.type][0]
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next varint, or the next 4 or 8 bytes; as :meth:`Type.read`."""
+        """Decode the next varint, or 4 or 8 bytes; None if only skipped (:meth:`Type.read`)."""
         wire, bounds = INTEGERS[self.type]
         found = batch.number(where) if wire == VARINT else batch.fixed(BYTES[wire], where)
         signed = zigzag(found) if self.type in _ZIGZAG else found.view(np.int64)
@@ -141,7 +141,7 @@ class Float(Type):
         return FLOATS[self.type]
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next 4 or 8 bytes; as :meth:`Type.read`."""
+        """Decode the next 4 or 8 bytes; None if only skipped (:meth:`Type.read`)."""
         width = BYTES[self.wire]
         found = batch.fixed(width, where)
         return None if self.kind is None else floats(found, width).cast(self.kind)
@@ -155,7 +155,7 @@ class Boolean(Type):
     default = False
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next number; as :meth:`Type.read`."""
+        """Decode the next number; None if only skipped (:meth:`Type.read`)."""
         found = batch.number(where)
         batch.require(found <= 1, where)
         return None if self.kind is None else pa.array(found == 1)
@@ -178,7 +178,7 @@ class Bytes(Type):
         return "" if self.is_text else b""
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next length and that many bytes; as :meth:`Type.read`."""
+        """Decode the next length and that many bytes; None if only skipped (:meth:`Type.read`)."""
         found = batch.texts(batch.number(where).view(np.int64), where)
         if self.is_text:
             found = batch.utf8(found, where)
@@ -202,7 +202,7 @@ class Enumeration(Type):
         return self.names.get(0)
 
     def read(self, batch: Batch, where: Mask) -> pa.Array | None:
-        """Decode the next number into its name; as :meth:`Type.read`."""
+        """Decode the next number into its name; None if only skipped (:meth:`Type.read`)."""
         found = batch.number(where).view(np.int64)
         if self.kind is None:
             return None

@@ -116,7 +116,7 @@ def decide(look: Look, expected: Supervision) -> tuple[Watch, Restart | None]:
 
 
 def restart(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbeat:
-    """Restart the live run for the supervision, if that is still requested and needed.
+    """Restart the live run, if that is still requested and needed; called by the supervision.
 
     A run that is stuck is ended first; one that has recovered in the meantime is left as it is. If
     nothing can be launched, the error is recorded, so that the next look reports it.

@@ -57,7 +57,8 @@ class WaitingDriver(SparkProcess, ABC):
     ) -> tuple[int, subprocess.Popen[bytes]]:
         """Give the waiting driver its run: sources to read, one after the other.
 
-        From then on it outlives this process.
+        From then on it outlives this process. If it has ended already, nothing is raised here: who
+        watches the run finds that out.
 
         Args:
             generation: State folder of the generation, whose lock was taken for it.

@@ -31,8 +31,8 @@ def msk_client_settings(region: str) -> dict[str, str | Callable[[str], tuple[st
 def msk_java_settings() -> dict[str, str]:
     """Return the settings by which Kafka's Java client logs in to Amazon MSK by IAM.
 
-    They need the jars of the set ``msk`` on the class path, and contain no credentials: the client
-    finds those of AWS itself.
+    All but ``security.protocol``, which the caller adds. They need the jars of the set ``msk`` on
+    the class path, and contain no credentials: the client finds those of AWS itself.
     """
     return {
         "sasl.mechanism": "AWS_MSK_IAM",

@@ -89,7 +89,7 @@ def of_changes(**fields: Any) -> Edit:
         (without_topic, r"source `us` is one of several with a `snapshot`.*`snapshot\.topic`"),
         (of_another_topic, r"`snapshot\.topic: asia\.public\.orders`, which is no topic"),
         (without_snapshot, r"topic `us\.public\.orders` is that of a shard without a snapshot"),
-        (beside_files, r"source `old` can't be read beside snapshots of shards"),
+        (beside_files, r"source `old` can't be read next to snapshots of shards"),
         (of_changes(on_truncate="follow"), r"`on_truncate: follow` .*would remove the rows of all"),
         (of_changes(on_schema_change="follow"), r"`on_schema_change` .*`added_columns`"),
         (of_changes(on_bad_record="drop"), r"`on_bad_record: drop` .*`on_bad_record: fail`"),

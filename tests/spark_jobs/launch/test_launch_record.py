@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,10 +58,10 @@ def test_a_driver_that_switches_before_its_group_is_recorded_has_both(
     record_launch(generation, None, launch("first", "history", "inbox"))
     replace_known = Folder.replace_known
 
-    def suspended(*document: object) -> bool:
+    def suspended(*document: Any) -> bool:
         monkeypatch.undo()
         record_switch(generation, "first", "inbox")
-        return replace_known(*document)  # type: ignore[arg-type, type-var]
+        return replace_known(*document)
 
     # Its launcher has read the record, and then the driver switches.
     monkeypatch.setattr(Folder, "replace_known", suspended)

@@ -60,6 +60,10 @@ def batch_parser(
     Returns:
         A function from values (bytes) to rows, null where Spark has to decide; None if Spark has to
         see all records, or alone can parse them.
+
+    Raises:
+        InputError: The decoder of the value's format can't be built, as for a schema file that
+            can't be read.
     """
     if not are_whole(source, rules) or source.value.has_tombstones:
         return None

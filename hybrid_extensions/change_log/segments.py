@@ -115,7 +115,7 @@ class Segments:
         self._folder = folder
         self._lock = threading.RLock()
         self._known: OrderedDict[int, Segment] = OrderedDict()
-        # With the size of each, which is not asked for again: most segments are small, and many.
+        # With the size of each: to ask all of them for theirs at each append would take long.
         self._tables: OrderedDict[int, tuple[pa.Table, int]] = OrderedDict()
         self._tables_bytes = 0
         with retried(folder):
@@ -171,8 +171,7 @@ class Segments:
             message = f"Segment {made.number} of {self._folder} was written by another process."
             hint = "Let one process write a change log: end the other one, then start this again."
             raise StateError(message, hint, file=name)
-        self._know(made)
-        self._keep(made.number, table)
+        self._keep(made, table)
         self.last = made
         return made
 
@@ -242,50 +241,42 @@ class Segments:
             StateError: The segment's file is gone.
         """
         with self._lock:
-            if (found := self._known.get(number)) is None:
-                meta = pq.read_schema(self._file(number)).metadata
-                found = Segment(**json.loads(meta[_META]))
-            self._know(found)
-            return found
+            if number not in self._known:
+                self._read(number)
+            # What was not asked for for longest is forgotten first.
+            self._known.move_to_end(number)
+            return self._known[number]
 
     def _table(self, number: int) -> pa.Table:
         with self._lock:
-            if (kept := self._tables.get(number)) is not None:
-                self._tables.move_to_end(number)
-                return kept[0]
-            table = pq.read_table(self._file(number))
-            self._keep(number, table)
-            return table
+            if number not in self._tables:
+                self._read(number)
+            self._tables.move_to_end(number)
+            return self._tables[number][0]
 
-    def _file(self, number: int) -> pa.BufferReader:
+    def _read(self, number: int) -> None:
         data = self._folder.read_bytes(_name(number))
         if data is None:
             message = f"Segment {number} of the change log {self._folder} is gone."
             hint = "Restore it; or begin a new log in an empty folder, with a new snapshot."
             raise StateError(message, hint, file=_name(number))
-        return pa.BufferReader(data)
+        table = pq.read_table(pa.BufferReader(data))
+        self._keep(Segment(**json.loads(table.schema.metadata[_META])), table)
 
-    def _know(self, segment: Segment) -> None:
-        """Note that a segment was asked for: what was not for longest is forgotten first.
-
-        A search among many segments begins with the same ones each time.
-        """
+    def _keep(self, segment: Segment, table: pa.Table) -> None:
+        number, size = segment.number, table.nbytes
         with self._lock:
-            self._known[segment.number] = segment
-            self._known.move_to_end(segment.number)
-            if len(self._known) > _CACHED:
+            self._known[number] = segment
+            while len(self._known) > _CACHED:
                 self._known.popitem(last=False)
-
-    def _keep(self, number: int, table: pa.Table) -> None:
-        with self._lock:
-            size = table.nbytes
+            _, before = self._tables.pop(number, (None, 0))
             self._tables[number] = table, size
-            self._tables_bytes += size
+            self._tables_bytes += size - before
             while len(self._tables) > 1 and (
                 self._tables_bytes > _CACHED_BYTES or len(self._tables) > _CACHED
             ):
-                _, (_, size) = self._tables.popitem(last=False)
-                self._tables_bytes -= size
+                _, (_, gone) = self._tables.popitem(last=False)
+                self._tables_bytes -= gone
 
 
 def _name(number: int) -> str:

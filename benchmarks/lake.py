@@ -38,7 +38,7 @@ from deltalake.transaction import AddAction
 
 from benchmarks.record import record
 from benchmarks.store import CountingProxy, Gateway, tell
-from hybrid_extensions.generations.take_over import prepare
+from hybrid_extensions.generations.files.take_over import prepare
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from hybrid_extensions.servers.s3 import LOGIN, LocalS3, client
 from orchestration import operations

@@ -20,7 +20,7 @@ from hybrid_extensions.adopt.table import (
     require_same_columns,
     require_stateless,
 )
-from hybrid_extensions.generations.take_over import TakeOver, prepare
+from hybrid_extensions.generations.files.take_over import TakeOver, prepare
 from sources.common.positions import StartPosition, nest
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError

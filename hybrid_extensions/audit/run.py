@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
-from orchestration.comparison.report import EXAMPLES, ROUNDING, AuditReport, InputRows
+from orchestration.comparison.report import EXAMPLES, AuditReport, InputRows
 from sources.common.counting import counted
 from sources.errors import InputError
 
@@ -188,6 +188,8 @@ def _hints(rounded: Mapping[str, int], ambiguous: int) -> list[str]:
         rounded: Rows that differ by rounding only, by column.
         ambiguous: Keys whose rows differ in the input.
     """
+    from hybrid_extensions.comparison.compare_tables import ROUNDING  # noqa: PLC0415
+
     hints = [
         f"Column `{name}`: {counted(count, 'row differs', 'rows differ')} by at most "
         f"{ROUNDING:g} of the value, as sums and averages do that add the same numbers in "

@@ -18,7 +18,7 @@ def audited(kept: KeptAudit) -> Metadata:
 
 
 def audit_counts(kept: KeptAudit) -> Metadata:
-    """Return the row counts of an audit."""
+    """Return the row counts of an audit as metadata, by label."""
     return {
         "rows expected": kept.expected,
         "rows found": kept.found,

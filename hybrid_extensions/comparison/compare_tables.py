@@ -12,7 +12,7 @@ import duckdb
 
 from hybrid_extensions.comparison.maps import sort_maps
 from hybrid_extensions.comparison.sql import FLOATING, INTEGERS, columns_of, count_rows, error_text
-from orchestration.comparison.report import ROUNDING, AuditExample
+from orchestration.comparison.report import AuditExample
 from sources.common.sql.sql_names import column_list, quoted
 from sources.errors import InputError
 
@@ -22,6 +22,10 @@ _ROWS_BY_KIND = {
     "duplicated": "CASE WHEN _expected > 0 THEN greatest(_found - _expected, 0) ELSE 0 END",
     "unexpected": "CASE WHEN _expected = 0 THEN _found ELSE 0 END",
 }
+
+ROUNDING = 1e-9
+"""Part of a value by which sums of the same numbers may differ, as Spark and DuckDB add them in
+different orders. A difference up to this is said to look like that; it passes only if declared."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +39,7 @@ class Comparison:
             ``different``, as in :class:`orchestration.comparison.report.AuditReport`.
         examples: Examples by kind of difference, ordered by key.
         rounded: By floating-point column without a declared tolerance: rows of which it differs by
-            no more than rounding does, :data:`~orchestration.comparison.report.ROUNDING`.
+            no more than rounding does, :data:`ROUNDING`.
         by_column: Of ``different``, the rows that differ in a column, by its name, the most first.
     """
 

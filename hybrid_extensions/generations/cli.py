@@ -65,7 +65,7 @@ def compare(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """
     with answer(as_json) as show:
         from hybrid_extensions.generations import terminal
-        from hybrid_extensions.generations.compare_generations import compare_generations
+        from hybrid_extensions.generations.comparison.compare_generations import compare_generations
 
         found = compare_generations(load(pipeline))
         show({"ok": True, **found.to_dict()}, terminal.comparison(found))
@@ -85,8 +85,8 @@ def promote(
     one are stopped. Of several pipelines all newest generations are promoted, or none.
     """
     with answer(as_json) as show, sigterm_interrupts():
-        from hybrid_extensions.generations import promotion
-        from hybrid_extensions.generations.group_promotion import promote_group
+        from hybrid_extensions.generations.switch import promotion
+        from hybrid_extensions.generations.switch.group_promotion import promote_group
 
         remedies.name(pipelines[0])
         first, *others = [load(path) for path in dict.fromkeys(pipelines)]
@@ -102,7 +102,7 @@ def promote(
 def rollback(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
     """Let readers see the previous generation again; its live stream resumes."""
     with answer(as_json) as show, sigterm_interrupts():
-        from hybrid_extensions.generations import promotion
+        from hybrid_extensions.generations.switch import promotion
 
         show(*_served(promotion.roll_back(load(pipeline), by=person(by), say=tell)))
 
@@ -111,7 +111,7 @@ def rollback(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> 
 def finish(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Finish an interrupted promotion or rollback; the supervision does it by itself."""
     with answer(as_json) as show, sigterm_interrupts():
-        from hybrid_extensions.generations import promotion
+        from hybrid_extensions.generations.switch import promotion
         from sources.serving import read_serving
 
         loaded = load(pipeline)
@@ -123,7 +123,7 @@ def finish(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 def abort(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
     """Give up a promotion or rollback that was begun, until its commit; `list` shows who serves."""
     with answer(as_json) as show, sigterm_interrupts():
-        from hybrid_extensions.generations import promotion
+        from hybrid_extensions.generations.switch import promotion
         from sources.serving import read_serving
 
         loaded = load(pipeline)

@@ -7,15 +7,15 @@ from typing import Any
 import dagster as dg
 
 from hybrid_extensions.generations import metadata as generation_metadata
-from hybrid_extensions.generations import promotion
-from hybrid_extensions.generations.compare_generations import (
+from hybrid_extensions.generations.comparison.compare_generations import (
     GenerationComparison,
     compare_generations,
 )
+from hybrid_extensions.generations.comparison.same_rows import comparison_again, same_rows_check
 from hybrid_extensions.generations.declare import COMPARED, GenerationsSection, Rerun
 from hybrid_extensions.generations.form import FIELDS, GenerationForm
 from hybrid_extensions.generations.lifecycle import discard, rerun
-from hybrid_extensions.generations.same_rows import comparison_again, same_rows_check
+from hybrid_extensions.generations.switch import promotion
 from hybrid_extensions.schedules.dagster import schedule
 from orchestration import operations
 from orchestration.attribution import acting_user

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from hybrid_extensions.generations import promotion
-from hybrid_extensions.generations.compare_generations import (
+from hybrid_extensions.generations.comparison.compare_generations import (
     GenerationComparison,
     compare_generations,
 )
-from hybrid_extensions.generations.switch_lock import hold_switch_lock
-from hybrid_extensions.generations.switch_progress import Say
+from hybrid_extensions.generations.switch import promotion
+from hybrid_extensions.generations.switch.lock import hold_switch_lock
+from hybrid_extensions.generations.switch.progress import Say
 from orchestration import operations
 from orchestration.chain import BoundedStep, ChainRun, Observer, Step, run_chain
 from orchestration.progress.in_words import progress_parts, share_of

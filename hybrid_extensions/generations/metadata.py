@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
-from hybrid_extensions.generations.compare_generations import GenerationComparison
+from hybrid_extensions.generations.comparison.compare_generations import GenerationComparison
 from orchestration.comparison.report import example_text
 from orchestration.defs.show.metadata import Metadata, table
 from orchestration.display import moment

@@ -12,7 +12,7 @@ from orchestration.cli.fitting_table import Fitting
 from sources.common.positions import iso
 
 if TYPE_CHECKING:
-    from hybrid_extensions.generations.compare_generations import GenerationComparison
+    from hybrid_extensions.generations.comparison.compare_generations import GenerationComparison
     from hybrid_extensions.generations.overview import GenerationLine
 
 

@@ -2,7 +2,7 @@
 
 Belongs here: which files a range is read from, the run next to the live one, the commit that
 replaces its rows, and partitions in Dagster. Does not belong here: which files of the table hold
-history (`hybrid_extensions.generations.range_history`), and new generations of the whole table.
+history (`hybrid_extensions.generations.files.range_history`), and generations of the whole table.
 """
 
 from sources.extensions import Extension

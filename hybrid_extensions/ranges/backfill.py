@@ -14,9 +14,14 @@ from typing import Any
 
 import pyarrow.compute as pc
 
-from hybrid_extensions.generations.merge_turn import between_merges
-from hybrid_extensions.generations.range_history import RANGES, REMOVED, RemovedFiles, history_files
-from hybrid_extensions.generations.switch_lock import HeldSwitch, hold_switch_lock_in_turn
+from hybrid_extensions.generations.files.range_history import (
+    RANGES,
+    REMOVED,
+    RemovedFiles,
+    history_files,
+)
+from hybrid_extensions.generations.switch.lock import HeldSwitch, hold_switch_lock_in_turn
+from hybrid_extensions.generations.switch.merge_turn import between_merges
 from hybrid_extensions.ranges.followed.followers import (
     followers_of,
     require_followers,

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from hybrid_extensions.generations.file_rows import FileReader, remove_action
+from hybrid_extensions.generations.files.file_rows import FileReader, remove_action
 from hybrid_extensions.repair.compared_rows import DELETES, read_deletes
 from hybrid_extensions.repair.differences import REPAIRS, in_keys
 from hybrid_extensions.repair.positions import is_newer

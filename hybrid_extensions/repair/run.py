@@ -19,8 +19,8 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from hybrid_extensions.cdc.compared.kept_compare import keep_repaired
-from hybrid_extensions.generations.merge_turn import between_merges
-from hybrid_extensions.generations.switch_lock import hold_switch_lock_in_turn
+from hybrid_extensions.generations.switch.lock import hold_switch_lock_in_turn
+from hybrid_extensions.generations.switch.merge_turn import between_merges
 from hybrid_extensions.repair.comparison import (
     Compared,
     Limits,

@@ -14,7 +14,10 @@ from deltalake import DeltaTable
 
 from hybrid_extensions.comparison.compared_tables import create_target_rows, open_target
 from hybrid_extensions.comparison.sql import MEMORY_LIMIT, count_rows, open_database
-from hybrid_extensions.generations.compare_generations import GenerationComparison, compare_tables
+from hybrid_extensions.generations.comparison.compare_generations import (
+    GenerationComparison,
+    compare_tables,
+)
 from sources.config.loader import LoadedPipeline
 from sources.config.table.sampled_share import Sample
 from sources.planning.transform_analysis import TransformAnalysis, read_analysis

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hybrid_extensions.generations.merge_turn import between_merges
-from hybrid_extensions.generations.range_history import history_files
-from hybrid_extensions.generations.switch_lock import hold_switch_lock_in_turn
+from hybrid_extensions.generations.files.range_history import history_files
+from hybrid_extensions.generations.switch.lock import hold_switch_lock_in_turn
+from hybrid_extensions.generations.switch.merge_turn import between_merges
 from hybrid_extensions.upkeep.files.compaction import Compacted, Compaction
 from orchestration.display import size
 from sources.common.counting import counted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hybrid_extensions.generations.switch_lock import hold_switch_lock_in_turn
+from hybrid_extensions.generations.switch.lock import hold_switch_lock_in_turn
 from hybrid_extensions.upkeep.files.vacuum import Unneeded, find_unneeded
 from orchestration.display import size
 from sources.common.counting import counted

@@ -11,10 +11,6 @@ from sources.common.counting import counted
 EXAMPLES = 10
 """Largest number of examples in a report, for each kind of difference."""
 
-ROUNDING = 1e-9
-"""Part of a value by which sums of the same numbers may differ, as Spark and DuckDB add them in
-different orders. A difference up to this is said to look like that; it passes only if declared."""
-
 Outcome = Literal["agrees", "differs", "unknown"]
 """Result of a recount; ``unknown`` if it could not be made, which is never as good as agreement."""
 
@@ -126,30 +122,6 @@ class BadLine:
     outcome: Outcome
     reason: str | None = None
     kind: str = "unreadable"
-
-
-def judge(
-    found: int, counted: int | None, lacking: int | None, *, is_whole: bool
-) -> tuple[Outcome, str | None]:
-    """Return the outcome of a recount, and the reason for it, a clause. A pure function.
-
-    The reason is None if all agrees.
-
-    Args:
-        found: Records that the audit found.
-        counted: Records that the runs counted; None if no run has counted.
-        lacking: How many of those found are missing from the quarantine; None if there is none.
-        is_whole: Whether the input still has every record that the runs may have read.
-    """
-    if lacking:
-        return "differs", f"{lacking:,} are missing from the quarantine table"
-    if counted is None:
-        return "unknown", "no run has counted"
-    if counted < found or (is_whole and counted > found):
-        return "differs", f"the runs counted {counted:,}"
-    if counted > found:
-        return "unknown", (f"the runs counted {counted:,}, and Kafka has deleted records since")
-    return "agrees", None
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
-from hybrid_extensions.generations import promotion
 from hybrid_extensions.generations.lifecycle import rerun
+from hybrid_extensions.generations.switch import promotion
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up

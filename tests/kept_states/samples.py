@@ -13,7 +13,7 @@ from hybrid_extensions.cdc.databases.replication_slot import SlotGone
 from hybrid_extensions.cdc.slot_watch import SlotWatch
 from hybrid_extensions.cdc.spark.added_columns import ColumnsLog, FollowedColumn
 from hybrid_extensions.cuts.barrier import Barrier, Crossing
-from hybrid_extensions.generations.range_history import RemovedFiles
+from hybrid_extensions.generations.files.range_history import RemovedFiles
 from orchestration.comparison.kept_audit import Acceptance, KeptAudit
 from orchestration.comparison.report import BadLine, LedgerLine
 from orchestration.supervision.refused_restart import RefusedRestart

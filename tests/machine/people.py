@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hybrid_extensions.audit.run import audit
-from hybrid_extensions.generations import lifecycle, promotion
+from hybrid_extensions.generations import lifecycle
+from hybrid_extensions.generations.switch import promotion
 from orchestration import operations
 from orchestration.chain import ChainRun, run_chain
 from orchestration.supervision import controls

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from hybrid_extensions.generations import lifecycle, promotion
+from hybrid_extensions.generations import lifecycle
+from hybrid_extensions.generations.switch import promotion
 from orchestration.chain import ChainRun, run_chain
 from sources import generations, serving
 from sources.errors import HybridError

@@ -24,7 +24,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from hybrid_extensions.generations import promotion, switch_steps, take_over, unlisted_files
+from hybrid_extensions.generations.files import take_over, unlisted_files
+from hybrid_extensions.generations.switch import promotion
+from hybrid_extensions.generations.switch import steps as switch_steps
 from orchestration import chain, operations
 from sources import generations, kept_definitions
 from sources.common.positions import Record

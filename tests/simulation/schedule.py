@@ -10,7 +10,8 @@ from functools import partial
 
 from deltalake.exceptions import DeltaError
 
-from hybrid_extensions.generations import lifecycle, promotion
+from hybrid_extensions.generations import lifecycle
+from hybrid_extensions.generations.switch import promotion
 from orchestration import operations
 from orchestration.chain import ChainRun, run_chain
 from orchestration.supervision import controls, supervisor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from hybrid_extensions.generations import promotion
+from hybrid_extensions.generations.switch import promotion
 from orchestration import operations
 from orchestration.chain import ChainRun, run_chain
 from sources import generations

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 
 import duckdb
 
+from hybrid_extensions.audit.recount.outcome import recount_outcome
 from hybrid_extensions.audit.recount.quarantine import count_not_quarantined, count_quarantined
 from hybrid_extensions.comparison.sql import count_rows
-from orchestration.comparison.report import BadLine, Outcome, judge
+from orchestration.comparison.report import BadLine, Outcome
 from sources.common.sql.sql_names import literal, quoted
 from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from sources.config.source.file_source import FileSource
@@ -191,7 +192,7 @@ def _lines(
         else:
             if generation is not None:
                 counted = 0 if count is None else count.broken.get(name, 0)
-            outcome, reason = judge(number, counted, lacking.get(name), is_whole=is_whole)
+            outcome, reason = recount_outcome(number, counted, lacking.get(name), is_whole=is_whole)
         kind = f"{RULE_KIND}{name}"
         lines.append(
             BadLine(source.name, policy, number, counted, lacking.get(name), outcome, reason, kind)

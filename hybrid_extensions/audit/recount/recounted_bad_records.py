@@ -21,13 +21,14 @@ from hybrid_extensions.audit.readers.topic_view import (
     before_rules,
     outside_table,
 )
+from hybrid_extensions.audit.recount.outcome import recount_outcome
 from hybrid_extensions.audit.recount.quarantine import (
     SAME_PLACE,
     count_not_quarantined,
     create_claims,
 )
 from hybrid_extensions.comparison.sql import count_rows, schema_of
-from orchestration.comparison.report import BadLine, judge
+from orchestration.comparison.report import BadLine
 from sources.common.positions import Offsets, TopicPartition
 from sources.common.sql.sql_names import quoted
 from sources.config.loader import LoadedPipeline
@@ -232,7 +233,7 @@ def _compare(
             lacking = count_not_quarantined(
                 connection, source, generation, loaded.pipeline.stores, bad
             )
-    outcome, reason = judge(found, counted, lacking, is_whole=is_whole)
+    outcome, reason = recount_outcome(found, counted, lacking, is_whole=is_whole)
     return BadLine(source.name, source.on_bad_record, found, counted, lacking, outcome, reason)
 
 
@@ -261,7 +262,9 @@ def _outside_line(
     if generation is not None and policy != "fail":
         count = generation.read(bad_count_name(source.name), BadRecordCount)
         counted = count.outside if count is not None else 0
-    outcome, reason = judge(found, counted, None if counted is None else lacking, is_whole=is_whole)
+    outcome, reason = recount_outcome(
+        found, counted, None if counted is None else lacking, is_whole=is_whole
+    )
     if policy == "fail":
         outcome, reason = "differs", "with `event_time.outside: fail` no run may pass them"
     return [

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from hybrid_extensions.generations.merge_turn import between_merges
-from hybrid_extensions.generations.range_history import RANGES, REMOVED, RemovedFiles
-from hybrid_extensions.generations.switch_lock import hold_switch_lock_in_turn
+from hybrid_extensions.generations.files.range_history import RANGES, REMOVED, RemovedFiles
+from hybrid_extensions.generations.switch.lock import hold_switch_lock_in_turn
+from hybrid_extensions.generations.switch.merge_turn import between_merges
 from hybrid_extensions.ranges.followed.followed_scope import scope_of
 from hybrid_extensions.ranges.range_scope import RangeScope, utc
 from hybrid_extensions.ranges.side_pipeline import (

@@ -21,7 +21,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
-from hybrid_extensions.generations.file_rows import FileReader, remove_action
+from hybrid_extensions.generations.files.file_rows import FileReader, remove_action
 from hybrid_extensions.ranges.table.event_range import Range
 from hybrid_extensions.ranges.table.key_match import without_keys
 from sources.common.counting import counted

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import DeltaTable
 
-from hybrid_extensions.generations.file_rows import FileReader
+from hybrid_extensions.generations.files.file_rows import FileReader
 from hybrid_extensions.ranges.table.replace_range import (
     Replaced,
     Replacement,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from hybrid_extensions.generations.unlisted_files import needed_files
+from hybrid_extensions.generations.files.unlisted_files import needed_files
 from sources.common.positions import now_ms
 from sources.errors import InputError
 from sources.storage.documents import Listed

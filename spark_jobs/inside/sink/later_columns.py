@@ -90,7 +90,7 @@ def with_added(rows: DataFrame, added: Mapping[str, AddedColumn]) -> DataFrame:
 
 
 def with_emptied(rows: DataFrame, emptied: Collection[str]) -> DataFrame:
-    """Return rows with null in some columns: changes from before one was dropped have its values.
+    """Return rows with null in emptied columns, of which older changes still have values.
 
     Args:
         rows: Rows of a source.

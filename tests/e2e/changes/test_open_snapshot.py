@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.cdc import snapshots
 from hybrid_extensions.compare.compare_source import compare_with_source
-from hybrid_extensions.generations.readiness import require_ready
+from hybrid_extensions.generations.switch.readiness import require_ready
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError

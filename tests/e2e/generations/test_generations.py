@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
-from hybrid_extensions.generations import promotion
-from hybrid_extensions.generations.compare_generations import compare_generations
+from hybrid_extensions.generations.comparison.compare_generations import compare_generations
 from hybrid_extensions.generations.lifecycle import rerun
+from hybrid_extensions.generations.switch import promotion
 from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.supervision.status import status

@@ -10,9 +10,9 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
-from hybrid_extensions.generations import group_promotion, promotion
-from hybrid_extensions.generations.group_promotion import promote_group
-from hybrid_extensions.generations.take_over import TakeOver
+from hybrid_extensions.generations.files.take_over import TakeOver
+from hybrid_extensions.generations.switch import group_promotion, promotion
+from hybrid_extensions.generations.switch.group_promotion import promote_group
 from orchestration.supervision.status import status_of
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError

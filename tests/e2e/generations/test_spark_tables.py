@@ -16,8 +16,8 @@ import yaml
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
-from hybrid_extensions.generations import promotion
-from hybrid_extensions.generations.take_over import prepare
+from hybrid_extensions.generations.files.take_over import prepare
+from hybrid_extensions.generations.switch import promotion
 from hybrid_testing.chain import QUICK
 from orchestration.supervision.source_status import source_status
 from sources.config.loader import LoadedPipeline, load_pipeline

@@ -16,7 +16,7 @@ from deltalake import write_deltalake
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from hybrid_extensions.generations.take_over import OutdatedError, prepare
+from hybrid_extensions.generations.files.take_over import OutdatedError, prepare
 from hybrid_extensions.s3.documents import S3Documents
 from sources.storage.folder import Folder
 from sources.storage.settings import S3Settings

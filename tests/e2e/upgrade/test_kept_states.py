@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from hybrid_extensions.generations import promotion
+from hybrid_extensions.generations.switch import promotion
 from orchestration import operations
 from orchestration.supervision import controls
 from orchestration.supervision.status import status

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hybrid_extensions.generations import promotion
-from hybrid_extensions.generations.switch_lock import SwitchHolder
+from hybrid_extensions.generations.switch import promotion
+from hybrid_extensions.generations.switch.lock import SwitchHolder
 from orchestration.supervision import controls
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, StateError

@@ -11,7 +11,7 @@ import pytest
 from hybrid_extensions.feeds.declare import feeds_of
 from hybrid_extensions.feeds.follower import DeliveryOutcome
 from hybrid_extensions.feeds.loop import deliver_once
-from hybrid_extensions.generations import promotion
+from hybrid_extensions.generations.switch import promotion
 from sources.errors import InputError
 from sources.generations import begin
 from tests.orchestration.generations.generation_case import GenerationCase

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hybrid_extensions.generations import lifecycle, promotion, switch_steps
+from hybrid_extensions.generations import lifecycle
+from hybrid_extensions.generations.switch import promotion
+from hybrid_extensions.generations.switch import steps as switch_steps
 from sources.errors import InputError
 from sources.generations import begin, generations
 from sources.serving import pending_switch, read_serving

@@ -13,11 +13,11 @@ import yaml
 from deltalake import write_deltalake
 
 from hybrid_extensions.generations import metadata as generation_metadata
-from hybrid_extensions.generations import promotion
-from hybrid_extensions.generations.compare_generations import (
+from hybrid_extensions.generations.comparison.compare_generations import (
     GenerationComparison,
     compare_generations,
 )
+from hybrid_extensions.generations.switch import promotion
 from orchestration import operations
 from orchestration.comparison.installed_audit import query_misfit
 from sources.generations import begin

@@ -12,11 +12,11 @@ import pytest
 from pydantic import ValidationError
 
 from hybrid_extensions.generations import metadata as generation_metadata
-from hybrid_extensions.generations.compare_generations import GenerationComparison
+from hybrid_extensions.generations.comparison.compare_generations import GenerationComparison
+from hybrid_extensions.generations.comparison.same_rows import comparison_again
 from hybrid_extensions.generations.dagster import generation_actions
 from hybrid_extensions.generations.declare import Rerun
 from hybrid_extensions.generations.form import GenerationForm
-from hybrid_extensions.generations.same_rows import comparison_again
 from orchestration.comparison.report import AuditExample
 from orchestration.defs.jobs.action_form import read_form
 from orchestration.pipeline_definitions import pipeline_definitions

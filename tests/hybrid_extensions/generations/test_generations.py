@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
-from hybrid_extensions.generations import promotion
+from hybrid_extensions.generations.switch import promotion
 from orchestration import operations
 from orchestration.supervision.status import status
 from sources import generations

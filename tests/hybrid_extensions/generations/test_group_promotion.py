@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from hybrid_extensions.generations import group_promotion, promotion, switch_steps
-from hybrid_extensions.generations.group_members import Group
-from hybrid_extensions.generations.group_promotion import promote_group
-from hybrid_extensions.generations.take_over import TakeOver
+from hybrid_extensions.generations.files.take_over import TakeOver
+from hybrid_extensions.generations.switch import group_promotion, promotion
+from hybrid_extensions.generations.switch import steps as switch_steps
+from hybrid_extensions.generations.switch.group_members import Group
+from hybrid_extensions.generations.switch.group_promotion import promote_group
 from sources.errors import StateError
 from sources.serving import Switch, pending_switch, read_serving
 from sources.state.action_log import read_actions

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hybrid_extensions.generations import promotion
+from hybrid_extensions.generations.files.take_over import TakeOver
 from hybrid_extensions.generations.lifecycle import discard
-from hybrid_extensions.generations.take_over import TakeOver
+from hybrid_extensions.generations.switch import promotion
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.generations import begin, generations

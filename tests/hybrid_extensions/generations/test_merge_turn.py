@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hybrid_extensions.generations.merge_turn import between_merges
+from hybrid_extensions.generations.switch.merge_turn import between_merges
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
 from sources.state.generation import Generation

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from hybrid_extensions.generations import promotion
+from hybrid_extensions.generations.switch import promotion
 from sources.serving import pending_switch, read_serving
 from sources.state.generation import read_generation
 from spark_jobs.table.ownership.belonging import require_belonging

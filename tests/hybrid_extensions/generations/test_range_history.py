@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from hybrid_extensions.generations.range_history import (
+from hybrid_extensions.generations.files.range_history import (
     RANGES,
     REMOVED,
     RemovedFiles,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hybrid_extensions.generations.readiness import is_ready
+from hybrid_extensions.generations.switch.readiness import is_ready
 from orchestration.supervision.rules.verdict import Health, Verdict
 from sources.config.supervision import Supervision
 from tests.orchestration.supervision.test_health import beat

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from hybrid_extensions.generations import promotion, switch_steps
 from hybrid_extensions.generations.lifecycle import discard
+from hybrid_extensions.generations.switch import promotion
+from hybrid_extensions.generations.switch import steps as switch_steps
 from sources import generations
 from sources.errors import StateError
 from sources.generations import begin

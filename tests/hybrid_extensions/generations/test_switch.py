@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from hybrid_extensions.generations import promotion, switch_steps
-from hybrid_extensions.generations.take_over import TakeOver
+from hybrid_extensions.generations.files.take_over import TakeOver
+from hybrid_extensions.generations.switch import promotion
+from hybrid_extensions.generations.switch import steps as switch_steps
 from orchestration import operations
 from orchestration.requested_state import read_requested, request
 from sources import generations

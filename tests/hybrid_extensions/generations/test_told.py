@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from dagster import DagsterExecutionInterruptedError
 
-from hybrid_extensions.generations import promotion, switch_steps
-from hybrid_extensions.generations.switch_lock import SwitchHolder, hold_switch_lock
-from hybrid_extensions.generations.take_over import TakeOver
+from hybrid_extensions.generations.files.take_over import TakeOver
+from hybrid_extensions.generations.switch import promotion
+from hybrid_extensions.generations.switch import steps as switch_steps
+from hybrid_extensions.generations.switch.lock import SwitchHolder, hold_switch_lock
 from sources.errors import StateError
 from sources.serving import Switch, pending_switch
 from spark_jobs.launch import process

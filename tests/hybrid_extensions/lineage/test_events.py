@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from hybrid_extensions.generations import promotion
+from hybrid_extensions.generations.switch import promotion
 from hybrid_extensions.lineage.datasets import named_place
 from hybrid_extensions.lineage.declare import Lineage, LineageSection
 from hybrid_extensions.servers.process import free_ports

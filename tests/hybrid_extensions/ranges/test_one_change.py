@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from hybrid_extensions.generations import promotion
+from hybrid_extensions.generations.files.take_over import TakeOver
 from hybrid_extensions.generations.lifecycle import discard
-from hybrid_extensions.generations.switch_lock import SwitchHolder, hold_switch_lock_in_turn
-from hybrid_extensions.generations.take_over import TakeOver
+from hybrid_extensions.generations.switch import promotion
+from hybrid_extensions.generations.switch.lock import SwitchHolder, hold_switch_lock_in_turn
 from hybrid_extensions.ranges import backfill as ranges
 from hybrid_extensions.ranges import side_pipeline
 from hybrid_extensions.ranges.table.replace_range import Replacement
@@ -136,7 +136,7 @@ def test_a_range_that_is_refused_frees_the_table(case: GenerationCase) -> None:
 def test_backfills_take_turns_and_the_one_that_waits_says_for_what(
     case: GenerationCase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hybrid_extensions.generations.switch_lock.POLL_S", 0.01)
+    monkeypatch.setattr("hybrid_extensions.generations.switch.lock.POLL_S", 0.01)
     said, is_told, order = list[str](), threading.Event(), list[str]()
 
     def say(text: str) -> None:

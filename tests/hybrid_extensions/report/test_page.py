@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hybrid_extensions.generations import promotion
+from hybrid_extensions.generations.switch import promotion
 from orchestration.requested_state import request
 from sources.errors import ErrorReport, UnavailableError
 from sources.generations import begin

@@ -14,8 +14,8 @@ import pytest
 import yaml
 from deltalake import DeltaTable
 
-from hybrid_extensions.generations.promotion import promote, roll_back
-from hybrid_extensions.generations.switch_lock import hold_switch_lock
+from hybrid_extensions.generations.switch.lock import hold_switch_lock
+from hybrid_extensions.generations.switch.promotion import promote, roll_back
 from hybrid_extensions.upkeep import compaction, vacuum
 from orchestration.defs.keys import ACTION_TAG
 from orchestration.pipeline_definitions import pipeline_definitions

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from hybrid_extensions.generations import group_promotion, promotion
-from hybrid_extensions.generations.group_members import members_of
-from hybrid_extensions.generations.group_promotion import promote_group
-from hybrid_extensions.generations.take_over import TakeOver
+from hybrid_extensions.generations.files.take_over import TakeOver
+from hybrid_extensions.generations.switch import group_promotion, promotion
+from hybrid_extensions.generations.switch.group_members import members_of
+from hybrid_extensions.generations.switch.group_promotion import promote_group
 from sources.errors import StateError
 from sources.generations import begin
 from sources.planning.context import PipelineContext

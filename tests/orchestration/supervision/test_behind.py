@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hybrid_extensions.generations.promotion import promote
+from hybrid_extensions.generations.switch.promotion import promote
 from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import tick
 from sources.common.positions import EndPosition, now_ms

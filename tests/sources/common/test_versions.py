@@ -15,9 +15,9 @@ from hybrid_extensions.cdc.databases.replication_slot import SlotGone
 from hybrid_extensions.cdc.slot_watch import SlotWatch
 from hybrid_extensions.cdc.spark.added_columns import ColumnsLog
 from hybrid_extensions.cuts.barrier import Barrier, Crossing
-from hybrid_extensions.generations.group_members import Group
-from hybrid_extensions.generations.range_history import RemovedFiles
-from hybrid_extensions.generations.switch_lock import SwitchHolder
+from hybrid_extensions.generations.files.range_history import RemovedFiles
+from hybrid_extensions.generations.switch.group_members import Group
+from hybrid_extensions.generations.switch.lock import SwitchHolder
 from orchestration.comparison.kept_audit import KeptAudit
 from orchestration.requested_state import RequestedState
 from orchestration.supervision.refused_restart import RefusedRestart

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from hybrid_extensions.generations.take_over import prepare
+from hybrid_extensions.generations.files.take_over import prepare
 from sources.errors import StateError
 from sources.serving import OWNER, owner_properties
 from sources.storage.folder import Folder

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from hybrid_extensions.generations.take_over import OutdatedError, prepare
+from hybrid_extensions.generations.files.take_over import OutdatedError, prepare
 from sources.errors import InputError, StateError
 from sources.storage.folder import Folder
 from spark_jobs.table.delta_table import NO_MORE, transactions_of, version_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 
-from hybrid_extensions.generations import switch_steps
-from hybrid_extensions.generations.switch_progress import Steps
+from hybrid_extensions.generations.switch import steps as switch_steps
+from hybrid_extensions.generations.switch.progress import Steps
 from orchestration import operations, step_observers
 from orchestration.requested_state import read_requested, request
 from sources.common.counting import counted
@@ -89,7 +89,7 @@ def run_steps(
         The generation that serves now; None if another process was first.
 
     Raises:
-        StateError: As of :func:`hybrid_extensions.generations.promotion.finish`.
+        StateError: As of :func:`hybrid_extensions.generations.switch.promotion.finish`.
         RunError, InputError, UnavailableError: The same.
     """
     switch = pending_switch(loaded)

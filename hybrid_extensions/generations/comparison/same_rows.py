@@ -8,7 +8,7 @@ from typing import Any
 import dagster as dg
 
 from hybrid_extensions.generations import metadata as generation_metadata
-from hybrid_extensions.generations.compare_generations import compare_generations, pair
+from hybrid_extensions.generations.comparison.compare_generations import compare_generations, pair
 from hybrid_extensions.generations.declare import COMPARED
 from orchestration.defs.keys import generation_name, table_key
 from orchestration.defs.show.dagster_failures import failures

@@ -7,17 +7,17 @@ way. Whichever process finds it unfinished finishes it; until its commit it can 
 
 from __future__ import annotations
 
-from hybrid_extensions.generations import switch_steps
-from hybrid_extensions.generations.group_promotion import abort_group, finish_group
-from hybrid_extensions.generations.readiness import require_ready
-from hybrid_extensions.generations.switch_lock import hold_switch_lock
-from hybrid_extensions.generations.switch_progress import (
+from hybrid_extensions.generations.switch import steps as switch_steps
+from hybrid_extensions.generations.switch.group_promotion import abort_group, finish_group
+from hybrid_extensions.generations.switch.lock import hold_switch_lock
+from hybrid_extensions.generations.switch.progress import (
     Say,
     Steps,
     say_nothing,
     told_if_interrupted,
 )
-from hybrid_extensions.generations.switch_run import (
+from hybrid_extensions.generations.switch.readiness import require_ready
+from hybrid_extensions.generations.switch.run import (
     STEPS,
     give_up,
     resume_requested,

@@ -1,6 +1,6 @@
 """Repeatable steps of a promotion or rollback, and how to undo them.
 
-:mod:`hybrid_extensions.generations.promotion` puts them in order.
+:mod:`hybrid_extensions.generations.switch.promotion` puts them in order.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from deltalake import DeltaTable
 
 from hybrid_extensions.generations.declare import GenerationsSection
-from hybrid_extensions.generations.take_over import OutdatedError, TakeOver, prepare
-from hybrid_extensions.generations.unlisted_files import delete_unlisted, forget_log
+from hybrid_extensions.generations.files.take_over import OutdatedError, TakeOver, prepare
+from hybrid_extensions.generations.files.unlisted_files import delete_unlisted, forget_log
 from orchestration.requested_state import (
     read_requested,
     request,

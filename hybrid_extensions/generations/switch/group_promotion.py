@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 
-from hybrid_extensions.generations import switch_steps
-from hybrid_extensions.generations.group_members import (
+from hybrid_extensions.generations.switch import steps as switch_steps
+from hybrid_extensions.generations.switch.group_members import (
     BEGUN,
     GIVEN_UP,
     Group,
@@ -25,10 +25,10 @@ from hybrid_extensions.generations.group_members import (
     require_all_read,
     unread,
 )
-from hybrid_extensions.generations.readiness import require_ready
-from hybrid_extensions.generations.switch_lock import HeldSwitch, hold_switch_lock
-from hybrid_extensions.generations.switch_progress import Say, Steps, say_nothing
-from hybrid_extensions.generations.switch_run import (
+from hybrid_extensions.generations.switch.lock import HeldSwitch, hold_switch_lock
+from hybrid_extensions.generations.switch.progress import Say, Steps, say_nothing
+from hybrid_extensions.generations.switch.readiness import require_ready
+from hybrid_extensions.generations.switch.run import (
     STEPS,
     give_up,
     resume_requested,

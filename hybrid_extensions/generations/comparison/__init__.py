@@ -1,0 +1,1 @@
+"""Comparison of the candidate's table with the serving one."""

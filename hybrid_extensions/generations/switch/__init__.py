@@ -1,0 +1,1 @@
+"""Change of the whole table that readers see: promotion, its rollback, groups of them, its lock."""

@@ -14,6 +14,7 @@ from hybrid_extensions.cdc.slot_watch import SlotWatch
 from hybrid_extensions.cdc.spark.added_columns import ColumnsLog, FollowedColumn
 from hybrid_extensions.cuts.barrier import Barrier, Crossing
 from hybrid_extensions.generations.files.range_history import RemovedFiles
+from hybrid_extensions.generations.switch.group_members import Group, Member
 from orchestration.comparison.kept_audit import Acceptance, KeptAudit
 from orchestration.comparison.report import BadLine, LedgerLine
 from orchestration.supervision.refused_restart import RefusedRestart
@@ -145,6 +146,15 @@ def samples(plan: Plan, end: EndPosition) -> Sequence[Record]:
         ),
         CompactedFiles(removed=["a.parquet", "b.parquet"], added=["c.parquet"]),
         RemovedFiles(paths=["a.parquet"]),
+        Group(
+            members=[
+                Member(file="/orders.yaml", to="g2"),
+                Member(file="/hours.yaml", to="g3", follows="/orders.yaml"),
+            ],
+            at_ms=_AT,
+            by="Ada",
+            stage="begun",
+        ),
         CurrentRate(source="live", limit=RateLimit(offsets=100)),
         *OF_EXTENSIONS,
         FollowedColumns(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from orchestration.remedies import Remedy
 from sources.common.positions import Part, Record
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import StateError
@@ -83,10 +84,8 @@ def members_of(pipelines: Sequence[LoadedPipeline]) -> list[Member]:
     """
     candidates: dict[str, tuple[LoadedPipeline, str]] = {}
     for each in pipelines:
-        hint = (
-            f"Begin a new generation, `hybrid generation new {each.path}`, and run it: `hybrid run "
-            f"{each.path}`."
-        )
+        begin, run = (Remedy(name).command(str(each.path)) for name in ("generation new", "run"))
+        hint = f"Begin a new generation, {begin}, and run it: {run}."
         candidates[str(each.path)] = (each, require_candidate(each, hint))
     members = [
         Member(file=file, to=to, follows=_followed(loaded, to, candidates))
@@ -120,9 +119,9 @@ def _followed(
                 "replaces: it could not read on after that."
             )
             hint = (
-                f"Discard it, `hybrid generation discard {loaded.path}`; declare `generation: "
-                f"{candidate}` for its source `{context.pipeline.sources[-1].name}`, and compute "
-                "it again."
+                f"Discard it, {Remedy('generation discard').command(str(loaded.path))}; declare "
+                f"`generation: {candidate}` for its source `{context.pipeline.sources[-1].name}`, "
+                "and compute it again."
             )
             raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=to)
     return None
@@ -174,10 +173,8 @@ def require_all_read(context: PipelineContext, version: int) -> None:
         f"the table that it follows by `{source}` up to version {version:,}, at which that one is "
         "to be promoted. Nothing was promoted."
     )
-    hint = (
-        f"Look at `hybrid status {context.loaded.path} --generation {context.generation.name}`, "
-        "then promote the group again."
-    )
+    look = Remedy("status", ("--generation", context.generation.name))
+    hint = f"Look at {look.command(str(context.loaded.path))}, then promote the group again."
     raise StateError(message, hint, transient=True, source=source)
 
 

@@ -36,6 +36,7 @@ from hybrid_extensions.generations.switch.run import (
     start,
 )
 from orchestration.comparison.installed_audit import query_misfit
+from orchestration.remedies import Remedy
 from sources.common.counting import counted
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -207,7 +208,7 @@ def _require_none_pending(pipelines: Sequence[LoadedPipeline]) -> None:
                 f"A {switch.kind} of pipeline `{each.pipeline.name}` to {switch.to} is under way, "
                 "so no group can be promoted that it is part of."
             )
-            hint = f"Complete it first: `hybrid generation finish {each.path}`."
+            hint = f"Complete it first: {Remedy('generation finish').command(str(each.path))}."
             raise StateError(message, hint, transient=True, pipeline=each.pipeline.name)
 
 
@@ -273,7 +274,8 @@ def _require_running(context: PipelineContext) -> None:
         f"Pipeline `{context.pipeline.name}` can't be promoted: the live run of {generation.name} "
         f"is not running, and has not read all rows of the table that it follows by `{source}`."
     )
-    hint = f"Start it, `hybrid run {context.loaded.path}`, and repeat the promotion of the group."
+    run = Remedy("run").command(str(context.loaded.path))
+    hint = f"Start it, {run}, and repeat the promotion of the group."
     raise StateError(message, hint, source=source, generation=generation.name)
 
 
@@ -377,5 +379,6 @@ def _ended_by_another(home: LoadedPipeline) -> StateError:
         "The promotion of the group is not continued by this process: another one has begun or "
         "ended one meanwhile."
     )
-    hint = f"Look at `hybrid generation list {home.path}` before you try again."
+    listed = Remedy("generation list").command(str(home.path))
+    hint = f"Look at {listed} before you try again."
     return StateError(message, hint, transient=True, pipeline=home.pipeline.name)

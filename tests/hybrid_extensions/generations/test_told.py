@@ -195,7 +195,7 @@ def test_a_signal_ends_the_command_with_where_it_stands(tmp_path: Path, signal: 
     code = (
         "import os, signal, sys\n"
         "from orchestration.cli.main import app\n"
-        "from hybrid_extensions.generations import switch_steps\n"
+        "from hybrid_extensions.generations.switch import steps as switch_steps\n"
         "def record(*_):\n"
         f"    os.kill(os.getpid(), signal.{signal})\n"
         f"    {NEVER_ENDS}\n"

@@ -111,6 +111,7 @@ class LogFeed(ChangeFeed):
         self._file, self._output = folder / "shop-log.yaml", folder / "change-log.out"
         self._folder = folder / "log"
         self._process: subprocess.Popen[bytes] | None = None
+        self._segments: Segments | None = None
 
     def start(self) -> None:
         """Do nothing: the log is started by :meth:`follow`, which knows the tables."""
@@ -141,7 +142,10 @@ class LogFeed(ChangeFeed):
     @property
     def reached(self) -> tuple[int, int] | None:
         """File's number and position in a binary log up to which it was read; None if unknown."""
-        start: Mapping[str, Any] | None = Segments(Folder(self._folder)).last.position.get("start")
+        # All of them are listed once: a look is about those that were written since the last one.
+        self._segments = self._segments or Segments(Folder(self._folder))
+        self._segments.refresh()
+        start: Mapping[str, Any] | None = self._segments.last.position.get("start")
         if start is None:
             return None
         file, position = group_of(start)

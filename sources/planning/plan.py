@@ -94,17 +94,17 @@ class Plan(Record):
         """Return the plan of a Kafka source, by the source's name.
 
         Raises:
-            StopIteration: The plan has no such Kafka source.
+            KeyError: The plan has no such Kafka source.
         """
-        return next(part for part in self.topics if part.source == source)
+        return {part.source: part for part in self.topics}[source]
 
     def files_of(self, source: str) -> FilePlan:
         """Return the plan of a bounded file source, by the source's name.
 
         Raises:
-            StopIteration: The plan has no such file source.
+            KeyError: The plan has no such file source.
         """
-        return next(part for part in self.files if part.source == source)
+        return {part.source: part for part in self.files}[source]
 
     @property
     def columns(self) -> pa.Schema:

@@ -331,9 +331,9 @@ class LocalDocuments:
             raise
         except OSError:
             # Another file system, or one without links.
-            part = Path(path).with_name(f".{os.path.basename(path)}.part")
-            shutil.copyfile(source, part)
-            part.replace(path)
+            with _beside(path) as part:
+                shutil.copyfile(source, part)
+                part.replace(path)
 
     def delete(self, path: str) -> None:
         """Delete a document; nothing happens if it does not exist.
@@ -408,17 +408,24 @@ def _raise_unless_gone(error: OSError) -> None:
 
 @contextlib.contextmanager
 def _temporary(path: str, data: bytes) -> Iterator[tuple[Path, str]]:
-    """Write content to a file next to a document; removed at the end if it is still there."""
-    target = Path(path)
-    make_folder(target.parent)
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-    try:
+    """Write content to a file next to a document, and yield its path with its version tag."""
+    with _beside(path) as temporary:
         with temporary.open("wb") as out:
             out.write(data)
             out.flush()
             os.fsync(out.fileno())
             tag = _tag(os.fstat(out.fileno()))
         yield temporary, tag
+
+
+@contextlib.contextmanager
+def _beside(path: str) -> Iterator[Path]:
+    """Yield a free name next to a document; a file of it that is left at the end is removed."""
+    target = Path(path)
+    make_folder(target.parent)
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    try:
+        yield temporary
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)

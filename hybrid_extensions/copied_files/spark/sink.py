@@ -21,6 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from hybrid_extensions.copied_files.judged_files import JudgedFile
+from sources.errors import InputError
 from sources.formats.parquet.table_file import statistics
 from sources.state.generation import Generation
 from sources.storage.documents import copy_apart
@@ -31,7 +32,6 @@ from spark_jobs.inside.sink.appending.append_once import (
     columns_with_statistics,
 )
 from spark_jobs.table.commit_position import CommitPositions
-from spark_jobs.table.delta_table import missing_file
 from spark_jobs.table.ownership.target_guard import TargetGuard
 
 _AT_ONCE = 16
@@ -116,7 +116,7 @@ class CopyingSink:
         Its files are copied if none needs rewriting; otherwise Spark writes the rows.
 
         Raises:
-            InputError: A file can't be read, or was changed since it was planned.
+            InputError: A file is missing, can't be read, or was changed since it was planned.
             StateError: The target lacks micro-batches, or holds later ones.
             CommitFailedError: Another process has written this micro-batch meanwhile.
         """
@@ -148,7 +148,16 @@ class CopyingSink:
                 else:
                     self._target.documents.copy(file.path, path)
             except FileNotFoundError:
-                raise missing_file(file.path) from None
+                message = (
+                    f"File {file.path} is missing, which was there when it was planned. The "
+                    "micro-batch was not written: the table would lack planned rows."
+                )
+                hint = (
+                    "Restore the file as it was planned and run the pipeline again (`hybrid run "
+                    "P`), or begin a new generation, which plans the files as they are now: "
+                    "`hybrid generation new P`."
+                )
+                raise InputError(message, hint, file=file.path) from None
             return AddAction(
                 path=name,
                 size=file.size,

@@ -116,7 +116,7 @@ def history_of(generation: Generation, plan: Plan, source: str) -> History:
         source: Name of the bounded file source.
 
     Raises:
-        StopIteration: The plan has no such file source.
+        KeyError: The plan has no such file source.
         StateError: A round is damaged.
         UnavailableError: The state's store does not answer.
     """

@@ -130,7 +130,7 @@ def seam_end_after(generation: Generation, plan: Plan, source: str) -> Offsets:
         source: Name of a bounded source, of files or topics.
 
     Raises:
-        StopIteration: It is neither a planned file source, nor a Kafka source whose range is
+        KeyError: It is neither a planned file source, nor a Kafka source whose range is
             decided.
         StateError: A range or a round is damaged.
         UnavailableError: The state's store does not answer.
@@ -148,7 +148,7 @@ def end_planned(generation: Generation, plan: Plan, source: str) -> EndPosition:
         source: Name of a bounded source, of files or topics.
 
     Raises:
-        StopIteration: It is neither a planned file source, nor a Kafka source whose range is
+        KeyError: It is neither a planned file source, nor a Kafka source whose range is
             decided.
         StateError: A range or a round is damaged.
         UnavailableError: The state's store does not answer.

@@ -16,7 +16,7 @@ from deltalake.exceptions import CommitFailedError
 
 from hybrid_extensions.copied_files.judged_files import JudgedFile
 from hybrid_extensions.copied_files.spark.sink import CopyingSink
-from sources.errors import InputError, StateError
+from sources.errors import InputError
 from sources.storage.folder import Folder
 from spark_jobs.table.delta_table import commit_nothing
 
@@ -99,7 +99,7 @@ def test_files_that_change_while_they_are_copied_are_not_committed(
     judged = history.files(0)
     (history.folder / "1.parquet").unlink()
     history.files = lambda _: judged  # type: ignore[method-assign]
-    with pytest.raises(StateError, match="is missing"):
+    with pytest.raises(InputError, match="is missing, which was there when it was planned"):
         write(sink, 0)
     assert DeltaTable(str(tmp_path / "out")).version() == 0
 

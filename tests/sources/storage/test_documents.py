@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import pickle
+import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -235,6 +236,27 @@ def test_a_copy_has_the_content_and_one_that_is_there_stays(
     assert folder.read_bytes("b/y/x") == b"content"
     with pytest.raises(FileNotFoundError):
         store.copy(folder.location("a/x"), folder.location("b/z"))
+
+
+def test_of_two_that_copy_a_document_at_once_both_have_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, copy, real = tmp_path / "source", tmp_path / "to" / "copy", shutil.copyfile
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, "another file system")
+
+    def interrupted(*paths: Path) -> None:
+        monkeypatch.setattr(shutil, "copyfile", real)
+        real(*paths)
+        # Another process copies it now, from the beginning to the end.
+        LocalDocuments().copy(str(source), str(copy))
+
+    source.write_bytes(b"content")
+    monkeypatch.setattr(os, "link", refuse)
+    monkeypatch.setattr(shutil, "copyfile", interrupted)
+    LocalDocuments().copy(str(source), str(copy))
+    assert (copy.read_bytes(), os.listdir(copy.parent)) == (b"content", ["copy"])
 
 
 def test_a_store_reaches_spark_tasks(folder: Folder) -> None:

@@ -91,14 +91,9 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
         raise StateError(message, hint, pipeline=loaded.pipeline.name)
     if candidate_name(loaded) is not None:
         begun = read_generation(loaded.state, name)
-        if is_unread(begun) and begun.read_bytes("plan.json") is None:
-            # It has done nothing yet, so it can adopt the declaration as it is now.
-            info = begun.info.model_copy(update={"contract": digests(loaded.contract())})
-            begun.replace(IDENTITY, info)
-            return Generation(begun, info)
         if is_unread(begun):
-            # It is planned again if the declaration is another one by now.
-            return begun
+            # With a plan it is planned again if the declaration is another one by now.
+            return begun if begun.exists("plan.json") else _declared_now(loaded, begun)
         message = (
             f"Pipeline `{loaded.pipeline.name}` has a candidate already, generation {name}: there "
             "is one at a time."
@@ -115,16 +110,28 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
         if not is_there(loaded.state, left) and not _serves(loaded, left):
             # Left by a process that was killed while it removed it.
             remove(loaded, left)
-    # Never reuse a name: a folder that could not be removed keeps its own.
-    new = f"g{max(*_numbers(loaded), _last_number(loaded)) + 1}"
+    # A name that was the newest is not used again. A process that was killed before it said so has
+    # left a folder of this name.
+    new = f"g{_last_number(loaded) + 1}"
     with recorded(loaded.state, "new generation", by, new, {"newest": name}) as after:
         made = make_generation(loaded.state, new, loaded.contract())
         # Another process may have begun it, and discarded it, since this one has looked.
         if not loaded.state.replace_known(CURRENT, known, CurrentGeneration(generation=new)):
+            is_past = _number(new) <= _last_number(loaded) and newest_generation(loaded) != new
+            if is_past and not _serves(loaded, new):
+                remove(loaded, new)
             message = f"Generation {new} is not begun: another process has begun or discarded one."
             raise StateError(message, _LOOK, transient=True, generation=new)
         after["newest"] = made.name
-    return made
+    return _declared_now(loaded, made)
+
+
+def _declared_now(loaded: LoadedPipeline, begun: Generation) -> Generation:
+    """Let a generation that has done nothing yet adopt the declaration as it is now."""
+    info = begun.info.model_copy(update={"contract": digests(loaded.contract())})
+    if info != begun.info:
+        begun.replace(IDENTITY, info)
+    return Generation(begun, info)
 
 
 def _numbers(loaded: LoadedPipeline) -> list[int]:

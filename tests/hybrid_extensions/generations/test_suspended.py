@@ -192,7 +192,26 @@ def test_a_new_generation_that_wakes_up_after_a_discard_brings_nothing_back(
         begin(case.loaded)
     current = case.loaded.state.read(CURRENT, CurrentGeneration)
     assert current == CurrentGeneration(generation="g1", last="g3")
+    assert "g3" not in case.loaded.state.folders()
     assert begin(case.loaded).name == "g4"
+
+
+def test_a_new_generation_whose_process_is_killed_leaves_none_that_nobody_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = two(tmp_path)
+    generations.discard(case.loaded)
+
+    def killed() -> None:
+        raise KeyboardInterrupt
+
+    before(monkeypatch, Folder, "replace_known", killed)
+    with pytest.raises(KeyboardInterrupt):
+        begin(case.loaded)
+    begun = begin(case.loaded)
+    assert [each.name for each in generations.generations(case.loaded)] == ["g1", begun.name]
+    generations.discard(case.loaded)
+    assert generations.newest_generation(case.loaded) == "g1"
 
 
 class Held:

@@ -13,8 +13,9 @@ from deltalake.exceptions import DeltaError
 from sources.common.schema import names_and_types
 from sources.common.sql.sql_names import quoted
 from sources.config.loader import LoadedPipeline
-from sources.errors import InputError
+from sources.errors import HybridError, InputError
 from sources.serving import read_serving, target_of
+from sources.storage.folder import Folder
 from sources.storage.tables.delta import delta_table, is_delta_table, query_rows
 
 _ROWS = 10
@@ -63,12 +64,7 @@ def table_facts(loaded: LoadedPipeline) -> TableFacts | None:
         files = pa.table(table.get_add_actions(flatten=True))
         columns = names_and_types(pa.schema(table.schema().to_arrow()))
     except (DeltaError, OSError) as error:
-        message = f"The table {folder.url} can't be read: {str(error).rstrip('.')}."
-        hint = (
-            "Check that its storage answers and may be read. If files of it or of its `_delta_log` "
-            "are missing, restore them from a backup. Then look again."
-        )
-        raise InputError(message, hint, table=folder.url) from None
+        raise _unreadable(folder, error) from None
     counts = files["num_records"].to_pylist()
     deleted = files[_DELETED].to_pylist() if _DELETED in files.column_names else []
     return TableFacts(
@@ -98,22 +94,35 @@ def first_rows(loaded: LoadedPipeline, columns: Iterable[str]) -> list[dict[str,
     Raises:
         InputError: The table can't be read.
         StateError: The state is damaged.
-        UnavailableError: The state's store does not answer.
+        UnavailableError: The store of the state or of the table does not answer.
     """
     folder = target_of(loaded, read_serving(loaded).generation)
-    names = ", ".join(map(quoted, columns))
+    query = f"SELECT {', '.join(map(quoted, columns))} FROM target LIMIT {_ROWS}"
     try:
-        found = query_rows(delta_table(folder), f"SELECT {names} FROM target LIMIT {_ROWS}")
-        rows = found.read_all()
+        rows = query_rows(delta_table(folder), query).read_all()
     except Exception as error:  # delta-rs has no type of its own for what a query meets
-        message = f"The table {folder.url} can't be read: {str(error).rstrip('.')}."
-        hint = (
-            "Check that its storage answers and may be read. If files of it or of its `_delta_log` "
-            "are missing, restore them from a backup. Then look again."
-        )
-        raise InputError(message, hint, table=folder.url) from None
+        raise _unreadable(folder, error) from None
     texts = {name: _texts(column) for name, column in zip(rows.column_names, rows, strict=True)}
     return [{name: texts[name][at] for name in texts} for at in range(rows.num_rows)]
+
+
+def _unreadable(folder: Folder, error: Exception) -> HybridError:
+    """Return the error to raise for a table that can't be read; of its store, if that is silent.
+
+    Raises:
+        UnavailableError: The store does not answer now.
+        InputError: The store refuses.
+    """
+    if isinstance(error, HybridError):
+        return error
+    # delta-rs has no type of its own for a store that does not answer.
+    folder.exists("_delta_log")
+    message = f"The table {folder.url} can't be read: {str(error).rstrip('.')}."
+    hint = (
+        "Check that its storage answers and may be read. If files of it or of its `_delta_log` are "
+        "missing, restore them from a backup. Then look again."
+    )
+    return InputError(message, hint, table=folder.url)
 
 
 def _texts(values: pa.ChunkedArray) -> list[str]:

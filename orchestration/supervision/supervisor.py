@@ -18,7 +18,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.supervision import Supervision
-from sources.errors import HybridError
+from sources.errors import HybridError, RunError
 from sources.planning.context import PipelineContext
 from spark_jobs.launch import process
 from spark_jobs.launch.launch_record import last_launch_id
@@ -145,13 +145,16 @@ def restart(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbe
         if look is not None and look.verdict.down == "stuck":
             process.stop(generation, source.name)
         return operations.resume(PipelineContext(loaded, generation), source)
-    except HybridError as error:
+    # Whatever it is, the next look has to know that the restart is not under way.
+    except Exception as error:
         # A driver that was launched reports for itself.
         if last_launch_id(generation) == before:
+            text = f"The restart failed: {type(error).__name__}: {error}."
+            unknown = RunError(text, "It is tried again; correct what the message names.")
             refused = RefusedRestart(
                 requested_ms=requested.at_ms,
                 launch_id=before,
-                report=error.report(),
+                report=(error if isinstance(error, HybridError) else unknown).report(),
                 restart_ms=asked[-1].at_ms if asked else None,
             )
             # Where the state can't be written, the error itself says so.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -17,6 +17,8 @@ from sources.config.source.source_kinds import AnySource, SourceSpec
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError
 from sources.hybrid import Boundedness, HybridSource, HybridSourceBuilder
+
+S = TypeVar("S", bound=FileSource | KafkaSource)
 
 
 class SourceChain(Declared):
@@ -235,10 +237,7 @@ class SourceChain(Declared):
         Raises:
             InputError: No source has this name, or it reads no files.
         """
-        found = self.source(name)
-        if isinstance(found, FileSource):
-            return found
-        raise self._other_kind(name, "topics, no files", "files", self.file_sources)
+        return self._of_kind(FileSource, name, "reads topics, no files", "`type: files`")
 
     def exported_source(self, name: str) -> ExportedFiles:
         """Return the exported source of this name.
@@ -246,13 +245,8 @@ class SourceChain(Declared):
         Raises:
             InputError: No source has this name, or it is not of an extension's kind.
         """
-        found = self.source(name)
-        if isinstance(found, ExportedFiles):
-            return found
-        message = f"Source `{name}` is of `type: {found.type}`, which is not exported."
-        names = ", ".join(source.name for source in self.exported_sources) or "none"
-        hint = f"Name a source of an extension's kind; pipeline `{self.name}` has {names}."
-        raise InputError(message, hint, pipeline=self.name, source=name)
+        found = f"is of `type: {self.source(name).type}`, which is not exported"
+        return self._of_kind(ExportedFiles, name, found, "an extension's kind")
 
     def topic_source(self, name: str) -> KafkaSource:
         """Return the Kafka source of this name.
@@ -260,18 +254,17 @@ class SourceChain(Declared):
         Raises:
             InputError: No source has this name, or it reads no topic.
         """
-        found = self.source(name)
-        if isinstance(found, KafkaSource):
-            return found
-        raise self._other_kind(name, "files, no topic", "kafka", self.topics)
+        return self._of_kind(KafkaSource, name, "reads files, no topic", "`type: kafka`")
 
-    def _other_kind(
-        self, name: str, reads: str, kind: str, of_kind: Sequence[AnySource]
-    ) -> InputError:
-        message = f"Source `{name}` reads {reads}."
-        names = ", ".join(source.name for source in of_kind) or "none"
-        hint = f"Name a source of `type: {kind}`; pipeline `{self.name}` has {names}."
-        return InputError(message, hint, pipeline=self.name, source=name)
+    def _of_kind(self, kind: type[S], name: str, otherwise: str, wanted: str) -> S:
+        """Return the source of this name; refuse one of another kind, saying what it is."""
+        found = self.source(name)
+        if isinstance(found, kind):
+            return found
+        names = ", ".join(each.name for each in self.sources if isinstance(each, kind)) or "none"
+        message = f"Source `{name}` {otherwise}."
+        hint = f"Name a source of {wanted}; pipeline `{self.name}` has {names}."
+        raise InputError(message, hint, pipeline=self.name, source=name)
 
     def topic_after(self, name: str) -> KafkaSource | None:
         """Return the first Kafka source after the source of this name; None if there is none.

@@ -198,6 +198,7 @@ def some_rows(loaded: LoadedPipeline, facts: TableFacts) -> Metadata:
 
     Raises:
         InputError: The table can't be read.
+        UnavailableError: Its store does not answer.
     """
     rows = first_rows(loaded, facts.columns)
     return {"ten of the rows": metadata_table(rows)} if rows else {}

@@ -6,9 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from orchestration.progress import table_facts as facts_module
 from orchestration.progress.table_facts import TableFacts, first_rows, table_facts
+from sources.errors import InputError, UnavailableError
+from sources.storage.folder import Folder
 from tests.orchestration.supervision.live_case import LiveCase
 
 AT = pa.timestamp("us", "UTC")
@@ -61,3 +65,25 @@ def test_rows_are_shown_whose_dates_python_does_not_have(tmp_path: Path) -> None
         {"id": "1", "at": "0000-12-31 23:59:59.999999Z", "of": far, "day": "0000-12-31"},
         {"id": "2", "at": "10000-01-01 00:00:00.000000Z", "of": far, "day": "10000-01-01"},
     ]
+
+
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_a_store_that_does_not_answer_is_no_table_that_can_t_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_silent: bool
+) -> None:
+    case = LiveCase(tmp_path)
+    write_deltalake(case.loaded.target.url, rows(1))
+
+    def fail(*_: object) -> None:
+        # As delta-rs raises it.
+        raise Exception("error sending request")
+
+    def ask(_: Folder, name: str) -> bool:
+        if is_silent and name == "_delta_log":
+            raise UnavailableError("The store does not answer.", "Wait.")
+        return True
+
+    monkeypatch.setattr(facts_module, "query_rows", fail)
+    monkeypatch.setattr(Folder, "exists", ask)
+    with pytest.raises(UnavailableError if is_silent else InputError):
+        first_rows(case.loaded, ["id"])

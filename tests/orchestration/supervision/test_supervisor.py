@@ -288,29 +288,35 @@ def test_a_restart_that_is_refused_is_not_tried_again_until_people_act(tmp_path:
     assert look_at(case).verdict.health == "starting"
 
 
-def test_a_restart_that_a_broker_did_not_answer_is_tried_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (UnavailableError("Broker `b:1` is silent.", "Start it."), "Broker `b:1` is silent."),
+        (OSError("no more processes"), "The restart failed: OSError: no more processes."),
+    ],
+)
+def test_a_restart_that_launched_nothing_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, text: str
 ) -> None:
     pauses = {"backoff": "10 ms", "longest": "20 ms", "limit": 4, "loop": 2}
     case = LiveCase(tmp_path, {"restarts": pauses})
     case.ask_for_it()
     case.launch("a", state="failed", failure=DISK_FULL)
 
-    def unavailable(*_: Any) -> None:
-        message = "Broker `b:1` does not answer."
-        raise UnavailableError(message, "Start it.")
+    def fail(*_: Any) -> None:
+        raise error
 
-    monkeypatch.setattr(operations, "resume", unavailable)
+    monkeypatch.setattr(operations, "resume", fail)
     # More often than the limit is, and nothing of it counts: nothing was launched.
     for _ in range(2 * case.loaded.pipeline.supervision.restarts.limit):
         due = wait_for_restart(case).restart
         assert due is not None
         assert due.replaces == "a"
-        with pytest.raises(UnavailableError):
+        with pytest.raises(type(error)):
             restart(case.loaded, case.loaded.pipeline.sources[-1])
     verdict = wait_for_restart(case).verdict
     assert (verdict.health, verdict.down) == ("dead", "dead")
-    assert "could not be started again: Broker `b:1` does not answer." in verdict.reason
+    assert f"could not be started again: {text}" in verdict.reason
     assert len(case.watch().restarts) == 1
 
 

@@ -113,13 +113,20 @@ def find_tables(dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTabl
         is_wanted: Returns whether a table is wanted, by its name ``schema.table``.
 
     Raises:
-        InputError: The database refuses the login, or a table was dropped meanwhile.
+        InputError: The database refuses the login or a query, or a table was dropped meanwhile.
         UnavailableError: The database does not answer.
-        psycopg.Error: The database refuses a query.
     """
     with connect_to(dsn, "database.dsn") as connection:
-        names = filter(is_wanted, list_tables(connection))
-        return [describe_table(connection, name) for name in names]
+        try:
+            names = filter(is_wanted, list_tables(connection))
+            return [describe_table(connection, name) for name in names]
+        except psycopg.Error as error:
+            raise_if_away(error, dsn, "while its tables were listed")
+            reason = " ".join(str(error).split()).removesuffix(".")
+            server = server_of(dsn)
+            message = f"The database {server} does not list its tables: {reason}."
+            hint = "Grant the user of `database.dsn` SELECT on the tables, and try again."
+            raise InputError(message, hint, server=server) from None
 
 
 def list_tables(connection: psycopg.Connection[Any]) -> list[str]:

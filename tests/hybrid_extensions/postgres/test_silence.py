@@ -12,7 +12,7 @@ import pytest
 from hybrid_extensions.cdc.databases.altered_table import Names, TableWatch
 from hybrid_extensions.cdc.databases.captured_table import CapturedTable, QueryError
 from hybrid_extensions.libpq import connections as libpq
-from hybrid_extensions.postgres import slot
+from hybrid_extensions.postgres import slot, tables
 from hybrid_extensions.postgres.compared_rows import bound_after
 from hybrid_extensions.postgres.in_flight import settle_log
 from hybrid_extensions.postgres.log_end import mark_log
@@ -23,7 +23,7 @@ from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.config.source.snapshot import SnapshotOptions
 from sources.config.table.sink import Sink
 from sources.decoding.changes.declared_table import DeclaredTable
-from sources.errors import InputError, UnavailableError
+from sources.errors import HybridError, InputError, UnavailableError
 from tests.services.captured_database import captured_database
 from tests.services.network import Network
 
@@ -142,3 +142,26 @@ def test_a_login_that_is_refused_names_what_has_the_address(postgres: LocalPostg
         settle_log(SnapshotOptions(dsn=dsn, slot="any"), 60)
     with pytest.raises(InputError, match=r"database and user in `database\.dsn`"):
         find_tables(dsn, lambda _: True)
+
+
+@pytest.mark.parametrize(
+    ("query", "kind", "text"),
+    [
+        ("SELECT 1/0", InputError, "does not list its tables: division by zero"),
+        (
+            "SELECT pg_terminate_backend(pg_backend_pid())",
+            UnavailableError,
+            "went away while its tables were listed",
+        ),
+    ],
+)
+def test_tables_that_can_t_be_listed_are_an_error_with_a_way_out(
+    postgres: LocalPostgres,
+    monkeypatch: pytest.MonkeyPatch,
+    query: str,
+    kind: type[HybridError],
+    text: str,
+) -> None:
+    monkeypatch.setattr(tables, "_NAMES", query)
+    with pytest.raises(kind, match=text):
+        find_tables(postgres.dsn, lambda _: True)

@@ -84,7 +84,8 @@ class TableCommits:
             to_read: Whether the files are to be read from the table at the position returned. It
                 then lies before a compaction of files that are among those returned: at a later
                 version the rows are in other files, together with rows of older ones. It lies
-                before a replaced range, too, which is refused otherwise.
+                before a replaced range, too, which is refused otherwise; and if there are files,
+                before a commit that removes or rewrites rows: the next look refuses that one.
 
         Raises:
             InputError: A commit removes or rewrites rows, or is no longer in the log; or the table
@@ -97,10 +98,11 @@ class TableCommits:
         at = position
         for version, text in self._after(position):
             found = _actions(text)
-            if to_read and paths & {str(each["path"]) for each in found.rearranged}:
-                break
             if to_read and found.removed and found.replaced is not None and not found.metadata:
                 return Appended(at, frozenset(paths), commits, found.replaced)
+            rearranged = {str(each["path"]) for each in found.rearranged}
+            if to_read and (paths & rearranged or (paths and found.removed)):
+                break
             self._require_append(position, version, found)
             commits += bool(found.added)
             paths.update(str(each["path"]) for each in found.added)

@@ -152,7 +152,6 @@ def merge(case: Followed) -> None:
 
 
 def restore(case: Followed) -> None:
-    case.append()
     DeltaTable(case.table).restore(0)
 
 
@@ -196,7 +195,7 @@ def remove(case: Followed) -> None:
         (update, "got version 3 by a commit (UPDATE where "),
         (merge, "got version 3 by a commit (MERGE) that removes or rewrites rows"),
         (overwrite, "got version 3 by a commit (WRITE) that removes or rewrites rows"),
-        (restore, "got version 4 by a commit (RESTORE) that removes or rewrites rows"),
+        (restore, "got version 3 by a commit (RESTORE) that removes or rewrites rows"),
         (promote, "got version 3 by the promotion or rollback of a generation"),
         (make_again, "has another commit 2 than the one that was read"),
         (set_back, "ends at version 0: it was deleted and created again, or restored"),
@@ -219,6 +218,25 @@ def test_what_does_not_only_append_is_refused_with_its_version_and_nothing_is_re
         assert "in a new generation, " in caught.value.hint
         assert "`hybrid rerun P`" in caught.value.hint
     assert case.found == Counter(range(6))
+
+
+@pytest.mark.parametrize("change", [delete, update, merge, overwrite, restore, promote])
+def test_what_is_appended_before_rows_are_rewritten_is_found_first(
+    tmp_path: Path, change: Callable[[Followed], None]
+) -> None:
+    case = Followed(tmp_path)
+    case.append()
+    case.plan()
+    case.append()
+    case.append()
+    change(case)
+    found = case.look()
+    assert found is not None
+    assert found.position is not None
+    assert (found.position.version, case.found) == (2, Counter(range(6)))
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"up to version 2, .*nothing after that version"):
+            case.look()
 
 
 def replace_range(table: Path) -> None:

@@ -73,7 +73,6 @@ class KafkaSink(FeedSink):
         self._failed: KafkaError | None = None
         self._renewed_s = 0.0
         self._partitions = 0
-        self._is_empty = False
 
     def held(self, columns: pa.Schema) -> Held:
         """Return the position of the topic, in a consumer group's offset; create a missing topic.
@@ -83,6 +82,10 @@ class KafkaSink(FeedSink):
         with self._errors():
             if self._producer is None:
                 self._connect()
+            assert self._producer is not None
+            # They may have become more since the last delivery.
+            topics = self._producer.list_topics(self._feed.topic, LOOK_S).topics
+            self._partitions = len(topics[self._feed.topic].partitions)
             found = self._committed()
             if found is None:
                 return Held()
@@ -119,20 +122,27 @@ class KafkaSink(FeedSink):
         """Produce all rows, then delete each key of the topic that is in none of them.
 
         A record without a value deletes a key. It takes several transactions, and only the last one
-        writes the feed's position: one that is killed before begins again. Raises as
-        :meth:`FeedSink.load` says.
+        writes the feed's position: one that is killed before begins again. The whole topic is read
+        first: nothing is written if another has written to it, or if it can't be read to its end.
+        Raises as :meth:`FeedSink.load` says.
         """
-        with self._errors(), tempfile.TemporaryDirectory(prefix="hybrid-feed-") as folder:
+        with (
+            self._errors(),
+            tempfile.TemporaryDirectory(prefix="hybrid-feed-") as folder,
+            duckdb.connect(str(Path(folder) / "keys.duckdb")) as keys,
+        ):
+            keys.execute("CREATE TABLE there (key VARCHAR)")
+            for batch in self._topic_keys():
+                self._keep_keys(keys, "there", pa.table({"key": pa.array(batch, pa.string())}))
             with self._transaction() as producer:
                 self._record(producer, None)
-            with duckdb.connect(str(Path(folder) / "keys.duckdb")) as keys:
-                keys.execute("CREATE TABLE loaded (key VARCHAR)")
-                self._load_rows(rows, end, keys)
-                with self._transaction() as producer:
-                    for key in self._stale(keys):
-                        self._produce(producer, key, None, end)
-                    self._record(producer, end)
-        self._is_empty = False
+            keys.execute("CREATE TABLE loaded (key VARCHAR)")
+            self._load_rows(rows, end, keys)
+            stale = keys.execute("SELECT DISTINCT key FROM there WHERE key NOT IN (FROM loaded)")
+            with self._transaction() as producer:
+                for (key,) in stale.fetchall():
+                    self._produce(producer, key, None, end)
+                self._record(producer, end)
 
     def _load_rows(
         self, rows: pa.RecordBatchReader, end: Position, keys: duckdb.DuckDBPyConnection
@@ -157,26 +167,15 @@ class KafkaSink(FeedSink):
                     batch["key"].to_pylist(), batch["row"].to_pylist(), strict=True
                 ):
                     self._produce(producer, key, row, end)
-        if not self._is_empty:
-            keys.register("_batches", pa.Table.from_batches(batches))
-            keys.execute("INSERT INTO loaded SELECT key FROM _batches")
-            keys.unregister("_batches")
+        self._keep_keys(keys, "loaded", pa.Table.from_batches(batches))
 
-    def _stale(self, keys: duckdb.DuckDBPyConnection) -> list[str]:
-        """Return the keys that the topic has and the table has not."""
-        if self._is_empty:
-            return []
-        keys.execute("CREATE TABLE there (key VARCHAR)")
-        for batch in self._topic_keys():
-            table = pa.table({"key": pa.array(batch, pa.string())})
-            keys.register("_keys", table)
-            keys.execute("INSERT INTO there FROM _keys")
-            keys.unregister("_keys")
-        found = keys.execute("SELECT DISTINCT key FROM there WHERE key NOT IN (FROM loaded)")
-        return [row[0] for row in found.fetchall()]
+    def _keep_keys(self, keys: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> None:
+        keys.register("_rows", rows)
+        keys.execute(f"INSERT INTO {table} SELECT key FROM _rows")
+        keys.unregister("_rows")
 
     def _topic_keys(self) -> Iterator[list[str]]:
-        """Yield the keys of all records that are there now."""
+        """Yield the keys of all records that are there now; refuse records of others."""
         reader = Consumer(
             {
                 **self._settings,
@@ -190,16 +189,24 @@ class KafkaSink(FeedSink):
         try:
             reader.assign([TopicPartition(self._feed.topic, n, 0) for n in range(self._partitions)])
             left = set(range(self._partitions))
+            answered_s = time.monotonic()
             while left:
                 found: list[str] = []
-                for message in reader.consume(10_000, 1.0):
+                messages = reader.consume(10_000, 1.0)
+                for message in messages:
                     error = message.error()
                     if error is not None and error.code() == KafkaError._PARTITION_EOF:
                         left.discard(message.partition())
                     elif error is not None:
                         raise KafkaException(error)
+                    elif dict(message.headers() or []).get(HEADER) != self._owner.encode():
+                        raise self._has_others()
                     elif message.key() is not None:
                         found.append(message.key().decode())
+                if messages:
+                    answered_s = time.monotonic()
+                elif time.monotonic() - answered_s > _TIMEOUT_S:
+                    raise self._unread(min(left))
                 yield found
         finally:
             reader.close()
@@ -261,8 +268,6 @@ class KafkaSink(FeedSink):
     def _connect(self) -> None:
         admin = AdminClient(self._settings, logger=QUIET)
         self._make_topic(admin)
-        metadata = admin.list_topics(self._feed.topic, LOOK_S).topics[self._feed.topic]
-        self._partitions = len(metadata.partitions)
         self._consumer = Consumer(
             {**self._settings, "group.id": self._group, "enable.auto.commit": False}, logger=QUIET
         )
@@ -280,8 +285,6 @@ class KafkaSink(FeedSink):
         )
         # Ends the transaction of an earlier follower, and fences it.
         self._producer.init_transactions(_TIMEOUT_S)
-        if self._committed() is None:
-            self._require_own()
 
     def _make_topic(self, admin: AdminClient) -> None:
         """Create the topic, or check that it keeps the last record of each key for ever."""
@@ -303,32 +306,24 @@ class KafkaSink(FeedSink):
             hint = "Set `cleanup.policy=compact` of the topic, or name another one in `topic`."
             raise InputError(message, hint, **self._fields | {"field": "topic"})
 
-    def _require_own(self) -> None:
-        """Refuse records of others, whose keys a load would delete."""
-        assert self._consumer is not None
-        self._is_empty = True
-        for number in range(self._partitions):
-            place = TopicPartition(self._feed.topic, number)
-            low, high = self._consumer.get_watermark_offsets(place, timeout=LOOK_S)
-            if low == high:
-                continue
-            self._is_empty = False
-            place.offset = low
-            self._consumer.assign([place])
-            record = self._consumer.poll(LOOK_S)
-            self._consumer.unassign()
-            if record is None or record.error() is not None:
-                continue
-            if dict(record.headers() or []).get(HEADER) != self._owner.encode():
-                message = (
-                    f"Topic `{self._feed.topic}` has records that feed `{self._owner}` has not "
-                    "written; a load would delete their keys."
-                )
-                hint = (
-                    "Name another topic in `topic`; or, if nobody needs the records of this one, "
-                    "delete it."
-                )
-                raise InputError(message, hint, **self._fields | {"field": "topic"})
+    def _has_others(self) -> InputError:
+        message = (
+            f"Topic `{self._feed.topic}` has records that feed `{self._owner}` has not written; a "
+            "load would delete their keys."
+        )
+        hint = (
+            "Name another topic in `topic`; or, if nobody needs the records of this one, delete it."
+        )
+        return InputError(message, hint, **self._fields | {"field": "topic"})
+
+    def _unread(self, partition: int) -> UnavailableError:
+        message = (
+            f"Partition {partition} of topic `{self._feed.topic}` can't be read to its end: the "
+            f"broker has sent nothing for {_TIMEOUT_S:.0f} s. Nothing was delivered, as a load "
+            "would delete keys that others may have written."
+        )
+        hint = "The delivery is repeated; check that the partition has a leader."
+        return UnavailableError(message, hint, **self._fields | {"partition": partition})
 
     def close(self) -> None:
         """Close the clients; an uncommitted transaction is aborted."""

@@ -83,7 +83,8 @@ _REMOVE_STALE = (
     _GUARD
     + f"""
 for row = 2, #KEYS do
-  if redis.call('HGET', KEYS[row], '{LOAD}') ~= ARGV[2] then
+  local came_with = redis.call('HGET', KEYS[row], '{LOAD}')
+  if came_with and came_with ~= ARGV[2] then
     redis.call('DEL', KEYS[row])
   end
 end
@@ -148,7 +149,7 @@ class RedisSink(FeedSink):
         self._remember(delivered=end.model_dump_json(), pending="")
 
     def load(self, rows: pa.RecordBatchReader, end: Position) -> None:
-        """Write all rows, delete the keys of all others, then record the position.
+        """Write all rows, delete the keys of other rows that were fed, then record the position.
 
         Raises as :meth:`FeedSink.load` says; until it is complete the server has no position.
         """
@@ -245,6 +246,8 @@ class RedisSink(FeedSink):
                 f"`{self._state}`."
             )
             raise InputError(message, hint, **self._fields | {"field": "prefix"})
+        if not found:
+            self._require_apart()
         if not found and (other := next(self._names(), None)) is not None:
             message = (
                 f"The server has keys that no feed has written, such as `{other}`; a load would "
@@ -254,6 +257,22 @@ class RedisSink(FeedSink):
             raise InputError(message, hint, **self._fields | {"field": "prefix"})
         self._token = uuid.uuid4().hex
         self._client.hset(self._state, mapping={"owner": self._owner, "token": self._token})
+
+    def _require_apart(self) -> None:
+        """Refuse a new prefix that begins with another feed's, or that one's with it.
+
+        A load would delete the keys of the longer one.
+        """
+        prefix = self._feed.prefix
+        for name in self._client.scan_iter(match=f"{STATE}*", count=_SCANNED):
+            other = name.removeprefix(STATE)
+            if prefix.startswith(other) or other.startswith(prefix):
+                message = (
+                    f"The keys `{prefix}*` overlap with those of another feed, `{other}*`; a load "
+                    "of one would delete keys of the other."
+                )
+                hint = "Choose a `prefix` such that neither of the two begins with the other."
+                raise InputError(message, hint, **self._fields | {"field": "prefix"})
 
     def _require_suitable(self) -> None:
         info: dict[str, Any] = self._client.info()  # type: ignore[assignment]

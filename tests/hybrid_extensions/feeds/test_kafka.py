@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from hybrid_extensions.feeds.sinks import kafka_topic
@@ -178,6 +178,69 @@ def test_records_of_others_are_not_deleted(case: Topic) -> None:
         case.deliver()
 
 
+def test_records_that_others_add_later_are_not_deleted(case: Topic) -> None:
+    case.create(1)
+    case.deliver()
+    producer = Producer({"bootstrap.servers": case.servers})
+    producer.produce(case.topic, b"x", b"theirs", headers={"hybrid-feed": "another.rows"})
+    producer.flush()
+    before = case.records()
+    with pytest.raises(InputError, match=r"records that feed `delays.rows` has not written"):
+        case.deliver(reload=True)
+    assert case.records() == before
+
+
+class Silent(Consumer):  # type: ignore[misc] # it has no types
+    """A consumer that gets no records, as of a partition without a leader."""
+
+    def poll(self, *_: Any) -> None:
+        return None
+
+    def consume(self, *_: Any) -> list[Any]:
+        return []
+
+
+def test_a_topic_that_can_t_be_read_is_nobody_s_own(
+    case: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.create(1)
+    producer = Producer({"bootstrap.servers": case.servers})
+    producer.produce(case.topic, b"x", b"theirs", headers={"hybrid-feed": "another.rows"})
+    producer.flush()
+    before = case.records()
+    with monkeypatch.context() as patched:
+        patched.setattr(kafka_topic, "Consumer", Silent)
+        patched.setattr(kafka_topic, "_TIMEOUT_S", 5.0)
+        with pytest.raises(UnavailableError, match=f"Partition 0 of topic `{case.topic}`"):
+            case.deliver()
+    assert case.records() == before
+
+
+class Stopping(Producer):  # type: ignore[misc] # it has no types
+    """A producer that can't commit the last transaction of a load."""
+
+    positions = 0
+
+    def send_offsets_to_transaction(self, *given: Any) -> None:
+        self.positions += 1
+        if self.positions > 1:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        super().send_offsets_to_transaction(*given)
+
+
+def test_a_load_that_the_same_follower_repeats_leaves_no_stale_key(
+    case: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with case.follower() as follower:
+        with monkeypatch.context() as patched:
+            patched.setattr(kafka_topic, "Producer", Stopping)
+            with pytest.raises(UnavailableError):
+                follower.deliver()
+        case.delete("id > 30")
+        assert follower.deliver().kind == "load"
+    assert case.last_rows() == case.expected()
+
+
 def test_a_broker_that_is_down_is_waited_for(case: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hybrid_extensions.feeds.sinks.kafka_topic.LOOK_S", 1.0)
     case.declare({**case.feed, "bootstrap_servers": "127.0.0.1:1"})
@@ -187,8 +250,11 @@ def test_a_broker_that_is_down_is_waited_for(case: Topic, monkeypatch: pytest.Mo
 
 def test_more_partitions_are_refused(case: Topic) -> None:
     case.create(2)
-    case.deliver()
-    admin = AdminClient({"bootstrap.servers": case.servers})
-    admin.create_partitions([NewPartitions(case.topic, 4)])[case.topic].result(30)
-    with pytest.raises(InputError, match="has 4 partitions now, and had 2"):
-        case.deliver()
+    with case.follower() as running:
+        running.deliver()
+        admin = AdminClient({"bootstrap.servers": case.servers})
+        admin.create_partitions([NewPartitions(case.topic, 4)])[case.topic].result(30)
+        case.write([row(1, 1)])
+        for deliver in (running.deliver, case.deliver):
+            with pytest.raises(InputError, match="has 4 partitions now, and had 2"):
+                deliver()

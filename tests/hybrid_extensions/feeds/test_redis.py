@@ -164,6 +164,24 @@ def test_keys_of_others_are_not_deleted(case: Keys) -> None:
         case.deliver()
 
 
+@pytest.mark.parametrize("is_longer", [True, False])
+def test_feeds_whose_prefixes_overlap_are_refused(case: Keys, is_longer: bool) -> None:
+    case.deliver()
+    other = f"{case.prefix}eu:" if is_longer else case.prefix[:-1]
+    case.declare({**case.feed, "name": "other", "prefix": other})
+    with pytest.raises(InputError, match=f"overlap with those of another feed, `{case.prefix}"):
+        case.deliver()
+
+
+def test_a_load_deletes_no_key_that_others_add_later(case: Keys) -> None:
+    case.deliver()
+    name = f"{case.prefix}theirs"
+    case.client.hset(name, "value", "x")
+    case.deliver(reload=True)
+    assert case.client.hgetall(name) == {"value": "x"}
+    assert not case.compare(1000).agrees
+
+
 def test_what_others_changed_is_found_and_repaired(case: Keys) -> None:
     case.deliver()
     assert case.compare(1000).agrees

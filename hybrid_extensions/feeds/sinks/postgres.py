@@ -86,6 +86,7 @@ class PostgresSink(FeedSink):
                 if not self._found_columns():
                     self._create(columns)
                 elif known is None:
+                    self._require_one_feed()
                     self._require_empty()
                 types = self._found_columns()
                 self._require_columns(columns, types)
@@ -299,6 +300,15 @@ class PostgresSink(FeedSink):
             )
             hint = f"Run `ALTER TABLE {name} ADD PRIMARY KEY ({key})`; or name another table."
             raise InputError(message, hint, **self._fields)
+
+    def _require_one_feed(self) -> None:
+        """Refuse a table that another feed writes by another name, such as with its schema."""
+        query = "SELECT feed FROM {} WHERE relation = pg_relation_filenode(to_regclass(%s))"
+        other = self._opened.execute(
+            sql.SQL(query).format(self._positions), (self._table.as_string(),)
+        ).fetchone()
+        if other is not None:
+            raise self._fed_by_other(other[0])
 
     def _require_empty(self) -> None:
         found = self._opened.execute(

@@ -278,6 +278,14 @@ class TestRefusals:
         with pytest.raises(InputError, match=r"is fed by `delays.serving`, not by `delays.other`"):
             case.deliver()
 
+    def test_a_table_has_one_feed_by_whatever_name(self, case: Serving) -> None:
+        case.delete("true")
+        case.deliver()
+        # Without a row nothing else says that it is fed.
+        case.declare({**case.feed, "name": "other", "table": f"public.{TABLE}"})
+        with pytest.raises(InputError, match=r"fed by `delays.serving`, not by `delays.other`"):
+            case.deliver()
+
     def test_a_missing_column_is_named_with_the_statement_that_adds_it(self, case: Serving) -> None:
         case.sql(f"CREATE TABLE {TABLE} (id int, part text, PRIMARY KEY (id, part))")
         with pytest.raises(InputError, match="has no column `n`") as caught:

@@ -15,7 +15,7 @@ from hybrid_extensions.generations.switch import steps as switch_steps
 from sources import generations
 from sources.errors import StateError
 from sources.generations import begin
-from sources.serving import Switch, pending_switch, read_serving
+from sources.serving import Switch, newest_generation, pending_switch, read_serving
 from sources.state.generation import (
     CURRENT,
     CurrentGeneration,
@@ -211,7 +211,7 @@ def test_a_new_generation_whose_process_is_killed_leaves_none_that_nobody_began(
     begun = begin(case.loaded)
     assert [each.name for each in generations.generations(case.loaded)] == ["g1", begun.name]
     generations.discard(case.loaded)
-    assert generations.newest_generation(case.loaded) == "g1"
+    assert newest_generation(case.loaded) == "g1"
 
 
 class Held:

@@ -121,6 +121,8 @@ def _copied_history(query: QueryDeclaration) -> CopiedHistory | None:
     ):
         return None
     part = query.plan.files_of(source.name)
-    if why_none(loaded, source, part.partitions, part.mapping) is not None:
+    # As planned: tasks that parse the files may write the rows past Spark.
+    read_as = source if part.parsed is None else source.parsed()
+    if why_none(loaded, read_as, part.partitions, part.mapping) is not None:
         return None
     return CopiedHistory(query, place.planned)

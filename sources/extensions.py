@@ -260,6 +260,23 @@ def none_adds(does: str, otherwise: str, **about: Any) -> InputError:
     return InputError(f"No installed extension {does}.", hint, **about)
 
 
+def required(what: str, does: str, otherwise: str, **about: Any) -> Any:
+    """Import and return what the first extension adds at a place that can't be done without.
+
+    Args:
+        what: The place, as of :func:`contributions`.
+        does: As of :func:`none_adds`, like the arguments after it.
+        otherwise: Another way out.
+        about: Fields of the error.
+
+    Raises:
+        InputError: No installed extension adds anything there, or as of :func:`contributions`.
+    """
+    for found in contributions(what):
+        return found
+    raise none_adds(does, otherwise, **about)
+
+
 def distribution_of(kind: object) -> str:
     """Return in words, for messages, the installed distribution that defines a class or object.
 

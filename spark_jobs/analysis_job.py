@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from sources.config.loader import load_pipeline
 from sources.errors import HybridError
-from sources.extensions import contributions, none_adds
+from sources.extensions import contributions, required
 from sources.planning.files.table_places import PlacesAnswer, PlacesRequest
 from sources.planning.transform_analysis import AnalysisAnswer, AnalysisRequest
 from sources.storage.folder import Folder
@@ -65,10 +65,9 @@ def _analysis(spark: SparkSession, request: AnalysisRequest) -> AnalysisAnswer:
 
 def _places(spark: SparkSession, request: PlacesRequest) -> PlacesAnswer:
     try:
-        if (place_of := next(contributions("catalog_place"), None)) is None:
-            source, name = next(iter(request.tables.items()))
-            does, otherwise = "knows the catalog of Spark's session", "declare the table's `path`"
-            raise none_adds(does, otherwise, source=source, table=name)
+        source, name = next(iter(request.tables.items()))
+        does, otherwise = "knows the catalog of Spark's session", "declare the table's `path`"
+        place_of = required("catalog_place", does, otherwise, source=source, table=name)
         places = {source: place_of(spark, source, name) for source, name in request.tables.items()}
     except HybridError as error:
         return PlacesAnswer(refusal=error.report())

@@ -12,7 +12,7 @@ from typing import Any
 from sources.decoding.base import FieldReader
 from sources.decoding.changes.envelopes import Envelopes
 from sources.decoding.schema_registry import Registry
-from sources.extensions import contributions, none_adds
+from sources.extensions import required
 
 
 class RegisteredValues(ABC):
@@ -45,11 +45,7 @@ def registered_values() -> RegisteredValues:
     Raises:
         InputError: No installed extension decodes such values.
     """
-    found: RegisteredValues | None = next(contributions("registered_values"), None)
-    if found is None:
-        raise none_adds(
-            "decodes values with schemas of a `registry`",
-            "let values be JSON, and remove `registry`",
-            field="registry",
-        )
+    does = "decodes values with schemas of a `registry`"
+    otherwise = "let values be JSON, and remove `registry`"
+    found: RegisteredValues = required("registered_values", does, otherwise, field="registry")
     return found

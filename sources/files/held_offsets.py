@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from sources.common.positions import HeldOffsets
-from sources.extensions import contributions, none_adds
+from sources.extensions import required
 
 
 class OffsetsInFiles(Protocol):
@@ -54,9 +54,7 @@ def offsets_in_files() -> OffsetsInFiles:
     Raises:
         InputError: No installed extension does.
     """
-    for found in contributions("held_offsets"):
-        offsets: OffsetsInFiles = found
-        return offsets
     does = "finds the Kafka offsets that files hold"
     otherwise = "remove `offsets` from the source, so that the topic starts by event time"
-    raise none_adds(does, otherwise, field="offsets")
+    found: OffsetsInFiles = required("held_offsets", does, otherwise, field="offsets")
+    return found

@@ -23,7 +23,7 @@ from sources.config.source.file_options import ArrivalOrder
 from sources.config.source.file_source import FileSource
 from sources.config.source.snapshot import folder_of, require_snapshot
 from sources.errors import InputError
-from sources.extensions import contributions, none_adds
+from sources.extensions import required
 from sources.files.columns.layouts import Layout, with_files
 from sources.files.columns.open_columns import with_open_columns
 from sources.files.columns.partition_columns_in_files import without_partitions
@@ -288,8 +288,8 @@ def by_arrival(
         InputError: No installed extension does that; a file can't be read, or its column of arrival
             does not fit.
     """
-    if (divide := next(contributions("arrival_order"), None)) is None:
-        raise none_adds("reads files in order of arrival", "remove `order`", field="order")
+    does, otherwise = "reads files in order of arrival", "remove `order`"
+    divide = required("arrival_order", does, otherwise, field="order")
     found: tuple[pa.Table, list[str]] = divide(source, order, splits, event, limits, stores)
     return found
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field
 
 from sources.common.positions import Part
 from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource
-from sources.extensions import contributions, none_adds
+from sources.extensions import required
 from sources.files.listing.split_table import FileListing
 
 
@@ -39,12 +42,28 @@ class CopiedFiles(Part):
     rewritten: list[RewrittenFiles] = Field(default_factory=list)
 
 
+def copying(pipeline: Pipeline, what: str) -> Any:
+    """Return what an extension adds where files are copied; None if none are to be.
+
+    None without ``sink.copy_files``, and with ``sample``, which needs a look at each row.
+
+    Args:
+        pipeline: The pipeline.
+        what: The place: ``copied_files`` or ``copying_sink``.
+
+    Raises:
+        InputError: Files are to be copied, and no installed extension does that.
+    """
+    if not pipeline.sink.copy_files or pipeline.sample is not None:
+        return None
+    field = "sink.copy_files"
+    return required(what, "copies files of history", f"remove `{field}`", field=field)
+
+
 def plan_copies(
     loaded: LoadedPipeline, source: FileSource, listing: FileListing
 ) -> CopiedFiles | None:
     """Count which files of a bounded source are copied as they are; None if none are to be.
-
-    None without ``sink.copy_files``, and with ``sample``, which needs a look at each row.
 
     Args:
         loaded: The pipeline.
@@ -55,10 +74,6 @@ def plan_copies(
         InputError: ``sink.copy_files`` is declared, and not one file can be copied: names the
             reason, and the file; or no installed extension copies files.
     """
-    if not loaded.pipeline.sink.copy_files or loaded.pipeline.sample is not None:
-        return None
-    field = "sink.copy_files"
-    if (plan := next(contributions("copied_files"), None)) is None:
-        raise none_adds("copies files of history", f"remove `{field}`", field=field)
-    copied: CopiedFiles = plan(loaded, source, listing)
+    plan = copying(loaded.pipeline, "copied_files")
+    copied: CopiedFiles | None = None if plan is None else plan(loaded, source, listing)
     return copied

@@ -9,7 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sources.config.loader import LoadedPipeline
-from sources.extensions import contributions, none_adds
+from sources.extensions import required
+from sources.planning.files.copied_files import copying
 from sources.storage.folder import Folder
 from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.inside.sink.sink import BatchFunction
@@ -41,12 +42,22 @@ class CatalogEntry(Protocol):
         """Create the entry unless it exists; called once the target exists; raises the same."""
 
 
+def require_copying(query: QueryDeclaration) -> None:
+    """Refuse a run that is to copy files where no installed extension does; nothing is written.
+
+    Raises:
+        InputError: Names ``sink.copy_files``.
+    """
+    if query.is_bounded:
+        copying(query.context.pipeline, "copying_sink")
+
+
 def copying_sink(
     query: QueryDeclaration, target: Folder, guard: TargetGuard, positions: CommitPositions
 ) -> AddedSink | None:
     """Return the sink that copies files of history into the target (``sink.copy_files``).
 
-    None if no file may be copied, or no installed extension copies files: rows are then written.
+    None if no file may be copied: rows are then written.
 
     Args:
         query: Declaration of the query.
@@ -54,10 +65,9 @@ def copying_sink(
         guard: Refuses a micro-batch that does not follow what the target holds.
         positions: Says the positions of micro-batches, for their commits.
     """
-    for make in contributions("copying_sink"):
-        found: AddedSink | None = make(query, target, guard, positions)
-        return found
-    return None
+    make = copying(query.context.pipeline, "copying_sink") if query.is_bounded else None
+    found: AddedSink | None = None if make is None else make(query, target, guard, positions)
+    return found
 
 
 def catalog_entry(loaded: LoadedPipeline, table: Folder) -> CatalogEntry | None:
@@ -75,8 +85,7 @@ def catalog_entry(loaded: LoadedPipeline, table: Folder) -> CatalogEntry | None:
     name = loaded.pipeline.sink.table
     if name is None or table.url != loaded.target.url:
         return None
-    for make in contributions("catalog_entry"):
-        found: CatalogEntry = make(name, table)
-        return found
-    does = "makes entries in the catalog of Spark's session"
-    raise none_adds(does, "remove `sink.table`", field="sink.table", value=name)
+    does, otherwise = "makes entries in the catalog of Spark's session", "remove `sink.table`"
+    make = required("catalog_entry", does, otherwise, field="sink.table", value=name)
+    found: CatalogEntry = make(name, table)
+    return found

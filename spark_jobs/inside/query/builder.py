@@ -28,7 +28,7 @@ from spark_jobs.inside.checkpoint.watermark import (
     judge_seam,
     watermark_of,
 )
-from spark_jobs.inside.query.added_sinks import catalog_entry, copying_sink
+from spark_jobs.inside.query.added_sinks import catalog_entry, copying_sink, require_copying
 from spark_jobs.inside.query.direct_queries import direct_query, driver_batches, may_be_direct
 from spark_jobs.inside.query.places.place import PlaceStream
 from spark_jobs.inside.query.query_sources import QueryDeclaration
@@ -105,8 +105,8 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     Raises:
         InputError: The transform does not fit, planned files changed, stateful operators would
             drop rows, by history's order or by the watermark that it leaves, a watermark is on
-            event times that are kept wherever they lie, or something else has the name
-            ``sink.table``.
+            event times that are kept wherever they lie, something else has the name
+            ``sink.table``, or no installed extension does what the sink declares.
         UnavailableError: The catalog of ``sink.table`` does not answer.
         SeamError: The start offsets, or records to be read next, are no longer in Kafka; or rows of
             the seam are read twice, and the transform would count them twice.
@@ -142,6 +142,7 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     later = LaterColumns(
         pipeline.added_columns, pipeline.ignored_columns, pipeline.widened_columns, sorted(emptied)
     )
+    require_copying(query)
     entry = catalog_entry(context.loaded, path)
     if entry is not None:
         entry.require_free(spark)

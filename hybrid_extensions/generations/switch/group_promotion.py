@@ -27,7 +27,7 @@ from hybrid_extensions.generations.switch.group_members import (
 )
 from hybrid_extensions.generations.switch.lock import HeldSwitch, hold_switch_lock
 from hybrid_extensions.generations.switch.progress import Say, Steps, say_nothing
-from hybrid_extensions.generations.switch.readiness import require_ready
+from hybrid_extensions.generations.switch.readiness import require_own, require_ready
 from hybrid_extensions.generations.switch.run import (
     STEPS,
     give_up,
@@ -44,7 +44,14 @@ from sources.errors import HybridError, StateError
 from sources.generations import take_back_discard
 from sources.planning.approval import require_approver
 from sources.planning.context import PipelineContext
-from sources.serving import Serving, Switch, own_table, pending_switch, read_serving
+from sources.serving import (
+    Serving,
+    Switch,
+    newest_generation,
+    own_table,
+    pending_switch,
+    read_serving,
+)
 from sources.state.action_log import begin_action
 from sources.storage.tables.delta import delta_table
 from spark_jobs.launch import process
@@ -88,9 +95,11 @@ def promote_group(
     with _locks(list(loaded.values()), "promotion of a group", by) as held:
         _require_none_pending(list(loaded.values()))
         group = Group(members=members, at_ms=now_ms(), by=by)
+        promoted = [own_table(loaded[each.file], each.to).url for each in members]
         for each in members:
             switch = _switch(group, each, loaded[each.file])
             to, _ = switch_steps.contexts(loaded[each.file], switch)
+            require_own(to, promoted)
             require_ready(to)
             switch_steps.check(loaded[each.file], switch)
             if (misfit := query_misfit(to.loaded, each.to)) is not None:
@@ -126,7 +135,7 @@ def finish_group(loaded: LoadedPipeline, switch: Switch, say: Say) -> None:
         StateError: Another process is at it (transient).
         HybridError: As of :func:`promote_group`.
     """
-    home = load_pipeline(Path(switch.group or ""))
+    home = _home_of(switch)
     group = _group_of(home, switch.at_ms)
     if group is not None:
         _settle(home, group, say)
@@ -149,7 +158,7 @@ def abort_group(loaded: LoadedPipeline, switch: Switch, by: str | None) -> None:
         StateError: A table is changed already; or another process is at it (transient).
         HybridError: It is given up, but a live run does not start: it stays requested.
     """
-    home = load_pipeline(Path(switch.group or ""))
+    home = _home_of(switch)
     if (group := _group_of(home, switch.at_ms)) is None:
         finish_group(loaded, switch, say_nothing)
         return
@@ -164,6 +173,24 @@ def abort_group(loaded: LoadedPipeline, switch: Switch, by: str | None) -> None:
                 raise switch_steps.too_late(switch)
         _give_up(home, group, members, by)
     _resume(group, members)
+
+
+def _home_of(switch: Switch) -> LoadedPipeline:
+    """Return the pipeline in whose state the group of a switch is recorded.
+
+    Raises:
+        StateError: Its file declares another pipeline by now, so the group is not known.
+    """
+    home = load_pipeline(Path(switch.group or ""))
+    if newest_generation(home) is not None:
+        return home
+    message = (
+        f"The promotion of the group is recorded in the state of the pipeline that {home.path} "
+        f"declared when it began. By now it declares `{home.pipeline.name}`, which has no state in "
+        f"{home.pipeline.state}."
+    )
+    hint = "Restore `name` and `state` in that file until the promotion of the group is completed."
+    raise StateError(message, hint, pipeline=home.pipeline.name, file=str(home.path))
 
 
 def _group_of(home: LoadedPipeline, at_ms: int) -> Group | None:
@@ -256,8 +283,15 @@ def _prepare(
 
 
 def _wait_until_read(context: PipelineContext, say: Say) -> None:
+    """Wait while the live run reads; not for one that is stuck, while other streams are stopped."""
     source, is_told = context.pipeline.sources[-1].name, False
+    patience_s = context.pipeline.supervision.end_stuck_after.total_seconds()
+    least, since = 0, time.monotonic()
     while (waiting := unread(context)) and process.find_running(context.generation, source):
+        if not least or waiting < least:
+            least, since = waiting, time.monotonic()
+        if time.monotonic() - since > patience_s:
+            return
         if not is_told:
             files = counted(waiting, "file")
             say(f"{context.pipeline.name}: the live run reads {files} of the table before it")

@@ -16,7 +16,7 @@ from hybrid_extensions.generations.switch.progress import (
     say_nothing,
     told_if_interrupted,
 )
-from hybrid_extensions.generations.switch.readiness import require_ready
+from hybrid_extensions.generations.switch.readiness import require_own, require_ready
 from hybrid_extensions.generations.switch.run import (
     STEPS,
     give_up,
@@ -31,7 +31,6 @@ from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.planning.approval import require_approver
-from sources.planning.context import PipelineContext
 from sources.serving import Serving, Switch, pending_switch, read_serving, require_candidate
 from sources.state.action_log import begin_action
 from spark_jobs.table.ownership.belonging import is_committed
@@ -72,7 +71,7 @@ def promote(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_not
         )
         switch = _switch_to(loaded, name, by)
         to, _ = switch_steps.contexts(loaded, switch)
-        _require_own(to)
+        require_own(to)
         require_ready(to)
         if (misfit := query_misfit(to.loaded, name)) is not None:
             # Readers may need the rows all the same: it is for people to decide.
@@ -223,21 +222,6 @@ def _finish(loaded: LoadedPipeline, say: Say) -> bool:
     if to is not None:
         start(to, steps)
     return True
-
-
-def _require_own(context: PipelineContext) -> None:
-    """Refuse to promote a generation alone that was computed from another pipeline's candidate."""
-    for source in context.loaded.pipeline.file_sources:
-        if source.reads_candidate:
-            message = (
-                f"Generation {context.generation.name} can't be promoted alone: its source "
-                f"`{source.name}` reads the {source.shown_place}, which no reader sees yet."
-            )
-            hint = (
-                "Promote both together, or none: `hybrid generation promote`, with the files of "
-                f"both pipelines, the other one's and {context.loaded.path}."
-            )
-            raise StateError(message, hint, source=source.name)
 
 
 def _switch_to(loaded: LoadedPipeline, to: str, by: str | None) -> Switch:

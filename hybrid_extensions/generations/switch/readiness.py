@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from orchestration.supervision.live_look import look_at_live
 from orchestration.supervision.rules.verdict import Verdict
 from sources.config.supervision import Supervision
@@ -11,6 +13,30 @@ from sources.planning.context import PipelineContext
 from sources.planning.files.open_snapshot import require_whole
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.table.ownership.belonging import require_belonging
+
+
+def require_own(context: PipelineContext, promoted: Collection[str] = ()) -> None:
+    """Refuse to promote a generation without the candidate of another pipeline that it reads.
+
+    Args:
+        context: The generation.
+        promoted: Places of the candidates' tables that are promoted together with it.
+
+    Raises:
+        StateError: It was computed from another pipeline's candidate, which is not among them.
+    """
+    for source in context.loaded.pipeline.file_sources:
+        if source.reads_candidate and not {*source.patterns} <= {*promoted}:
+            with_whom = "with these" if promoted else "alone"
+            message = (
+                f"Generation {context.generation.name} can't be promoted {with_whom}: its source "
+                f"`{source.name}` reads the {source.shown_place}, which no reader sees yet."
+            )
+            hint = (
+                "Promote both together, or none: `hybrid generation promote`, with the files of "
+                f"both pipelines, the other one's and {context.loaded.path}."
+            )
+            raise StateError(message, hint, source=source.name)
 
 
 def require_ready(context: PipelineContext) -> None:

@@ -190,6 +190,22 @@ def test_a_switch_of_a_group_that_is_gone_is_given_up(tmp_path: Path) -> None:
     assert group(cases) == ["g2", "g2"]
 
 
+def test_a_file_that_declares_another_pipeline_by_now_gives_up_no_half_of_a_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = pair(tmp_path)
+    assert broken_off(cases, monkeypatch, (TakeOver, "commit", 2, 0))
+    assert seen(cases) == [NEW, OLD]
+    cases[0].write(name="renamed")
+    for end in (promotion.finish, promotion.abort):
+        with pytest.raises(StateError, match="By now it declares `renamed`"):
+            end(cases[1].loaded)
+    assert pending_switch(cases[1].loaded) is not None
+    cases[0].write()
+    promotion.finish(cases[1].loaded)
+    assert seen(cases) == [NEW, NEW]
+
+
 def test_the_command_promotes_several_pipelines(tmp_path: Path) -> None:
     cases = pair(tmp_path)
     done = call(cases[0], "promote", str(cases[1].loaded.path))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from sources.planning.files.discovery import GrowingFolder
 from sources.planning.plan import make_plan
 from sources.serving import own_table, pending_switch, read_serving
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
-from tests.hybrid_extensions.generations.test_generations import NEW, OLD
+from tests.hybrid_extensions.generations.test_generations import NEW, OLD, two
 from tests.orchestration.generations.generation_case import GenerationCase
 
 AT = datetime(2024, 1, 1, tzinfo=UTC)
@@ -169,3 +170,30 @@ def test_one_that_follows_what_serves_now_is_refused_in_a_group(
     with pytest.raises(StateError, match="whose rows the promotion of g2 replaces"):
         row.promote()
     assert row.seen() == [OLD, OLD]
+
+
+def test_a_group_without_the_candidate_that_one_of_them_reads_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = Row(tmp_path, monkeypatch, "g2")
+    (tmp_path / "third").mkdir()
+    third = two(tmp_path / "third")
+    with pytest.raises(StateError, match="g2 can't be promoted with these: its source `history`"):
+        promote_group([row.second.loaded, third.loaded])
+    assert [*row.seen(), third.seen()] == [OLD, OLD, OLD]
+
+
+def test_a_live_run_that_is_stuck_is_not_waited_for_while_others_are_stopped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = Row(tmp_path, monkeypatch, "g2")
+    limits = {"stuck_after": "1 s", "end_stuck_after": "1 s"}
+    row.second.write(sources=[TABLE | {"generation": "g2"}], supervision=limits)
+    row.arrive(7)
+    running = SimpleNamespace(find_running=lambda *_: 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(group_promotion, "process", running)
+        with pytest.raises(StateError, match="Nothing was promoted"):
+            row.promote()
+    assert row.seen() == [OLD, OLD]
+    assert [pending_switch(each.loaded) for each in (row.first, row.second)] == [None, None]

@@ -32,7 +32,7 @@ import yaml
 from benchmarks.counted_rows import count_differences
 from benchmarks.processes import end_all, group_of
 from benchmarks.record import record
-from hybrid_extensions.cdc.databases.kafka_connect import find_state, restart_failed
+from hybrid_extensions.cdc.databases.kafka_connect import find_connector_state, restart_failed
 from hybrid_extensions.cdc.tables.template import Template
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from hybrid_extensions.servers.connect import LocalConnect, binlog_config
@@ -232,7 +232,7 @@ class _Captured(NamedTuple):
 
 
 def _runs(url: str) -> bool:
-    state = find_state(url)
+    state = find_connector_state(url)
     if isinstance(state, str):
         return False
     if state.failure:

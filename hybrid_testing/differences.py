@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from hybrid_extensions.comparison.compare_tables import compare
 from hybrid_extensions.comparison.compared_tables import create_target_rows, open_target
-from hybrid_extensions.comparison.sql import MEMORY_LIMIT, open_database
+from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, open_database
 from orchestration.comparison.report import AuditExample
 from sources.common.counting import counted
 from sources.storage.folder import Folder

@@ -12,7 +12,7 @@ from sources.common.counting import counted
 from sources.errors import RunError
 from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat
 
@@ -51,7 +51,7 @@ def wait_until_caught_up(
     caught_up: tuple[float, Heartbeat] | None = None
     held_since: float | None = None
     while True:
-        beat = process.find_running(context.generation, name)
+        beat = run_control.find_running(context.generation, name)
         if beat is None:
             require_unaltered(context.generation)
             message = f"The live run of `{name}` ended before it had caught up with its input."

@@ -34,7 +34,7 @@ from sources.planning.context import PipelineContext
 from sources.planning.exports import ExportRecord
 from sources.planning.files.open_snapshot import WholeTable, whole_in_words
 from sources.planning.plan import Plan
-from spark_jobs.launch.process import Means
+from spark_jobs.launch.run_control import Means
 from spark_jobs.launch.waiting_driver import WaitingDriver, waiting_driver
 from spark_jobs.run_state.heartbeat import Heartbeat, describe
 from spark_jobs.run_state.progress_log import read_progress_log, sample_of

@@ -42,7 +42,7 @@ from sources.planning.transform_analysis import request_by_declaration
 from sources.serving import declared_generation
 from sources.state.action_log import recorded
 from sources.state.generation import Generation, read_generation
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.launch.questions.table_places import find_places
 from spark_jobs.launch.questions.transform_check import TransformCheck
 from spark_jobs.launch.runs import find_run
@@ -164,9 +164,9 @@ def planned_topic(loaded: LoadedPipeline) -> KafkaSource | None:
 def run_bounded(
     context: PipelineContext,
     source: Source,
-    on_beat: process.OnBeat = lambda _: None,
+    on_beat: run_control.OnBeat = lambda _: None,
     on_output: OnOutput = lambda _: None,
-    means: process.Means | None = None,
+    means: run_control.Means | None = None,
     *,
     rest_requested: bool = False,
 ) -> EndPosition:
@@ -205,7 +205,7 @@ def run_bounded(
     names = run_names(context.pipeline)
     is_warm = rest_requested and context.pipeline.switch == "warm"
     to_run = names[names.index(source.name) :] if is_warm else [source.name]
-    process.run_to_end(context.loaded, context.generation, to_run, on_beat, on_output, means)
+    run_control.run_to_end(context.loaded, context.generation, to_run, on_beat, on_output, means)
     last = context.pipeline.sources[-1]
     has_stream = last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
     if rest_requested and has_stream and find_run(context.generation, last.name) is not None:
@@ -237,7 +237,7 @@ def run_names(pipeline: Pipeline) -> list[str]:
 def go_live(
     context: PipelineContext,
     source: Source,
-    on_beat: process.OnBeat = lambda _: None,
+    on_beat: run_control.OnBeat = lambda _: None,
     by: str = "",
     waiting: WaitingDriver | None = None,
 ) -> Heartbeat:
@@ -365,7 +365,7 @@ def resume(context: PipelineContext, source: Source) -> Heartbeat:
 def _start(
     context: PipelineContext,
     source: Source,
-    on_beat: process.OnBeat = lambda _: None,
+    on_beat: run_control.OnBeat = lambda _: None,
     waiting: WaitingDriver | None = None,
 ) -> Heartbeat:
     def while_requested(beat: Heartbeat) -> None:
@@ -373,7 +373,7 @@ def _start(
         require_requested(context.generation)
         on_beat(beat)
 
-    return process.start_detached(
+    return run_control.start_detached(
         context.loaded, context.generation, source.name, while_requested, waiting
     )
 
@@ -441,14 +441,14 @@ def stop(loaded: LoadedPipeline, by: str = "", action: str = "stop", why: str = 
     names = [source.name for source in loaded.pipeline.sources]
     is_wanted = wanted is not None and (wanted.is_requested or wanted.is_paused)
     if not (is_wanted or is_launched(generation) or is_held(generation)):
-        return [name for name in names if process.stop(generation, name)]
+        return [name for name in names if run_control.stop(generation, name)]
     before = {"live run": in_words(wanted)}
     with recorded(loaded.state, action, by, name, before, is_required=False) as after:
         if wanted is not None and is_wanted:
             request(generation, wanted.source, is_requested=False, by=by, why=why)
             after["live run"] = "stopped"
         beat = read_heartbeat(generation, names[-1])
-        ended = [name for name in names if process.stop(generation, name)]
+        ended = [name for name in names if run_control.stop(generation, name)]
         if beat is not None and names[-1] in ended:
             step_observers.live_run_ended(loaded, names[-1], beat.launch_id)
         after["ended runs"] = ", ".join(ended) or "none"
@@ -480,4 +480,4 @@ def is_live(loaded: LoadedPipeline) -> bool:
     """
     context = PipelineContext.find(loaded)
     last = loaded.pipeline.sources[-1].name
-    return context is not None and process.find_running(context.generation, last) is not None
+    return context is not None and run_control.find_running(context.generation, last) is not None

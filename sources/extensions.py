@@ -74,8 +74,8 @@ class Extension:
             the exit status.
         ordered_merging: Function that returns how a sink with ``sequence`` or ``history`` merges,
             from a loaded pipeline, the target's folder and the generation: a
-            :class:`spark_jobs.inside.sink.merging.declared.Merging`. The first one counts. Called
-            in the driver.
+            :class:`spark_jobs.inside.sink.merging.merge_strategy.Merging`. The first one counts.
+            Called in the driver.
         class_archive: Archive of the classes that drivers load, a
             :class:`spark_jobs.jvm.installed_archive.ClassArchive`. The first one counts.
         registered_values: Decoders of values with schemas of a registry, a
@@ -95,8 +95,8 @@ class Extension:
         location_definitions: Function from all loaded pipelines of a Dagster code location to
             definitions for them together.
         merging: Function from a loaded pipeline and a
-            :class:`spark_jobs.inside.sink.merging.declared.Merging` to the one that its query uses
-            in place of it. Called in the driver.
+            :class:`spark_jobs.inside.sink.merging.merge_strategy.Merging` to the one that its query
+            uses in place of it. Called in the driver.
         services: Services that run Spark drivers, a sequence of
             :class:`sources.config.managed_service.ManagedService`.
         lakes: Kinds of tables that are read as history, a sequence of

@@ -13,7 +13,7 @@ import pytest
 
 from hybrid_extensions.cdc.tables.template import FoundTable, Template
 from hybrid_extensions.generations.declare import GenerationsSection
-from orchestration.capture.slot_seen import has_slot
+from orchestration.capture.slot_state import has_slot
 from orchestration.definitions import find_definitions, find_pipelines
 from orchestration.defs import keys as assets
 from sources.config.loader import LoadedPipeline

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
         ("orchestration.supervision.status", "pandas"),
         ("hybrid_testing.plugin", "pyspark"),
         ("orchestration.operations", "pyspark"),
-        ("spark_jobs.launch.process", "pyspark"),
+        ("spark_jobs.launch.run_control", "pyspark"),
     ],
 )
 def test_starting_a_command_does_not_load_what_it_does_not_need(

@@ -14,7 +14,7 @@ What the audit does on its own, without Spark, plan or checkpoint:
 - DuckDB applies the bounds of event times to the raw input
   (:mod:`hybrid_extensions.audit.computed.event_times`), and decides which version of a row counts:
   the last one by ``sink.sequence``. Without it, rows of a key that differ are reported as
-  ambiguous; none of them is chosen (:mod:`hybrid_extensions.audit.computed.versions`).
+  ambiguous; none of them is chosen (:mod:`hybrid_extensions.audit.computed.row_versions`).
 - DuckDB computes the expected rows: those of ``input``, the last change of each key, or the
   pipeline's ``audit.sql``. delta-rs reads the rows of the target.
 

@@ -13,7 +13,7 @@ from hybrid_extensions.comparison.compared_tables import (
     create_target_rows,
     open_target,
 )
-from hybrid_extensions.comparison.sql import FLOATING, columns_of, error_text
+from hybrid_extensions.comparison.duckdb_database import FLOATING, columns_of, error_text
 from sources.common.sql.sql_names import column_list
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError

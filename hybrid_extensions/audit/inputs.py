@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import duckdb
 
+from hybrid_extensions.audit.computed.row_versions import create_input
 from hybrid_extensions.audit.computed.snapshot_rows import leave_out_held
-from hybrid_extensions.audit.computed.versions import create_input
 from hybrid_extensions.audit.input_tables import input_tables
 from hybrid_extensions.audit.readers.files import AuditFiles
 from hybrid_extensions.audit.recount.absent_columns import absent_columns
@@ -23,7 +23,7 @@ from hybrid_extensions.audit.recount.recounted_bad_records import (
     recount_bad_rows,
 )
 from hybrid_extensions.audit.source_views import SourceViews
-from hybrid_extensions.comparison.sql import count_rows, duckdb_types, error_text
+from hybrid_extensions.comparison.duckdb_database import count_rows, duckdb_types, error_text
 from orchestration.comparison.report import EXAMPLES, AuditExample, BadLine
 from sources.common.positions import EndPosition
 from sources.common.sql.sql_names import literal, quoted
@@ -75,7 +75,7 @@ def create_inputs(
     """Create a view for each source, named like it, and the table ``input`` over all of them.
 
     ``input`` has the columns that all sources have in common, and each row once by ``key``:
-    :mod:`hybrid_extensions.audit.computed.versions` says which one, and
+    :mod:`hybrid_extensions.audit.computed.row_versions` says which one, and
     :mod:`hybrid_extensions.audit.computed.snapshot_rows` which changes a snapshot contains. With
     several inputs there is such a table of each, by its name, in place of ``input``. The table
     ``audit.rows`` has the rows of every source, with the number of its source as ``_place``, after

@@ -11,7 +11,7 @@ from hybrid_extensions.audit.computed.expected_query import expected_query
 from hybrid_extensions.audit.expected_and_target import check_columns, create_expected
 from hybrid_extensions.audit.input_tables import input_tables
 from hybrid_extensions.comparison.compared_tables import create_target_rows, open_target
-from hybrid_extensions.comparison.sql import MEMORY_LIMIT, open_database
+from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, open_database
 from sources.common.sql.sql_names import quoted
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError

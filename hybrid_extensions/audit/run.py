@@ -88,7 +88,7 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     from hybrid_extensions.audit.readers.files import AuditFiles  # noqa: PLC0415
     from hybrid_extensions.audit.recount.recounted_ledger import recount_ledgers  # noqa: PLC0415
     from hybrid_extensions.comparison.compare_tables import compare  # noqa: PLC0415
-    from hybrid_extensions.comparison.sql import MEMORY_LIMIT, open_database  # noqa: PLC0415
+    from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, open_database  # noqa: PLC0415
     from sources.planning.context import PipelineContext  # noqa: PLC0415
     from sources.planning.files.open_snapshot import open_in_words  # noqa: PLC0415
     from sources.state.adopted_table import read_adopted  # noqa: PLC0415

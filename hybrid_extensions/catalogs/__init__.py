@@ -9,5 +9,5 @@ from sources.extensions import Extension
 EXTENSION = Extension(
     "catalogs",
     catalog_entry="hybrid_extensions.catalogs.spark.entry:entry_of",
-    catalog_place="hybrid_extensions.catalogs.spark.place:place_of",
+    catalog_place="hybrid_extensions.catalogs.spark.place:table_folder",
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hybrid_extensions.cdc.databases.altered_table import require_unaltered
 from hybrid_extensions.cdc.databases.replication_slot import look_at_slots
-from hybrid_extensions.cdc.databases.table_watch import look_at_captured_table
+from hybrid_extensions.cdc.databases.table_watch import require_unaltered_table
 from sources.captured_tables import CapturedTables
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport
@@ -23,7 +23,7 @@ class _TablesOfDatabases(CapturedTables):
 
     def look_before_launch(self, loaded: LoadedPipeline, generation: Generation) -> None:
         look_at_slots(loaded, generation)
-        look_at_captured_table(loaded, generation)
+        require_unaltered_table(loaded, generation)
 
     def changes_to_follow(
         self, context: PipelineContext, failure: ErrorReport

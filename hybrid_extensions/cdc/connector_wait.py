@@ -6,7 +6,7 @@ import time
 
 from hybrid_extensions.cdc.database_log import SETTLED_S, DatabaseLog
 from hybrid_extensions.cdc.databases.replication_slot import watched_slots
-from hybrid_extensions.cdc.databases.table_watch import look_at_captured_table
+from hybrid_extensions.cdc.databases.table_watch import require_unaltered_table
 from orchestration.capture.wait import CaptureWait
 from sources.planning.context import PipelineContext
 from sources.planning.plan import log_server
@@ -54,7 +54,7 @@ class ConnectorWait(CaptureWait):
         if not is_behind and not self._is_looked_at:
             # Statements of the log that was waited for are reported by now.
             committed = None if beat is None else beat.offsets
-            look_at_captured_table(self._context.loaded, self._context.generation, committed)
+            require_unaltered_table(self._context.loaded, self._context.generation, committed)
             self._is_looked_at = True
         return is_behind
 

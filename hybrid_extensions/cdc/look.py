@@ -10,7 +10,7 @@ from hybrid_extensions.cdc.databases.altered_table import (
     keep_table_watch,
     read_table_watch,
 )
-from hybrid_extensions.cdc.databases.table_watch import observe_table
+from hybrid_extensions.cdc.databases.table_watch import inspect_table
 from hybrid_extensions.cdc.silence_watch import SilenceLook, keep_silence, observe_silence
 from hybrid_extensions.cdc.slot_watch import SlotLook, keep_slot, observe_slot
 from orchestration.capture.look import CaptureLook
@@ -89,5 +89,5 @@ def look(
     if silence.seen is not None or (slot is not None and slot.seen.unknown is not None):
         return DatabaseLook(slot, silence, read_table_watch(generation))
     captured = PipelineContext(loaded, generation).loaded
-    table = observe_table(captured, generation, older_ms=older_ms, committed=committed)
+    table = inspect_table(captured, generation, older_ms=older_ms, committed=committed)
     return DatabaseLook(slot, silence, table)

@@ -24,7 +24,7 @@ from hybrid_extensions.cdc.databases.replication_slot import (
     watched_slots,
 )
 from hybrid_extensions.cdc.databases.slot import Slot
-from orchestration.capture.slot_seen import SlotSeen
+from orchestration.capture.slot_state import SlotSeen
 from sources.common.positions import Record, iso
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError

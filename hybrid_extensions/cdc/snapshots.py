@@ -14,7 +14,7 @@ from sources.config.source.snapshot import SnapshotManifest
 from sources.errors import HybridError, InputError, RunError, StateError
 from sources.planning.context import PipelineContext
 from sources.planning.files.open_snapshot import WholeTable, find_whole, open_source
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.run_state.lock import take_lock
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def take_rest(
     take(context.loaded, report)
     tell("All chunks are read; the live run merges the last ones.")
     while (mark := find_whole(generation, source.name)) is None:
-        if process.find_running(generation, live) is None:
+        if run_control.find_running(generation, live) is None:
             message = (
                 f"All chunks of snapshot `{source.name}` are read, but the live run of "
                 f"`{live}`, which merges them, has ended: the table is not whole yet."

@@ -28,7 +28,7 @@ def compare(
     """
     with answer(as_json) as show:
         from hybrid_extensions.cdc.databases.altered_table import withdraw_alteration
-        from hybrid_extensions.cdc.databases.table_watch import observe_anew
+        from hybrid_extensions.cdc.databases.table_watch import inspect_uncompared
         from hybrid_extensions.compare.compare_source import compare_with_source
         from hybrid_extensions.compare.compare_whole import compared_in_words, keep_compared
         from hybrid_extensions.compare.live_run_state import look_at_run
@@ -39,7 +39,7 @@ def compare(
         loaded = load_acting(pipeline, generation)
         context = PipelineContext.find(loaded)
         # Before the rows are read: what is altered after that is found later.
-        seen = None if context is None else observe_anew(context.loaded, context.generation)
+        seen = None if context is None else inspect_uncompared(context.loaded, context.generation)
         begun_ms = now_ms()
         found = compare_with_source(loaded)
         is_withdrawn, again = False, None

@@ -15,7 +15,7 @@ from hybrid_extensions.cdc.compared.compared_table import ComparedTable
 from hybrid_extensions.cdc.compared.kept_compare import ComparedRange
 from hybrid_extensions.cdc.compared.key_range import KEYS, KeyRange
 from hybrid_extensions.compare.compared_sides import compared_sides
-from hybrid_extensions.comparison.sql import as_json, count_rows
+from hybrid_extensions.comparison.duckdb_database import as_json, count_rows
 from orchestration.comparison.report import EXAMPLES
 from sources.common.positions import now_ms
 from sources.common.sql.sql_names import literal, quoted

@@ -16,7 +16,7 @@ from hybrid_extensions.cdc.compared.compared_table import (
     compared_tables,
 )
 from hybrid_extensions.compare.compared_sides import compared_sides
-from hybrid_extensions.comparison.sql import as_json, count_rows
+from hybrid_extensions.comparison.duckdb_database import as_json, count_rows
 from orchestration.comparison.report import EXAMPLES
 from sources.config.loader import LoadedPipeline
 

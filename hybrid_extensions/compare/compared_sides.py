@@ -19,8 +19,8 @@ from hybrid_extensions.cdc.compared.key_range import KeyRange
 from hybrid_extensions.cdc.databases.kinds import part_for
 from hybrid_extensions.cdc.debezium.mysql_json import canonical_json
 from hybrid_extensions.comparison.copied_rows import copy_rows
+from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, duckdb_type, open_database
 from hybrid_extensions.comparison.maps import sort_maps
-from hybrid_extensions.comparison.sql import MEMORY_LIMIT, duckdb_type, open_database
 from sources.common.schema import parse_type
 from sources.common.sql.sql_names import column_list, quoted
 from sources.errors import InputError

@@ -10,8 +10,14 @@ from typing import Any
 
 import duckdb
 
+from hybrid_extensions.comparison.duckdb_database import (
+    FLOATING,
+    INTEGERS,
+    columns_of,
+    count_rows,
+    error_text,
+)
 from hybrid_extensions.comparison.maps import sort_maps
-from hybrid_extensions.comparison.sql import FLOATING, INTEGERS, columns_of, count_rows, error_text
 from orchestration.comparison.report import AuditExample
 from sources.common.sql.sql_names import column_list, quoted
 from sources.errors import InputError

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from hybrid_extensions.comparison.copied_rows import copy_rows
-from hybrid_extensions.comparison.sql import FLOATING, INTEGERS, error_text
+from hybrid_extensions.comparison.duckdb_database import FLOATING, INTEGERS, error_text
 from sources.common.sql.sql_names import column_list
 from sources.errors import InputError, UnavailableError
 from sources.storage.folder import Folder

@@ -29,7 +29,7 @@ from sources.common.positions import now_ms
 from sources.common.sql.sql_names import in_backticks
 from sources.config.loader import LoadedPipeline
 from sources.state.generation import Generation
-from spark_jobs.inside.sink.merging.declared import Merging
+from spark_jobs.inside.sink.merging.merge_strategy import Merging
 from spark_jobs.table.delta_table import commit_nothing, commit_once, open_table, version_of
 from spark_jobs.table.ownership.target_guard import TargetGuard
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli import panels, remedies
+from orchestration.cli import panels, shell_remedies
 from orchestration.cli.interrupts import sigterm_interrupts
 from orchestration.cli.output import (
     AsJson,
@@ -88,7 +88,7 @@ def promote(
         from hybrid_extensions.generations.switch import promotion
         from hybrid_extensions.generations.switch.group_promotion import promote_group
 
-        remedies.name(pipelines[0])
+        shell_remedies.name(pipelines[0])
         first, *others = [load(path) for path in dict.fromkeys(pipelines)]
         if not others:
             show(*_served(promotion.promote(first, by=person(by), say=tell)))

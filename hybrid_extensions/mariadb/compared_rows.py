@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from hybrid_extensions.cdc.compared.database_rows import AWAY_HINT
-from hybrid_extensions.comparison.sql import duckdb_type
+from hybrid_extensions.comparison.duckdb_database import duckdb_type
 from hybrid_extensions.mariadb.server import (
     LOST,
     PASSWORD_VARIABLE,

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from hybrid_extensions.cdc.compared.database_rows import AWAY_HINT
-from hybrid_extensions.comparison.sql import duckdb_type
+from hybrid_extensions.comparison.duckdb_database import duckdb_type
 from hybrid_extensions.libpq.connections import connect, is_away, server_of
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_type

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hybrid_extensions.cdc.databases.kafka_connect import find_state
+from hybrid_extensions.cdc.databases.kafka_connect import find_connector_state
 from hybrid_extensions.cdc.databases.slot import Slot, State
 from hybrid_extensions.libpq.connections import connect
 from sources.common.optional import needs_extra
@@ -52,7 +52,7 @@ def _with_failure(slot: Slot, options: SnapshotOptions) -> Slot:
     """Return a slot with the reason why its connector failed, if one is declared that did."""
     if slot.state != "idle" or options.connector is None:
         return slot
-    found = find_state(options.connector)
+    found = find_connector_state(options.connector)
     return slot if isinstance(found, str) else slot._replace(failure=found.failure)
 
 

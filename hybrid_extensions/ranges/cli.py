@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from orchestration.cli import panels, remedies
+from orchestration.cli import panels, shell_remedies
 from orchestration.cli.output import (
     INTERRUPTED,
     AsJson,
@@ -70,13 +70,13 @@ def backfill(  # noqa: PLR0913, PLR0917 - each is an option
         from hybrid_extensions.ranges.backfill import look
 
         spans = _spans(since, until, ranges or [])
-        remedies.name(pipelines[0])
+        shell_remedies.name(pipelines[0])
         # All are read before anything is touched.
         loaded = [load(path) for path in dict.fromkeys(pipelines)]
         who = person(by)
 
         def act(pipeline: LoadedPipeline, span: Span) -> RangeResult | RangeLook:
-            remedies.name(pipeline.path)
+            shell_remedies.name(pipeline.path)
             if dry_run:
                 return look(pipeline, span.since, span.until)
             run_id = uuid.uuid4().hex[:12]

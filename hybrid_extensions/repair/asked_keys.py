@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from hybrid_extensions.comparison.sql import duckdb_type
+from hybrid_extensions.comparison.duckdb_database import duckdb_type
 from hybrid_extensions.repair.table import RepairedTable
 from sources.common.schema import parse_type
 from sources.common.sql.sql_names import column_list, literal, quoted

@@ -26,8 +26,12 @@ from hybrid_extensions.cdc.databases.captured_table import (
 )
 from hybrid_extensions.cdc.databases.kinds import access_to
 from hybrid_extensions.comparison.copied_rows import copy_rows
+from hybrid_extensions.comparison.duckdb_database import (
+    create_empty_table,
+    duckdb_type,
+    insert_arrow,
+)
 from hybrid_extensions.comparison.maps import sort_maps
-from hybrid_extensions.comparison.sql import create_empty_table, duckdb_type, insert_arrow
 from hybrid_extensions.repair.table import RepairedTable
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.schema import parse_schema, parse_type

@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 
 from hybrid_extensions.cdc.compared.key_range import KeyRange
 from hybrid_extensions.cdc.databases.kinds import access_to
-from hybrid_extensions.comparison.sql import MEMORY_LIMIT, open_database
+from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, open_database
 from hybrid_extensions.repair.asked_keys import ASKED, read_asked
 from hybrid_extensions.repair.compared_rows import (
     load_source,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import duckdb
 
-from hybrid_extensions.comparison.sql import as_json, columns_of, count_rows
+from hybrid_extensions.comparison.duckdb_database import as_json, columns_of, count_rows
 from hybrid_extensions.repair.asked_keys import ASKED
 from hybrid_extensions.repair.compared_rows import DELETES, ENVELOPE, SOURCE, TARGET
 from hybrid_extensions.repair.positions import is_impossible, is_newer

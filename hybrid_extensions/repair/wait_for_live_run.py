@@ -9,7 +9,7 @@ from datetime import timedelta
 from hybrid_extensions.repair.table import RepairedTable
 from orchestration.catch_up import UpToNow
 from sources.errors import RunError
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 
 _POLL_S = 0.3
 
@@ -31,13 +31,13 @@ def wait_for_run(table: RepairedTable, within: timedelta, say: Callable[[str], N
         UnavailableError: The broker or the database does not answer.
     """
     generation, name = table.context.generation, table.topic.name
-    if process.find_running(generation, name) is None:
+    if run_control.find_running(generation, name) is None:
         say("The live run does not run, so rows whose changes it has not read count as different.")
         return
     say("Waiting for the live run.")
     deadline, until_now = time.monotonic() + within.total_seconds(), UpToNow(table.context)
     while True:
-        beat = process.find_running(generation, name)
+        beat = run_control.find_running(generation, name)
         if beat is None:
             message = (
                 f"The live run of `{name}` ended before it had caught up. Nothing was written."

@@ -8,9 +8,9 @@ from importlib.metadata import version
 from typing import TypeVar
 
 from hybrid_extensions.comparison.compared_tables import open_target
-from hybrid_extensions.comparison.sql import error_text
+from hybrid_extensions.comparison.duckdb_database import error_text
 from hybrid_extensions.generations.overview import overview
-from hybrid_extensions.report import phases
+from hybrid_extensions.report import plot_data
 from hybrid_extensions.report.hand_overs import hand_overs
 from hybrid_extensions.report.model import (
     GenerationsPart,
@@ -125,7 +125,7 @@ def _kept_audit(loaded: LoadedPipeline) -> KeptAudit | Missing:
 
 
 def _progress(context: PipelineContext) -> ProgressPart | Missing:
-    logs = phases.progress_logs(context.loaded)
+    logs = plot_data.progress_logs(context.loaded)
     if not logs:
         return Missing(missing="No source has been read yet: `hybrid run P` reads them.")
     paces = [
@@ -163,11 +163,11 @@ def _plots(loaded: LoadedPipeline) -> tuple[list[Plot], list[str]]:
     # Half a second to import: only where something is plotted.
     from hybrid_extensions.report import plots  # noqa: PLC0415
 
-    seam_ms = phases.seam_ms(loaded)
-    progress = plots.phases(phases.progress_logs(loaded), seam_ms)
+    seam_ms = plot_data.seam_ms(loaded)
+    progress = plots.phases(plot_data.progress_logs(loaded), seam_ms)
     drawn = [("Throughput, remaining input and event time", progress)]
     notes = []
-    days: phases.RowsByDay | str | Missing = _section(lambda: phases.rows_by_day(loaded))
+    days: plot_data.RowsByDay | str | Missing = _section(lambda: plot_data.rows_by_day(loaded))
     if isinstance(days, Missing):
         notes.append(days.missing)
     elif isinstance(days, str):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from hybrid_extensions.report import phases as progress
+from hybrid_extensions.report import plot_data
 from orchestration.defs.keys import role_of, steps_group, table_key
 from orchestration.defs.show import metadata
 from orchestration.defs.show.dagster_failures import failures
@@ -56,7 +56,7 @@ def progress_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
 
 
 def _metadata(loaded: LoadedPipeline) -> metadata.Metadata:
-    logs = progress.progress_logs(loaded)
+    logs = plot_data.progress_logs(loaded)
     try:
         require_extra("plots", "Drawing the progress")
     except InputError as error:
@@ -64,7 +64,7 @@ def _metadata(loaded: LoadedPipeline) -> metadata.Metadata:
         shown: metadata.Metadata = {"progress": str(error)}
     else:
         shown = _pictures(loaded, logs)
-    for pace in progress.paces(logs):
+    for pace in plot_data.paces(logs):
         if pace.per_s is not None:
             shown[f"{pace.source} ({pace.unit}/s)"] = round(pace.per_s, 1)
         if pace.eta_s is not None:
@@ -76,13 +76,13 @@ def _pictures(loaded: LoadedPipeline, logs: Mapping[str, ProgressLog]) -> metada
     # Half a second to import: only where something is plotted.
     from hybrid_extensions.report import plots  # noqa: PLC0415
 
-    seam_ms = progress.seam_ms(loaded)
+    seam_ms = plot_data.seam_ms(loaded)
     shown: metadata.Metadata = {}
     if logs:
         shown["progress"] = metadata.picture("progress", plots.phases(logs, seam_ms))
     else:
         shown["progress"] = "No source has been read yet, so there is nothing to plot."
-    days = progress.rows_by_day(loaded)
+    days = plot_data.rows_by_day(loaded)
     if isinstance(days, str):
         shown["rows by day"] = days
     else:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from orchestration.cli import panels, remedies
+from orchestration.cli import panels, shell_remedies
 from orchestration.cli.output import AsJson, answer
 
 app = typer.Typer()
@@ -83,7 +83,7 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
 
         options = StarterOptions(name, files or "", topic, servers, event_time, key or [])
         _, written, warnings = start(folder, options)
-        remedies.name(written[0])
+        shell_remedies.name(written[0])
         shown = "\n".join(f"  {path}" for path in written)
         told = "".join(f"Note: {each}\n" for each in warnings)
         text = f"Written:\n{shown}\n{told}Check these files, then run `hybrid plan P`."

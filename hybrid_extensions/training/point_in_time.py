@@ -15,7 +15,12 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from hybrid_extensions.comparison.compared_tables import create_target_rows, open_target
-from hybrid_extensions.comparison.sql import INSTANT, MEMORY_LIMIT, columns_of, open_database
+from hybrid_extensions.comparison.duckdb_database import (
+    INSTANT,
+    MEMORY_LIMIT,
+    columns_of,
+    open_database,
+)
 from hybrid_extensions.training.columns import Asked, JoinColumns, join_columns
 from sources.common.counting import counted
 from sources.common.sql.sql_names import column_list, quoted

@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 
 from hybrid_extensions.comparison.compared_tables import comparable_as
-from hybrid_extensions.comparison.sql import columns_of
+from hybrid_extensions.comparison.duckdb_database import columns_of
 from hybrid_extensions.training.columns import Asked
 from hybrid_extensions.training.point_in_time import LABELS, NUMBER, join_labels, open_history
 from sources.common.sql.sql_names import column_list, quoted

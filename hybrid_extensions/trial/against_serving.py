@@ -13,7 +13,7 @@ from typing import NamedTuple
 from deltalake import DeltaTable
 
 from hybrid_extensions.comparison.compared_tables import create_target_rows, open_target
-from hybrid_extensions.comparison.sql import MEMORY_LIMIT, count_rows, open_database
+from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, count_rows, open_database
 from hybrid_extensions.generations.comparison.compare_generations import (
     GenerationComparison,
     compare_tables,

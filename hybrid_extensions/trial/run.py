@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from hybrid_extensions.comparison.compare_tables import json_value
 from hybrid_extensions.comparison.compared_tables import create_target_rows, open_target
-from hybrid_extensions.comparison.sql import MEMORY_LIMIT, count_rows, open_database
+from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, count_rows, open_database
 from hybrid_extensions.generations.comparison.compare_generations import GenerationComparison
 from hybrid_extensions.trial.against_serving import compare_with_serving
 from hybrid_extensions.trial.sample_pipeline import SampleOptions, declare_sample, sample_of

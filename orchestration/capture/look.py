@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from orchestration.capture.silent_database import SilentDatabase
-from orchestration.capture.slot_seen import SlotSeen
+from orchestration.capture.slot_state import SlotSeen
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport
 from sources.state.generation import Generation

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from orchestration.cli import remedies
+from orchestration.cli import shell_remedies
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 PipelineFile = Annotated[
     Path,
-    typer.Argument(help="The pipeline's YAML file.", metavar="PIPELINE", callback=remedies.name),
+    typer.Argument(
+        help="The pipeline's YAML file.", metavar="PIPELINE", callback=shell_remedies.name
+    ),
 ]
 GenerationName = Annotated[
     str | None,
@@ -95,7 +97,7 @@ def person(by: str | None) -> str:
 
 def tell(text: str) -> None:
     """Print a line of progress on stderr; stdout is for the answer."""
-    typer.echo(visible(remedies.in_shell(text)), err=True)
+    typer.echo(visible(shell_remedies.in_shell(text)), err=True)
 
 
 def visible(text: str) -> str:
@@ -130,7 +132,7 @@ def answer(as_json: bool) -> Iterator[Any]:
         nonlocal good
         good = bool(document["ok"])
         if as_json:
-            sys.stdout.write(json.dumps(remedies.all_in_shell(document)) + "\n")
+            sys.stdout.write(json.dumps(shell_remedies.all_in_shell(document)) + "\n")
         else:
             _print(view, is_plain=isinstance(view, str))
 
@@ -139,8 +141,8 @@ def answer(as_json: bool) -> Iterator[Any]:
     except HybridError as error:
         if as_json:
             document = {"ok": False, **error.report().model_dump()}
-            sys.stdout.write(json.dumps(remedies.all_in_shell(document)) + "\n")
-        typer.secho(visible(remedies.in_shell(str(error))), fg=typer.colors.RED, err=True)
+            sys.stdout.write(json.dumps(shell_remedies.all_in_shell(document)) + "\n")
+        typer.secho(visible(shell_remedies.in_shell(str(error))), fg=typer.colors.RED, err=True)
         refused = isinstance(error, InputError | SeamError | StateError | UnavailableError)
         raise typer.Exit(2 if refused else 1) from None
     except KeyboardInterrupt:
@@ -165,7 +167,7 @@ def _print(view: Any, *, is_plain: bool = False) -> None:
         if isinstance(each, Group):
             _print(each)
         elif isinstance(each, str):
-            text = visible(remedies.in_shell(each, str if is_plain else escape))
+            text = visible(shell_remedies.in_shell(each, str if is_plain else escape))
             Console().print(text, soft_wrap=True, markup=not is_plain, emoji=False)
         else:
             Console().print(_Visible(each))

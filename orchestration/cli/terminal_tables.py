@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.markup import escape
 from rich.table import Table
 
-from orchestration.capture.slot_seen import unread_of
+from orchestration.capture.slot_state import unread_of
 from orchestration.cli.fitting_table import Fitting
 from orchestration.display import time_left
 from orchestration.progress.in_words import changes_in_words

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration.capture.slot_seen import has_slot
+from orchestration.capture.slot_state import has_slot
 from orchestration.defs.jobs.approval_waits import after_approval
 from orchestration.defs.jobs.replacement import installed_replacement
 from orchestration.defs.keys import (

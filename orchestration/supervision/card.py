@@ -6,7 +6,7 @@ from collections import Counter
 
 from pydantic import BaseModel, ConfigDict
 
-from orchestration.capture.slot_seen import unread_of
+from orchestration.capture.slot_state import unread_of
 from orchestration.display import count, day, moment, second, shortened
 from orchestration.progress.in_words import STARTING as SPARK_STARTS
 from orchestration.progress.in_words import action_in_words, progress_parts

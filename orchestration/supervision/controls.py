@@ -14,7 +14,7 @@ from orchestration.requested_state import (
     read_requested,
     write_requested,
 )
-from sources.common.durations import exactly
+from sources.common.durations import in_full
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
@@ -24,7 +24,7 @@ from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from sources.state.action_log import recorded
 from sources.state.generation import Generation
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 
@@ -85,7 +85,7 @@ def pause(loaded: LoadedPipeline, why: str = "", by: str = "") -> bool:
         )
         raise StateError(message, hint, source=source.name)
     if before.is_paused:
-        return process.stop(generation, source.name)
+        return run_control.stop(generation, source.name)
     live = {"live run": in_words(before)}
     with recorded(loaded.state, "pause", by, generation.name, live) as after:
         paused = RequestedState(
@@ -100,7 +100,7 @@ def pause(loaded: LoadedPipeline, why: str = "", by: str = "") -> bool:
         after["live run"] = in_words(paused)
         if paused.why:
             after["why"] = paused.why
-        return process.stop(generation, source.name)
+        return run_control.stop(generation, source.name)
 
 
 def resume(loaded: LoadedPipeline, by: str = "") -> Heartbeat:
@@ -158,7 +158,7 @@ def drain(
     """
     source = live_source(loaded)
     generation = loaded.require_generation()
-    if process.find_running(generation, source.name) is None:
+    if run_control.find_running(generation, source.name) is None:
         message = f"The live run of `{source.name}` is not running: nothing would be drained."
         hint = "Start the run with `hybrid resume P`, then repeat `hybrid drain P`."
         raise StateError(message, hint, source=source.name)
@@ -167,7 +167,7 @@ def drain(
     until_now = UpToNow(context)
     left: int | None = None
     while True:
-        beat = process.find_running(generation, source.name)
+        beat = run_control.find_running(generation, source.name)
         if beat is None:
             raise _ended(generation, source.name, left)
         left = until_now.left(beat)
@@ -176,7 +176,7 @@ def drain(
             break
         if time.monotonic() > deadline:
             message = (
-                f"`{source.name}` is not drained after {exactly(within.total_seconds() * 1000)}: "
+                f"`{source.name}` is not drained after {in_full(within.total_seconds() * 1000)}: "
                 f"{left:,} {until_now.unit} are left."
             )
             if held := until_now.held():

@@ -22,7 +22,7 @@ from sources.common.positions import now_ms, span_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport
 from sources.state.generation import Generation
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.launch.obstacle import find_obstacle
 from spark_jobs.launch.runs import find_run, why_ended
@@ -92,7 +92,7 @@ def look_at_live(
     looked_ms = now_ms()
     launch = last_launch(generation)
     launch = launch if launch is not None and launch.source == name else None
-    running = process.find_running(generation, name)
+    running = run_control.find_running(generation, name)
     beat = running or read_heartbeat(generation, name)
     if running is None and beat is not None and launch is not None:
         # The last heartbeat of an earlier launch says nothing about this one.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orchestration.capture.silent_database import SilentDatabase
-from orchestration.capture.slot_seen import SlotSeen
+from orchestration.capture.slot_state import SlotSeen
 from orchestration.requested_state import RequestedState
 from orchestration.supervision.late_row_findings import LateSeen
 from orchestration.supervision.rules.catching_up import Behind

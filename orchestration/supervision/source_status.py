@@ -22,7 +22,7 @@ from sources.planning.context import PipelineContext
 from sources.planning.files.open_snapshot import open_in_words
 from sources.state.generation import Generation
 from spark_jobs.inside.readers.files.kept_batch import waiting_change
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.launch.runs import find_run
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
 from spark_jobs.run_state.progress_log import read_progress_log
@@ -149,7 +149,7 @@ def _state(
         return "starting"
     if beat is None:
         return "waiting"
-    if beat.state in ALIVE and process.find_running(generation, name) is None:
+    if beat.state in ALIVE and run_control.find_running(generation, name) is None:
         return "dead"
     is_bounded = loaded.pipeline.source(name).boundedness is Boundedness.BOUNDED
     is_silent = now_ms() - beat.at_ms >= span_ms(loaded.pipeline.supervision.stuck_after)

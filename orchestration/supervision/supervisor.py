@@ -20,7 +20,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.config.supervision import Supervision
 from sources.errors import HybridError, RunError
 from sources.planning.context import PipelineContext
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import last_launch_id
 from spark_jobs.run_state.heartbeat import Heartbeat
 
@@ -143,7 +143,7 @@ def restart(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbe
     try:
         look = look_at_live(loaded, generation)
         if look is not None and look.verdict.down == "stuck":
-            process.stop(generation, source.name)
+            run_control.stop(generation, source.name)
         return operations.resume(PipelineContext(loaded, generation), source)
     # Whatever it is, the next look has to know that the restart is not under way.
     except Exception as error:

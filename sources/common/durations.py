@@ -23,7 +23,7 @@ def duration(seconds: float, units: int = 2) -> str:
     return " ".join(parts[:units]) or "less than 1 s"
 
 
-def exactly(ms: float) -> str:
+def in_full(ms: float) -> str:
     """Return a duration for people in all of its units, such as ``1 d 2 h 3 s``.
 
     Unlike :func:`duration`, which shows the largest units only. Rounded to seconds; ``less than 1

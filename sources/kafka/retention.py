@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sources.common.durations import exactly
+from sources.common.durations import in_full
 from sources.common.positions import Offsets, Part, TopicPartition, now_ms, span_ms
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
@@ -34,9 +34,9 @@ class Headroom(Part):
     left_ms: int
 
     def __str__(self) -> str:
-        when = f"in {exactly(self.left_ms)}"
+        when = f"in {in_full(self.left_ms)}"
         if self.left_ms <= 0:
-            when = f"at any moment: its retention ended {exactly(-self.left_ms)} ago"
+            when = f"at any moment: its retention ended {in_full(-self.left_ms)} ago"
         return (
             f"topic `{self.topic}`, partition {self.partition}: Kafka may delete offset "
             f"{self.offset}, the first one that is needed, {when}"
@@ -190,7 +190,7 @@ class RetentionWatch:
             hint = (
                 "Raise the topic's `retention.ms` (or `retention.bytes`), then run the pipeline "
                 "again, which resumes after the last micro-batch: `hybrid run P`. The limit is "
-                f"`headroom` of source `{self._source.name}`, {exactly(limit_ms)}."
+                f"`headroom` of source `{self._source.name}`, {in_full(limit_ms)}."
             )
             first = headroom[0]
             partition = TopicPartition(first.topic, first.partition)

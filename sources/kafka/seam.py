@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from sources.common.database_snapshot import DatabaseSnapshot
-from sources.common.durations import exactly
+from sources.common.durations import in_full
 from sources.common.positions import EndPosition, Offsets, StartPosition, iso
 from sources.common.shard_snapshots import ShardSnapshots
 from sources.common.topic_log import LogRecord
@@ -247,7 +247,7 @@ def seam_warnings(
     lateness_ms = pipeline.lateness_ms
     if start.time_ms is not None and ahead_ms > lateness_ms:
         warnings.append(
-            f"Records carry timestamps up to {exactly(ahead_ms)} before their event time, "
+            f"Records carry timestamps up to {in_full(ahead_ms)} before their event time, "
             "which is more than `allowed_lateness`: a look-up by time may start too late."
         )
     return warnings

@@ -16,7 +16,7 @@ from sources.config.source.exported_source import (
     ExportEnd,
     export_step,
 )
-from sources.config.source.file_checks import check_sequence
+from sources.config.source.file_option_conflicts import check_sequence
 from sources.errors import HybridError, InputError, RunError, StateError
 from sources.extensions import distribution_of
 from sources.state.generation import Generation, digests

@@ -25,7 +25,7 @@ from spark_jobs.launch.launch_record import (
     record_launch,
 )
 from spark_jobs.launch.places.base import Order, start
-from spark_jobs.launch.places.choice import launcher_at, place_of
+from spark_jobs.launch.places.choice import driver_place, launcher_at
 from spark_jobs.launch.places.cluster import cluster_at
 from spark_jobs.launch.places.local import GRACE_S
 from spark_jobs.launch.places.managed import drivers_at
@@ -151,7 +151,7 @@ def find_or_launch(
         return running
     launch_id = uuid.uuid4().hex
     # Whatever may be refused or takes time is done before the lock is taken.
-    place = place_of(loaded.pipeline.spark)
+    place = driver_place(loaded.pipeline.spark)
     if place.is_cluster and not place.is_managed:
         cluster_at(place).require_tool()
     locked: Lock | WatchedRun | None = None

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.run_state.heartbeat import Heartbeat
 from tests.airflow.server import PATIENCE_S, Airflow
 from tests.e2e.case import Case
@@ -110,7 +110,7 @@ class Flow:
     def driver(self, source: str) -> Heartbeat | None:
         """Heartbeat of the driver of a source; None if none runs."""
         generation = self.loaded.open_generation(create=False)
-        return None if generation is None else process.find_running(generation, source)
+        return None if generation is None else run_control.find_running(generation, source)
 
     def commands(self, step: str) -> list[int]:
         """Processes of the commands of a step that are under way."""

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from hybrid_extensions.report.phases import RowsByDay, rows_by_day
+from hybrid_extensions.report.plot_data import RowsByDay, rows_by_day
 from orchestration.supervision.status import status
 from sources.serving import read_serving
 from tests.browser import pages

@@ -15,7 +15,7 @@ import pytest
 
 from examples import demo
 from sources.errors import InputError
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from tests.hybrid_extensions.generations.test_generations import two
 from tests.services.processes import NEVER_ENDS, wait_for
 
@@ -103,6 +103,6 @@ def test_a_candidate_is_stopped_as_well_as_the_generation_that_serves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case, stopped = two(tmp_path), list[str]()
-    monkeypatch.setattr(process, "stop", lambda generation, _: stopped.append(generation.name))
+    monkeypatch.setattr(run_control, "stop", lambda generation, _: stopped.append(generation.name))
     demo.stop(case.loaded)
     assert sorted(stopped) == ["g1", "g2"]

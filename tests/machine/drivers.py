@@ -19,7 +19,7 @@ import pytest
 from orchestration import chain
 from sources.config.loader import LoadedPipeline
 from spark_jobs.jvm import java
-from spark_jobs.launch import process, runs
+from spark_jobs.launch import run_control, runs
 from spark_jobs.launch.launch_record import Launch
 from spark_jobs.launch.places import local
 from spark_jobs.launch.places.base import Order
@@ -122,4 +122,4 @@ def patch_launches(patch: pytest.MonkeyPatch, fleet: Fleet) -> None:
     # A driver that waits is a process.
     patch.setattr(chain, "waiting_driver", lambda _: None)
     shim: Any = types.SimpleNamespace(**{**vars(os), "kill": end_by_number})
-    patch.setattr(process, "os", shim)
+    patch.setattr(run_control, "os", shim)

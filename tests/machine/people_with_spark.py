@@ -10,7 +10,7 @@ from orchestration.catch_up import wait_until_caught_up
 from sources.errors import HybridError
 from sources.kept_definitions import in_service
 from sources.planning.context import PipelineContext
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from tests.machine.people import People
 from tests.machine.spark_driver import SparkMachine
 
@@ -36,7 +36,7 @@ class PeopleWithSpark(People):
             for loaded in in_service(self.world.load()):
                 context = PipelineContext.find(loaded)
                 last = loaded.pipeline.sources[-1].name
-                if context is not None and process.find_running(context.generation, last):
+                if context is not None and run_control.find_running(context.generation, last):
                     wait_until_caught_up(context)
         except HybridError:
             # It ended meanwhile: the next look says why.

@@ -11,7 +11,7 @@ from orchestration import operations
 from orchestration.requested_state import read_requested, request
 from sources.errors import RunError
 from sources.planning.context import PipelineContext
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from tests.orchestration.supervision.live_case import LiveCase
 
 
@@ -31,7 +31,7 @@ def test_an_interrupted_start_leaves_the_request_as_it_was_and_a_failed_one_stay
     if before is not None:
         request(case.generation, source.name, is_requested=before)
     monkeypatch.setattr(operations, "require_ready_to_stream", lambda *_: None)
-    monkeypatch.setattr(process, "start_detached", end)
+    monkeypatch.setattr(run_control, "start_detached", end)
     with pytest.raises(error):
         operations.go_live(PipelineContext(case.loaded, case.generation), source)
     found = read_requested(case.generation)

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.cli import remedies as shell
+from orchestration.cli import shell_remedies as shell
 from orchestration.remedies import Remedy, program, remedies, render
 from tests.command_line import commands, invoke
 from tests.extensions import whole

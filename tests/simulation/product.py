@@ -41,7 +41,7 @@ from sources.storage.tables import delta as delta_tables
 from spark_jobs.inside.driver import pipeline_run
 from spark_jobs.inside.driver.reports import heartbeat_writer, reporter
 from spark_jobs.inside.sink import sink
-from spark_jobs.launch import driver_state, launch_record, process, runs, watched_run
+from spark_jobs.launch import driver_state, launch_record, run_control, runs, watched_run
 from spark_jobs.launch.places.base import Order
 from spark_jobs.launch.submission import submit
 from spark_jobs.run_state import lease
@@ -375,7 +375,7 @@ def _patch_processes(patch: pytest.MonkeyPatch, product: Product) -> None:
     patch.setattr(submit, "claim_scratch", lambda *_: None)
     patch.setattr(runs, "start", start)
     patch.setattr(chain, "waiting_driver", lambda _: None)
-    patch.setattr(process, "installed_drivers", lambda: None)
+    patch.setattr(run_control, "installed_drivers", lambda: None)
     for module in (driver_state, runs, watched_run, launch_record):
         patch.setattr(module, "local_path", nowhere)
     patch.setattr(heartbeat_writer, "trim", lambda *_: None)

@@ -8,7 +8,7 @@ import duckdb
 
 from hybrid_extensions.audit.recount.outcome import recount_outcome
 from hybrid_extensions.audit.recount.quarantine import count_not_quarantined, count_quarantined
-from hybrid_extensions.comparison.sql import count_rows
+from hybrid_extensions.comparison.duckdb_database import count_rows
 from orchestration.comparison.report import BadLine, Outcome
 from sources.common.sql.sql_names import literal, quoted
 from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name

@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hybrid_extensions.audit.computed.translation import translate_query
-from hybrid_extensions.audit.computed.versions import (
+from hybrid_extensions.audit.computed.row_versions import (
     descending,
     every_version_query,
     last_change_query,
 )
+from hybrid_extensions.audit.computed.translation import translate_query
 from hybrid_extensions.audit.input_tables import input_tables
 from sources.common.sql.sql_names import column_list, quoted
 from sources.config.code.sql_file import read_sql

@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 
 import duckdb
 
-from hybrid_extensions.comparison.sql import columns_of
+from hybrid_extensions.comparison.duckdb_database import columns_of
 from sources.common.positions import EndPosition
 from sources.common.sql.sql_names import literal, quoted
 from sources.config.pipeline import Pipeline

@@ -17,8 +17,8 @@ import pyarrow as pa
 from duckdb.sqltypes import DuckDBPyType
 
 from hybrid_extensions.audit.readers.folder_values import options, with_values
+from hybrid_extensions.comparison.duckdb_database import columns_of, duckdb_types
 from hybrid_extensions.comparison.maps import normalized_value
-from hybrid_extensions.comparison.sql import columns_of, duckdb_types
 from sources.common.sql.sql_names import literal, quoted
 from sources.config.source.file_options import SchemaDrift
 from sources.config.source.file_source import FileSource

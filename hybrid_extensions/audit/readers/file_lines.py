@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from hybrid_extensions.comparison.sql import error_text
+from hybrid_extensions.comparison.duckdb_database import error_text
 from sources.errors import InputError
 from sources.formats.compression import inflated
 

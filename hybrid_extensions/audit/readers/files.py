@@ -29,7 +29,7 @@ from hybrid_extensions.audit.readers.lines import load_rows, load_texts
 from hybrid_extensions.audit.readers.local_copies import MAGIC, Copies
 from hybrid_extensions.audit.readers.own_columns import own_rows
 from hybrid_extensions.audit.readers.table_rows import delta_rows, load_batches
-from hybrid_extensions.comparison.sql import (
+from hybrid_extensions.comparison.duckdb_database import (
     INSTANT,
     columns_of,
     duckdb_types,

@@ -10,7 +10,12 @@ import pyarrow as pa
 
 from hybrid_extensions.audit.readers.json_texts import LEVELS, Unfit, members_of
 from hybrid_extensions.audit.readers.json_values import JsonDialect
-from hybrid_extensions.comparison.sql import INSTANT, insert_arrow, json_structure, schema_of
+from hybrid_extensions.comparison.duckdb_database import (
+    INSTANT,
+    insert_arrow,
+    json_structure,
+    schema_of,
+)
 from sources.common.sql.sql_names import literal, quoted
 
 _SHOWN = 200

@@ -23,7 +23,12 @@ from hybrid_extensions.audit.readers.json_values import OF_FILES
 from hybrid_extensions.audit.readers.topic_view import bad_records_table
 from hybrid_extensions.audit.readers.values.time_texts import with_minutes
 from hybrid_extensions.audit.readers.values.value_checks import refused_csv
-from hybrid_extensions.comparison.sql import create_empty_table, duckdb_types, insert_arrow, struct
+from hybrid_extensions.comparison.duckdb_database import (
+    create_empty_table,
+    duckdb_types,
+    insert_arrow,
+    struct,
+)
 from sources.common.schema import leaves, parse_schema
 from sources.common.sql.sql_names import column_list, literal, quoted
 from sources.config.source.file_source import FileSource

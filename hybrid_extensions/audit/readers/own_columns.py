@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from hybrid_extensions.audit.readers.avro_rows import avro_rows
 from hybrid_extensions.audit.readers.drifted_parquet import Group, union_query
-from hybrid_extensions.comparison.sql import create_empty_table, insert_arrow
+from hybrid_extensions.comparison.duckdb_database import create_empty_table, insert_arrow
 from sources.common.schema import parse_schema
 from sources.common.sql.sql_names import quoted
 from sources.config.source.file_options import SchemaDrift

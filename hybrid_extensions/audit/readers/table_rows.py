@@ -10,7 +10,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from hybrid_extensions.audit.computed.proven_expressions import NotProvenError
-from hybrid_extensions.comparison.sql import create_empty_table, insert_arrow
+from hybrid_extensions.comparison.duckdb_database import create_empty_table, insert_arrow
 from sources.config.source.file_source import FileSource
 from sources.storage.tables.delta import query_rows
 

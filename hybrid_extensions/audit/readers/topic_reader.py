@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from hybrid_extensions.audit.readers.values.lacking_values import LackingValues
 from hybrid_extensions.audit.readers.values.tombstoned_rows import DeletedRows
-from hybrid_extensions.comparison.sql import create_empty_table, insert_arrow
+from hybrid_extensions.comparison.duckdb_database import create_empty_table, insert_arrow
 from sources.common.conversion import BadValue, to_arrow_array
 from sources.common.positions import Offsets, TopicPartition
 from sources.common.schema import TIMESTAMP

@@ -26,7 +26,7 @@ from hybrid_extensions.audit.computed.proven_expressions import (
 from hybrid_extensions.audit.readers.json_rows import parse_json
 from hybrid_extensions.audit.readers.json_values import OF_TOPICS
 from hybrid_extensions.audit.readers.topic_reader import RECORD_FIELDS, TopicReader
-from hybrid_extensions.comparison.sql import columns_of, count_rows, schema_of
+from hybrid_extensions.comparison.duckdb_database import columns_of, count_rows, schema_of
 from sources.common.sql.sql_names import column_list, literal, quoted
 from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import duckdb
 
-from hybrid_extensions.comparison.sql import columns_of
+from hybrid_extensions.comparison.duckdb_database import columns_of
 from sources.common.sql.sql_names import quoted
 from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
-from hybrid_extensions.comparison.sql import count_rows, error_text
+from hybrid_extensions.comparison.duckdb_database import count_rows, error_text
 from sources.config.source.bad_record_policy import quarantine_folder
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource

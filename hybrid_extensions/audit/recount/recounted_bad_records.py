@@ -27,7 +27,7 @@ from hybrid_extensions.audit.recount.quarantine import (
     count_not_quarantined,
     create_claims,
 )
-from hybrid_extensions.comparison.sql import count_rows, schema_of
+from hybrid_extensions.comparison.duckdb_database import count_rows, schema_of
 from orchestration.comparison.report import BadLine
 from sources.common.positions import Offsets, TopicPartition
 from sources.common.sql.sql_names import quoted

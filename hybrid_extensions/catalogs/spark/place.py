@@ -15,7 +15,7 @@ _ABSENT = {"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"}
 _DELTA = "delta"
 
 
-def place_of(spark: SparkSession, source: str, name: str) -> str:
+def table_folder(spark: SparkSession, source: str, name: str) -> str:
     """Return the folder of a Delta table in Spark's catalog, as a path or URL to be declared.
 
     Only the catalog is asked: the table's store may need jars that are not there yet.

@@ -54,7 +54,7 @@ def read_state(url: str) -> ConnectorState:
     return ConnectorState(is_running, _reason(str(failed[0].get("trace", ""))) if failed else "")
 
 
-def find_state(url: str) -> ConnectorState | str:
+def find_connector_state(url: str) -> ConnectorState | str:
     """Return the state of a connector, or in words why it is not known; raises nothing.
 
     Args:

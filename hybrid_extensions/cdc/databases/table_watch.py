@@ -26,7 +26,7 @@ from sources.errors import HybridError
 from sources.state.generation import Generation
 
 
-def observe_table(
+def inspect_table(
     loaded: LoadedPipeline,
     generation: Generation,
     *,
@@ -79,7 +79,7 @@ def _look(
         return before.model_copy(update={"unknown": str(error)})
 
 
-def observe_anew(loaded: LoadedPipeline, generation: Generation) -> TableWatch | None:
+def inspect_uncompared(loaded: LoadedPipeline, generation: Generation) -> TableWatch | None:
     """Inspect the captured table without comparing it with earlier inspections; writes nothing.
 
     Called after a comparison has found target and database equal.
@@ -106,7 +106,7 @@ def observe_anew(loaded: LoadedPipeline, generation: Generation) -> TableWatch |
     return None if seen.unknown is not None or seen.altered is not None else seen
 
 
-def look_at_captured_table(
+def require_unaltered_table(
     loaded: LoadedPipeline, generation: Generation, committed: Offsets | None = None
 ) -> None:
     """Inspect a pipeline's captured table, record the result, and refuse an altered table.
@@ -122,7 +122,7 @@ def look_at_captured_table(
         InputError: Something was done to the table that no change reports.
         StateError: The state can't be read or written.
     """
-    if (seen := observe_table(loaded, generation, committed=committed)) is not None:
+    if (seen := inspect_table(loaded, generation, committed=committed)) is not None:
         keep_table_watch(generation, seen)
         if seen.altered is not None:
             raise seen.altered.error()

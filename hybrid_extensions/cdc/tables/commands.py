@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import typer
 
 from hybrid_extensions.cdc.parallel_pipelines import run_in_threads
-from orchestration.cli import remedies
+from orchestration.cli import shell_remedies
 from orchestration.cli.output import INTERRUPTED, answer, tell
 from sources.extensions import extensions
 from spark_jobs.inside.driver.own_output import OwnOutput, Stream
@@ -57,7 +57,7 @@ def act(words: list[str], run: Run) -> int | None:
             continue
         before, after = words[:at], words[at + 1 :]
         try:
-            remedies.name(path.parent if is_one else path)
+            shell_remedies.name(path.parent if is_one else path)
             with answer("--json" in words) as show:
                 template = Template(path.parent if is_one else path)
                 if is_one:
@@ -110,13 +110,13 @@ def _act_on_all(
                 sys.stdout.write(f"{table}: {_health(json.loads(said))}\n")
             else:
                 sys.stdout.write(f"{table}\n{said}")
-    remedies.name(template.path)
+    shell_remedies.name(template.path)
     changed = _changed(template) if before[0] == "status" else {}
     if is_json:
         show({"ok": worst == 0, "tables": documents, **changed}, None)
     elif before[0] == "status":
         for line in _advice(template, changed, is_ok=worst == 0):
-            sys.stdout.write(f"{remedies.in_shell(line)}\n")
+            sys.stdout.write(f"{shell_remedies.in_shell(line)}\n")
     return worst
 
 

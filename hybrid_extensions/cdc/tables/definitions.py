@@ -28,12 +28,12 @@ def template_definitions(template: Template) -> dg.Definitions:
     point in time, a job for the whole, and what extensions add. A table whose pipeline can't be
     loaded raises nothing: it is shown with the reason.
     """
-    pipelines, unreadable = load_tables(template)
+    pipelines, unreadable = load_table_pipelines(template)
     failed = (unreadable_definitions(each) for each in unreadable)
     return dg.Definitions.merge(tables_definitions(template, pipelines), *failed)
 
 
-def load_tables(template: Template) -> tuple[list[LoadedPipeline], list[UnreadableFile]]:
+def load_table_pipelines(template: Template) -> tuple[list[LoadedPipeline], list[UnreadableFile]]:
     """Return the pipelines of a file's tables, and the files of those that can't be loaded.
 
     Raises nothing for a table that can't be loaded: its file is in the second list, with the error.
@@ -53,7 +53,7 @@ def tables_definitions(template: Template, pipelines: Sequence[LoadedPipeline]) 
 
     Args:
         template: The file.
-        pipelines: Those of :func:`load_tables`.
+        pipelines: Those of :func:`load_table_pipelines`.
     """
     tables = _tables_asset(template)
     chains = map(chain_selection, pipelines)

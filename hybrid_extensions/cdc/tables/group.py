@@ -7,7 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from hybrid_extensions.cdc.tables.definitions import load_tables, tables_definitions
+from hybrid_extensions.cdc.tables.definitions import load_table_pipelines, tables_definitions
 from hybrid_extensions.cdc.tables.template import Template, is_template
 from orchestration.defs.assets.unloadable_pipeline import UnreadableFile
 from orchestration.defs.pipeline_group import PipelineGroup
@@ -38,7 +38,7 @@ class TablesGroup(PipelineGroup):
 
         Raises nothing for a table that can't be loaded.
         """
-        return load_tables(self._template)
+        return load_table_pipelines(self._template)
 
     def definitions(self, pipelines: Sequence[LoadedPipeline]) -> dg.Definitions:
         """Return the definitions of the file, those of the tables' pipelines among them."""

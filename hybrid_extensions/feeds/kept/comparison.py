@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from hybrid_extensions.comparison.compared_tables import open_target
-from hybrid_extensions.comparison.sql import MEMORY_LIMIT, open_database
+from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, open_database
 from hybrid_extensions.feeds.declare import AnyFeed, Keep
 from hybrid_extensions.feeds.feed_record import (
     ServedLookups,

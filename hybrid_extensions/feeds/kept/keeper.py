@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hybrid_extensions.feeds.declare import AnyFeed
+from hybrid_extensions.feeds.follower_lock import require_lock
 from hybrid_extensions.feeds.kept.kept_record import (
     KeptRecord,
     Kind,
@@ -27,7 +28,6 @@ from hybrid_extensions.feeds.kept.kept_record import (
     write_kept,
 )
 from hybrid_extensions.feeds.kept.kept_table import DELETED, NEW, KeptTable, day_of
-from hybrid_extensions.feeds.one_follower import require_lock
 from hybrid_extensions.feeds.position import Held, Position
 from hybrid_extensions.feeds.rows import Rows
 from sources.common.positions import now_ms

@@ -14,7 +14,7 @@ import pyarrow as pa
 from hybrid_extensions.feeds.base import FeedSink
 from hybrid_extensions.feeds.declare import PythonFeed
 from hybrid_extensions.feeds.delivery import Delivery
-from hybrid_extensions.feeds.one_follower import require_lock
+from hybrid_extensions.feeds.follower_lock import require_lock
 from hybrid_extensions.feeds.position import Held, Position
 from sources.common.positions import Record
 from sources.config.code.user_functions import find_line, load_function

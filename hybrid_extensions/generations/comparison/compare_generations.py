@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from hybrid_extensions.comparison.compare_tables import compare
 from hybrid_extensions.comparison.compared_tables import create_target_rows, open_target
-from hybrid_extensions.comparison.sql import MEMORY_LIMIT, open_database
+from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, open_database
 from hybrid_extensions.generations.comparison.distributions import ColumnChange, column_changes
 from orchestration.comparison.installed_audit import query_misfit
 from orchestration.comparison.report import EXAMPLES, AuditExample

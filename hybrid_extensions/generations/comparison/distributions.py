@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 
 from hybrid_extensions.comparison.compare_tables import json_value
-from hybrid_extensions.comparison.sql import FLOATING, INTEGERS, columns_of
+from hybrid_extensions.comparison.duckdb_database import FLOATING, INTEGERS, columns_of
 from sources.common.sql.sql_names import quoted
 
 

@@ -54,7 +54,7 @@ from sources.serving import (
 )
 from sources.state.action_log import begin_action
 from sources.storage.tables.delta import delta_table
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.table.ownership.belonging import is_committed
 
 _POLL_S = 0.3
@@ -287,7 +287,7 @@ def _wait_until_read(context: PipelineContext, say: Say) -> None:
     source, is_told = context.pipeline.sources[-1].name, False
     patience_s = context.pipeline.supervision.end_stuck_after.total_seconds()
     least, since = 0, time.monotonic()
-    while (waiting := unread(context)) and process.find_running(context.generation, source):
+    while (waiting := unread(context)) and run_control.find_running(context.generation, source):
         if not least or waiting < least:
             least, since = waiting, time.monotonic()
         if time.monotonic() - since > patience_s:
@@ -302,7 +302,7 @@ def _wait_until_read(context: PipelineContext, say: Say) -> None:
 def _require_running(context: PipelineContext) -> None:
     """Refuse a candidate that has rows of the followed candidate to read, and no run that does."""
     source, generation = context.pipeline.sources[-1].name, context.generation
-    if process.find_running(generation, source) is not None:
+    if run_control.find_running(generation, source) is not None:
         return
     message = (
         f"Pipeline `{context.pipeline.name}` can't be promoted: the live run of {generation.name} "

@@ -42,7 +42,7 @@ from sources.state.generation import Generation, read_generation, unmark_removed
 from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import LOG, has_log
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.table.commit_position import find_position
 from spark_jobs.table.delta_table import NO_MORE, open_table, transactions_of
 from spark_jobs.table.ownership.belonging import SWITCHES, epoch_id, is_committed, require_servable
@@ -113,7 +113,7 @@ def end_runs(to: PipelineContext, past: PipelineContext) -> list[str]:
         context.generation.name
         for context in (past, to)
         for source in context.pipeline.sources
-        if process.stop(context.generation, source.name)
+        if run_control.stop(context.generation, source.name)
     ]
     return list(dict.fromkeys(ended))
 

@@ -57,7 +57,11 @@ def ask_log(options: SnapshotOptions) -> Slot | str:
     config, problem = _config_of(url)
     try:
         with _log_of(options, config) as connection:
-            find = find_state if is_mariadb(server_variables(connection)) else mysql_log.find_state
+            find = (
+                find_mariadb_slot
+                if is_mariadb(server_variables(connection))
+                else mysql_log.find_mysql_slot
+            )
             found = find(connection, read)
     except HybridError as error:
         return str(error)
@@ -99,7 +103,7 @@ def _log_of(options: SnapshotOptions, config: Mapping[str, Any]) -> Connection[C
     return connect(address, "snapshot", LOOK_S)
 
 
-def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:
+def find_mariadb_slot(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:
     """Return the state of MariaDB's binary log after a position, or why it is unknown.
 
     Args:

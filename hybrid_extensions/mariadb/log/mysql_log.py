@@ -20,7 +20,7 @@ with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
 _FILE_BYTES = 1 << 40
 
 
-def find_state(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:
+def find_mysql_slot(connection: Connection[Cursor], read: ReadUpTo) -> Slot | str:
     """Return the state of MySQL's binary log after a position, or why it is unknown.
 
     Args:

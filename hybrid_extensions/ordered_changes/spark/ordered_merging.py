@@ -13,7 +13,7 @@ from hybrid_extensions.ordered_changes.spark.truncation import Truncation
 from sources.config.loader import LoadedPipeline
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
-from spark_jobs.inside.sink.merging.declared import Merging
+from spark_jobs.inside.sink.merging.merge_strategy import Merging
 
 
 def ordered_merging(loaded: LoadedPipeline, target: Folder, generation: Generation) -> Merging:

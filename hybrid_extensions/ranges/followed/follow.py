@@ -35,7 +35,7 @@ from sources.planning.files.discovery import GrowingFolder
 from sources.planning.files.passed_range import pass_range
 from sources.serving import target_of
 from sources.state.action_log import recorded
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.run_state.heartbeat import read_heartbeat
 
 _POLL_S = 0.3
@@ -196,7 +196,7 @@ def _wait_until_read(context: PipelineContext, say: Callable[[str], None]) -> No
     source = context.pipeline.sources[-1].name
     is_told = False
     while True:
-        is_running = process.find_running(context.generation, source) is not None
+        is_running = run_control.find_running(context.generation, source) is not None
         folder = GrowingFolder(context)
         beat = read_heartbeat(context.generation, source)
         done = 0 if beat is None or beat.splits_done is None else beat.splits_done

@@ -16,7 +16,7 @@ from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 
 from hybrid_extensions.comparison.copied_rows import copy_rows
-from hybrid_extensions.comparison.sql import MEMORY_LIMIT, open_database
+from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, open_database
 from hybrid_extensions.training.sets.declare import LABEL_RANGE, DeclaredSet
 from hybrid_extensions.training.sets.label_ranges import begin_of
 from hybrid_extensions.training.sets.opened_labels import (

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from hybrid_extensions.comparison.compared_tables import comparable_as, open_target
-from hybrid_extensions.comparison.sql import columns_of
+from hybrid_extensions.comparison.duckdb_database import columns_of
 from hybrid_extensions.training.point_in_time import require_history
 from hybrid_extensions.training.sets.declare import DeclaredSet, Features
 from sources.config.loader import LoadedPipeline, load_pipeline

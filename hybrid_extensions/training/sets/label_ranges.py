@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from hybrid_extensions.comparison.sql import INSTANT
+from hybrid_extensions.comparison.duckdb_database import INSTANT
 from hybrid_extensions.training.sets.declare import Labels
 from sources.common.sql.sql_names import quoted
 from sources.errors import InputError

@@ -9,7 +9,7 @@ import duckdb
 
 from hybrid_extensions.comparison.compared_tables import comparable_as, open_target
 from hybrid_extensions.comparison.copied_rows import copy_rows
-from hybrid_extensions.comparison.sql import columns_of, error_text
+from hybrid_extensions.comparison.duckdb_database import columns_of, error_text
 from hybrid_extensions.training.sets.declare import LABEL_RANGE, DeclaredSet
 from hybrid_extensions.training.sets.label_ranges import begin_of, key_sql
 from sources.common.counting import counted, counted_as

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from hybrid_extensions.comparison.compared_tables import open_target
 from hybrid_extensions.comparison.copied_rows import copy_rows
-from hybrid_extensions.comparison.sql import INSTANT, MEMORY_LIMIT, open_database
+from hybrid_extensions.comparison.duckdb_database import INSTANT, MEMORY_LIMIT, open_database
 from hybrid_extensions.training.sets.declare import DeclaredSet
 from hybrid_extensions.training.sets.opened_labels import LABELS, in_ranges, open_labels
 from sources.common.sql.sql_names import column_list, quoted

@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, Schema
 
 from hybrid_extensions.comparison.compared_tables import open_target
-from hybrid_extensions.comparison.sql import INSTANT, schema_of
+from hybrid_extensions.comparison.duckdb_database import INSTANT, schema_of
 from hybrid_extensions.training.sets.declare import LABEL_RANGE, DeclaredSet, TrainingSection
 from hybrid_extensions.training.sets.feature_table import FeatureTable, open_features
 from hybrid_extensions.training.sets.label_ranges import end_of

@@ -13,7 +13,7 @@ from datetime import datetime
 import duckdb
 
 from hybrid_extensions.comparison.copied_rows import copy_rows
-from hybrid_extensions.comparison.sql import INSTANT
+from hybrid_extensions.comparison.duckdb_database import INSTANT
 from hybrid_extensions.training.sets.declare import LABEL_RANGE, DeclaredSet
 from hybrid_extensions.training.sets.feature_table import FeatureTable
 from hybrid_extensions.training.sets.label_ranges import begin_of, end_of

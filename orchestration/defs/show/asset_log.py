@@ -16,7 +16,7 @@ from orchestration.progress.in_words import STARTING, progress_parts, share_of
 from sources.config.loader import LoadedPipeline
 from sources.hybrid import SwitchState
 from sources.state.generation import Generation
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import log_path
 from spark_jobs.launch.runs import find_run
 from spark_jobs.run_state.heartbeat import Heartbeat
@@ -116,5 +116,5 @@ class AssetLog(Observer):
 
 def _is_there(generation: Generation, source: str) -> bool:
     """Return whether a run of a source is up or coming up."""
-    running = process.find_running(generation, source)
+    running = run_control.find_running(generation, source)
     return running is not None or find_run(generation, source) is not None

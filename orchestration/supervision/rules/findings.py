@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from orchestration.capture.slot_seen import SlotSeen, describe_unread
+from orchestration.capture.slot_state import SlotSeen, describe_unread
 from orchestration.display import count, size
 from orchestration.supervision.observation import Seen
 from orchestration.supervision.rules.catching_up import Behind

@@ -1,4 +1,4 @@
-"""Checks of a file source's format, and of the fields that only some formats have."""
+"""Fields of a file source that its format lacks or does not have: all are refused."""
 
 from __future__ import annotations
 

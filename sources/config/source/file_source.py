@@ -12,7 +12,8 @@ from sources.common.positions import Offsets
 from sources.common.sql.select import EventColumn, Selection
 from sources.config.source.bad_record_policy import BadRecords
 from sources.config.source.declared_source import Chain, DeclaredSource
-from sources.config.source.file_checks import (
+from sources.config.source.file_format_checks import check_format, check_offsets, check_place
+from sources.config.source.file_option_conflicts import (
     check_arrival,
     check_arrival_offsets,
     check_bad_rows,
@@ -22,7 +23,6 @@ from sources.config.source.file_checks import (
     check_snapshot,
     check_snapshot_changes,
 )
-from sources.config.source.file_format_checks import check_format, check_offsets, check_place
 from sources.config.source.file_options import (
     ArrivalOrder,
     Converge,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sources.common.durations import exactly
+from sources.common.durations import in_full
 from sources.common.positions import (
     EndPosition,
     Gap,
@@ -137,9 +137,9 @@ class GapFinder:
                 gaps.append(gap(partition, why, from_ms=needed_ms, to_offset=first))
             elif (left_ms := firsts[partition].timestamp_ms) >= reach_ms:
                 length_ms = max(left_ms - needed_ms, 0)
-                lost = f"the {exactly(length_ms)} between are in neither"
+                lost = f"the {in_full(length_ms)} between are in neither"
                 if left_ms <= needed_ms:
-                    late = exactly(self._lateness_ms)
+                    late = in_full(self._lateness_ms)
                     lost = f"as records come up to {late} late, newer ones may be deleted"
                 begin = f"the log starts at offset {firsts[partition].offset}, {iso(left_ms)}"
                 why = f"{begin}; {covered}; {lost}"

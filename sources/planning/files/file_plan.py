@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pydantic import Field
 
 from sources.common.counting import counted
-from sources.common.durations import exactly
+from sources.common.durations import in_full
 from sources.common.positions import EndPosition, HeldOffsets, Part, iso, to_ms, to_us
 from sources.common.schema import names_and_types
 from sources.config.loader import LoadedPipeline
@@ -113,7 +113,7 @@ class FilePlan(FoundFiles):
     @property
     def out_of_orderness(self) -> str:
         """The out-of-orderness in words; "unknown" where event times are only sampled."""
-        found = exactly(self.disorder_ms)
+        found = in_full(self.disorder_ms)
         return found if self.end.event_times == "exact" else f"unknown (in samples: {found})"
 
 
@@ -236,7 +236,7 @@ def plan_files(
     if part.disorder_ms and source.arrival is None:
         warnings.append(
             f"Source `{name}`: event times of micro-batches are out of order by "
-            f"{'up to' if listing.exact else 'at least'} {exactly(part.disorder_ms)}; a "
+            f"{'up to' if listing.exact else 'at least'} {in_full(part.disorder_ms)}; a "
             "watermark delay has to be longer than that."
         )
     return part, warnings

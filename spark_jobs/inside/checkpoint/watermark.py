@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 
-from sources.common.durations import exactly
+from sources.common.durations import in_full
 from sources.common.positions import EndPosition, iso, span_ms
 from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource
@@ -106,19 +106,19 @@ def judge_order(
     elif watermark.reads == "some rows":
         why = (
             "the transform filters rows before `withWatermark`; with all rows, micro-batches "
-            f"reach back by {exactly(out_of_orderness_ms)}, and the delay is "
-            f"{exactly(watermark.delay_ms)}"
+            f"reach back by {in_full(out_of_orderness_ms)}, and the delay is "
+            f"{in_full(watermark.delay_ms)}"
         )
     else:
         message = (
             f"Source `{source}`: micro-batches reach back in event time by "
-            f"{exactly(out_of_orderness_ms)}, but the transform's watermark allows for "
-            f"{exactly(watermark.delay_ms)}: stateful operators would drop rows. The query was not "
+            f"{in_full(out_of_orderness_ms)}, but the transform's watermark allows for "
+            f"{in_full(watermark.delay_ms)}: stateful operators would drop rows. The query was not "
             "started."
         )
         hint = (
             "Raise the delay of `withWatermark` in the transform above "
-            f"{exactly(out_of_orderness_ms)}; or, if files of `{source}` overlap in event time, "
+            f"{in_full(out_of_orderness_ms)}; or, if files of `{source}` overlap in event time, "
             "raise its `batch.files` and `batch.bytes`, so that they are read in one micro-batch, "
             "and plan again (`hybrid plan P`). If single rows have a wrong time, set "
             "`event_time.not_after` and `event_time.not_before`, or remove these rows in the "
@@ -151,8 +151,8 @@ def judge_arrival(
     if watermark is None or out_of_orderness_ms < watermark.delay_ms:
         return None
     return (
-        f"Source `{source}`: in order of arrival, rows came up to {exactly(out_of_orderness_ms)} "
-        f"late, and the watermark allows for {exactly(watermark.delay_ms)}. Later ones are "
+        f"Source `{source}`: in order of arrival, rows came up to {in_full(out_of_orderness_ms)} "
+        f"late, and the watermark allows for {in_full(watermark.delay_ms)}. Later ones are "
         "dropped, as a live run would have dropped them. They are counted, and more than "
         "`supervision.late_rows.history` allows end the run."
     )
@@ -201,8 +201,8 @@ def judge_seam(
         f"Source `{topic}`: its rows from {iso(end.complete_through_ms)} to {iso(reached_ms)} may "
         f"be dropped as late. History is complete through the first of these times only, by "
         f"`allowed_lateness` or `complete_through`, and moves the watermark to the second one, "
-        f"{exactly(watermark.delay_ms)} behind its highest event time. A delay of `withWatermark` "
-        f"of {exactly(needed_ms)} or more drops none of them. Dropped rows are counted, and more "
+        f"{in_full(watermark.delay_ms)} behind its highest event time. A delay of `withWatermark` "
+        f"of {in_full(needed_ms)} or more drops none of them. Dropped rows are counted, and more "
         "than `supervision.late_rows.live` allows make the live run red."
     )
 
@@ -236,12 +236,12 @@ def judge_alignment(pipeline: Pipeline, watermark: QueryWatermark | None) -> lis
     if drift_ms <= delay_ms:
         return []
     message = (
-        f"Source `{live.name}`: `align.drift: {exactly(drift_ms)}` is longer than the delay of the "
-        f"transform's watermark, {exactly(delay_ms)}: rows of a partition that is behind would be "
+        f"Source `{live.name}`: `align.drift: {in_full(drift_ms)}` is longer than the delay of the "
+        f"transform's watermark, {in_full(delay_ms)}: rows of a partition that is behind would be "
         "late all the same. The query was not started."
     )
     hint = (
-        f"Declare an `align.drift` of {exactly(delay_ms)} or less; or raise the delay of "
+        f"Declare an `align.drift` of {in_full(delay_ms)} or less; or raise the delay of "
         "`withWatermark` in the transform."
     )
     raise InputError(message, hint, source=live.name, field="align.drift")

@@ -8,7 +8,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from sources.common.counting import counted
-from sources.common.durations import exactly
+from sources.common.durations import in_full
 from sources.errors import RunError
 from sources.planning.context import PipelineContext
 from sources.planning.files.rounds import Round
@@ -161,7 +161,7 @@ def _report_round(source: str, made: Round, reporter: Reporter) -> None:
     if made.behind_ms:
         reporter.listeners.warn(
             f"Source `{source}`: files of round {made.number} reach back "
-            f"{exactly(made.behind_ms)} in event time behind what was read before. If the "
+            f"{in_full(made.behind_ms)} in event time behind what was read before. If the "
             "delay of the transform's `withWatermark` is shorter, stateful operators drop rows: "
             "raise it, or compute the table again (`hybrid rerun P`)."
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from sources.common.durations import duration, exactly
+from sources.common.durations import duration, in_full
 from sources.common.positions import Offsets, span_ms
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, UnavailableError
@@ -89,6 +89,6 @@ class RetentionGuard:
             self._reporter.listeners.warn(
                 f"Retention of source `{source.name}`: {room}{needs}. Raise the topic's "
                 "`retention.ms` (or `retention.bytes`): under `on_gap: fail` the run is stopped "
-                f"once less than {exactly(limit_ms)} (`headroom`) is left."
+                f"once less than {in_full(limit_ms)} (`headroom`) is left."
             )
             self._warned = True

@@ -231,7 +231,7 @@ def declare_query(
             is_over = order.index(each.name) < order.index(read[0].name)
             turn = Turn(each, number, rates.get(number), is_over=is_over and number not in rates)
             earlier = EarlierSources(tuple(planned), columns)
-            place, readable = place_of(own, turn, earlier, prepared)
+            place, readable = make_place(own, turn, earlier, prepared)
             places[number] = place
             if readable is not None:
                 planned.append(readable)
@@ -260,7 +260,7 @@ class Turn:
     is_over: bool
 
 
-def place_of(
+def make_place(
     context: PipelineContext, turn: Turn, earlier: EarlierSources, prepared: Prepared | None
 ) -> tuple[SourcePlace, Planned | None]:
     """Make the place of a source, by its kind and by whether it is read now, before or later.

@@ -28,8 +28,8 @@ from spark_jobs.inside.sink.later_columns import (
     follow_later_columns,
     table_schema,
 )
-from spark_jobs.inside.sink.merging.declared import declared_merging
 from spark_jobs.inside.sink.merging.merge_once import with_user_metadata
+from spark_jobs.inside.sink.merging.merge_strategy import declared_merging
 from spark_jobs.inside.sink.merging.small_batches import SmallBatches
 from spark_jobs.inside.sink.merging.target_columns import (
     TYPE_OF_UNCHANGED,

@@ -15,7 +15,7 @@ from spark_jobs.launch.places.managed import drivers_at
 from spark_jobs.launch.places.shared import shared_drivers
 
 
-def place_of(settings: SparkSettings) -> Place:
+def driver_place(settings: SparkSettings) -> Place:
     """Choose where a pipeline's drivers run, by its declared Spark settings.
 
     With ``deploy_mode: client`` that is the launching machine, whatever the master is.

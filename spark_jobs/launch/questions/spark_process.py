@@ -15,7 +15,7 @@ from typing import IO, Any, NamedTuple, Self
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
 from spark_jobs.launch.places.local import kill_group
-from spark_jobs.launch.submission.submit import analysis_environment
+from spark_jobs.launch.submission.submit import local_spark_environment
 
 # A transform may read the schemas of other tables, which can take a while.
 TIMEOUT_S = 300.0
@@ -84,7 +84,7 @@ class SparkProcess:
 
     def _start(self) -> subprocess.Popen[Any]:
         scratch = self._scratch = Path(tempfile.mkdtemp(prefix="hybrid-analysis-"))
-        environment = analysis_environment(self._loaded, scratch)
+        environment = local_spark_environment(self._loaded, scratch)
         with (scratch / "log").open("wb") as log:
             return subprocess.Popen(
                 COMMAND,

@@ -24,7 +24,7 @@ from spark_jobs.jvm.java import spark_environment
 from spark_jobs.jvm.spark_version import spark_home, version_at
 from spark_jobs.jvm.storage_jar import JAR
 from spark_jobs.launch.launch_record import Place, application_name
-from spark_jobs.launch.places.choice import place_of
+from spark_jobs.launch.places.choice import driver_place
 from spark_jobs.launch.places.cluster import cluster_at
 from spark_jobs.launch.submission.addresses import ui_environment
 from spark_jobs.launch.submission.code_archive import write_code_archive
@@ -97,7 +97,7 @@ def command(
         InputError: A driver on a cluster would lack an environment variable that the pipeline's
             file refers to; Java or Spark is missing; or a jar can't be downloaded.
     """
-    place = place_of(loaded.pipeline.spark)
+    place = driver_place(loaded.pipeline.spark)
     job = job_arguments(loaded, sources, launch_id, generation)
     application = application_name(launch_id)
     return _command(loaded, place, scratch_folder(launch_id), "job.py", job, application)
@@ -235,7 +235,7 @@ def image_parts(
     return conf, f"local://{file}", [f"local://{jar}"]
 
 
-def analysis_environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
+def local_spark_environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
     """Return the environment of a Python process that analyzes the transform on this machine.
 
     Spark is set up as for a run, but always inside that process's own JVM, wherever runs go. Jars

@@ -25,7 +25,7 @@ from sources.errors import RunError, StateError
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.offset_log import last_planned
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import QueryLock
@@ -235,7 +235,7 @@ def test_a_killed_stream_is_seen_as_dead_and_resumed_exactly(tmp_path: Path, ser
     try:
         start_live(loaded)
         generation = loaded.require_generation()
-        beat = process.find_running(generation, "live")
+        beat = run_control.find_running(generation, "live")
         assert beat is not None
         case.produce(range(1500, 2000))
         os.killpg(os.getpgid(beat.pid), signal.SIGKILL)

@@ -22,7 +22,7 @@ from orchestration.supervision.status import status
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
 from spark_jobs.inside.readers.files import plan_log
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from tests.e2e.case import Case, as_json, steps, windows, wrong
 from tests.e2e.in_session import run_history, run_live
 from tests.services.processes import runs, wait_for
@@ -123,7 +123,7 @@ def test_the_stream_over_a_folder_is_an_asset_and_survives_a_kill(
         assert steps(result) == ["plan", "history", "inbox"]
         arrive(tmp_path / "inbox", "a.json", range(100, 200))
         wait_until_caught_up(PipelineContext.require(loaded))
-        beat = process.find_running(loaded.require_generation(), source.name)
+        beat = run_control.find_running(loaded.require_generation(), source.name)
         assert beat is not None
         arrive(tmp_path / "inbox", "b.json", range(200, 300))
         os.kill(beat.pid, signal.SIGKILL)

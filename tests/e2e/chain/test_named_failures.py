@@ -25,7 +25,7 @@ from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.offset_log import last_committed, last_planned
 from spark_jobs.launch import runs as runs_of_sources
 from spark_jobs.launch.launch_record import LAUNCH, last_launch
-from spark_jobs.launch.process import find_running
+from spark_jobs.launch.run_control import find_running
 from tests.e2e.case import Case, live_of, start_live, wrong
 from tests.orchestration.supervision.live_case import LiveCase
 from tests.services.processes import NEVER_ENDS, runs, wait_for

@@ -14,7 +14,7 @@ import yaml
 from hybrid_extensions.cdc.tables.template import Template
 from hybrid_extensions.shared_drivers.requests import folder_of, pid_of
 from sources.config.loader import LoadedPipeline
-from spark_jobs.launch.process import find_running
+from spark_jobs.launch.run_control import find_running
 from tests.command_line import invoke
 from tests.e2e.case import SMALL
 from tests.e2e.changes.cdc_case import is_equal

@@ -14,7 +14,7 @@ from hybrid_extensions.cdc.databases.altered_table import (
     keep_table_watch,
     withdraw_alteration,
 )
-from hybrid_extensions.cdc.databases.table_watch import observe_anew, observe_table
+from hybrid_extensions.cdc.databases.table_watch import inspect_table, inspect_uncompared
 from sources.common.positions import EndPosition
 from sources.config.loader import LoadedPipeline
 from tests.e2e.changes.binlog_case import BinlogCase
@@ -155,7 +155,7 @@ def made(case: BinlogCase, ways: dict[str, Way]) -> dict[str, LoadedPipeline]:
 def look(loaded: LoadedPipeline) -> TableWatch:
     """What one look sees, kept for the next."""
     generation = loaded.require_generation()
-    seen = observe_table(loaded, generation)
+    seen = inspect_table(loaded, generation)
     assert seen is not None
     keep_table_watch(generation, seen)
     return seen
@@ -196,11 +196,11 @@ def test_what_no_change_reports_is_found_and_all_else_goes_on(
 
     # A table whose rows are known to be equal goes on from what it is now.
     narrow = tables["narrow"]
-    anew = observe_anew(narrow, narrow.require_generation())
+    anew = inspect_uncompared(narrow, narrow.require_generation())
     assert anew is not None
     withdraw_alteration(narrow.require_generation(), anew)
     assert look(narrow).altered is None
     case.execute("ALTER TABLE narrow MODIFY a decimal(11,1)")
     wait_for(lambda: look(narrow).altered is not None, "the next statement", 60)
     dropped = tables["dropped"]
-    assert observe_anew(dropped, dropped.require_generation()) is None
+    assert inspect_uncompared(dropped, dropped.require_generation()) is None

@@ -35,8 +35,8 @@ from spark_jobs.inside.readers.topics.driver_records import driver_records
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import read_topics
 from spark_jobs.inside.readers.topics.parse_records import parse_values
-from spark_jobs.inside.sink.merging.declared import declared_merging
 from spark_jobs.inside.sink.merging.merge_once import with_user_metadata
+from spark_jobs.inside.sink.merging.merge_strategy import declared_merging
 from spark_jobs.inside.sink.sink import prepare_table
 from spark_jobs.table.commit_log import CommitLog
 from spark_jobs.table.kept_deletes import DELETES

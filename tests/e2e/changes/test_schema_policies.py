@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.cdc.databases.altered_table import keep_table_watch
-from hybrid_extensions.cdc.databases.table_watch import observe_table
+from hybrid_extensions.cdc.databases.table_watch import inspect_table
 from hybrid_extensions.cdc.spark import emptied_columns, later_columns
 from orchestration import operations
 from orchestration.supervision.status import status
@@ -170,7 +170,7 @@ def test_what_is_ignored_stays_as_it_is_and_is_said(
 
     def is_said() -> bool:
         context = PipelineContext.require(loaded)
-        seen = observe_table(context.loaded, context.generation)
+        seen = inspect_table(context.loaded, context.generation)
         assert seen is not None
         assert seen.altered is None
         keep_table_watch(context.generation, seen)

@@ -15,7 +15,7 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.catalogs.spark.entry import CatalogEntry
-from hybrid_extensions.catalogs.spark.place import place_of
+from hybrid_extensions.catalogs.spark.place import table_folder
 from hybrid_extensions.servers.metastore import LocalMetastore
 from hybrid_extensions.servers.process import free_ports
 from orchestration import operations
@@ -109,7 +109,7 @@ def test_history_is_where_the_catalog_says(
     spark.range(3).write.format("delta").save(str(place))
     escaped = str(place).replace("'", "\\'")
     spark.sql(f"CREATE TABLE {schema}.orders USING delta LOCATION '{escaped}'")
-    assert place_of(spark, "history", f"{schema}.orders") == str(place)
+    assert table_folder(spark, "history", f"{schema}.orders") == str(place)
 
 
 @pytest.mark.parametrize(
@@ -125,12 +125,12 @@ def test_history_by_a_name_of_no_delta_table_is_refused(
 ) -> None:
     spark.sql(made.format(f"{schema}.orders"))
     with pytest.raises(InputError, match=f"`history`.*{told}"):
-        place_of(spark, "history", f"{schema}.orders")
+        table_folder(spark, "history", f"{schema}.orders")
 
 
 def test_history_in_a_schema_that_does_not_exist_is_refused(spark: SparkSession) -> None:
     with pytest.raises(InputError, match=r"has no table nowhere\.orders"):
-        place_of(spark, "history", "nowhere.orders")
+        table_folder(spark, "history", "nowhere.orders")
 
 
 READER = """

@@ -21,7 +21,7 @@ from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from spark_jobs.inside.readers.store_answer import is_of_store
 from spark_jobs.jvm.storage_jar import FOLLOWING_LOGIN
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from tests.e2e.case import Case, live_of, start_live, wrong
 from tests.services.lake import BUCKET, Edit, lake
 from tests.services.processes import runs, wait_for
@@ -50,7 +50,7 @@ def profile(tmp_path: Path) -> ProfileFile:
 
 
 def pid_of(loaded: LoadedPipeline) -> int:
-    found = process.find_running(loaded.require_generation(), "live")
+    found = run_control.find_running(loaded.require_generation(), "live")
     assert found is not None
     return found.pid
 

@@ -19,7 +19,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import UnavailableError
 from spark_jobs.launch import driver_state
 from spark_jobs.launch.launch_record import Launch, last_launch
-from spark_jobs.launch.process import stop
+from spark_jobs.launch.run_control import stop
 from spark_jobs.launch.runs import find_or_launch, find_run, last_driver, why_ended
 from spark_jobs.run_state.lock import is_launched
 from tests.hybrid_extensions.clusters.recorded_answers import container

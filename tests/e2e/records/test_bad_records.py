@@ -22,7 +22,7 @@ from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.driver.reports.collect_bad_records import Collector
 from spark_jobs.inside.readers.staged_bad_records import staging_folder
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.run_state.heartbeat import describe
 from tests.e2e.case import Case, as_json, live_of, start_live, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_live
@@ -210,7 +210,7 @@ def test_a_killed_stream_loses_and_doubles_no_bad_record(tmp_path: Path, servers
     try:
         start_live(loaded)
         generation = loaded.require_generation()
-        beat = process.find_running(generation, "live")
+        beat = run_control.find_running(generation, "live")
         assert beat is not None
         for first in range(1000, 2000, 100):
             send_mixed(range(first, first + 100))

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.readers.json_rows import parse_json
 from hybrid_extensions.audit.readers.json_values import OF_TOPICS
-from hybrid_extensions.comparison.sql import duckdb_types, open_database
+from hybrid_extensions.comparison.duckdb_database import duckdb_types, open_database
 from sources.common.schema import parse_type
 from tests.e2e.records.json_records import read_records
 from tests.hybrid_extensions.audit.test_topic_values import DATES, DECIMALS, DOUBLES, TEXTS, TIMES

@@ -18,7 +18,7 @@ from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.run_state.heartbeat import Heartbeat
 from tests.e2e.case import Case, start_live, wrong
 from tests.services.processes import runs, wait_for
@@ -52,7 +52,7 @@ def daemon(home: Path, loaded: LoadedPipeline) -> Iterator[None]:
 
 
 def driver(loaded: LoadedPipeline) -> Heartbeat | None:
-    return process.find_running(loaded.require_generation(), "live")
+    return run_control.find_running(loaded.require_generation(), "live")
 
 
 def kill_and_await_another(loaded: LoadedPipeline) -> Heartbeat:

@@ -20,7 +20,7 @@ from orchestration.supervision.supervisor import restart, tick
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
 from sources.planning.context import PipelineContext
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import last_launch
 from tests.e2e.case import TRANSFORMS, Case, live_of, start_live, windows, wrong
 from tests.e2e.supervision.faults import TOLD_S
@@ -50,7 +50,7 @@ def in_workers(rows):
 
 def python_of(loaded: LoadedPipeline, _: Path) -> int:
     """The driver's Python."""
-    found = process.find_running(loaded.require_generation(), "live")
+    found = run_control.find_running(loaded.require_generation(), "live")
     assert found is not None
     return found.pid
 

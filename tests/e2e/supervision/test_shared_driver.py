@@ -18,7 +18,7 @@ from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.planning.context import PipelineContext
-from spark_jobs.launch.process import find_running
+from spark_jobs.launch.run_control import find_running
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.e2e.case import TOPIC, Case, live_of, start_live, windows, wrong
 from tests.services.listening import listening, session_of

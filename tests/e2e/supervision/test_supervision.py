@@ -21,7 +21,7 @@ from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.run_state.heartbeat import Heartbeat
 from tests.e2e.case import Case, live_of, wrong
 from tests.e2e.in_session import run_history
@@ -89,7 +89,7 @@ class Dagster:
 
 
 def driver(loaded: LoadedPipeline) -> Heartbeat:
-    found = process.find_running(loaded.require_generation(), "live")
+    found = run_control.find_running(loaded.require_generation(), "live")
     assert found is not None
     return found
 

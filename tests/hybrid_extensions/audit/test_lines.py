@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from hybrid_extensions.audit.readers.lines import load_lines, load_rows
-from hybrid_extensions.comparison.sql import open_database
+from hybrid_extensions.comparison.duckdb_database import open_database
 from sources.common.schema import parse_schema
 from sources.common.sql.sql_names import column_list
 from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name

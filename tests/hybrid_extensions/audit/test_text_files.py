@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hybrid_extensions.audit.readers.lines import load_rows, load_texts
-from hybrid_extensions.comparison.sql import duckdb_types, open_database
+from hybrid_extensions.comparison.duckdb_database import duckdb_types, open_database
 from hybrid_extensions.text_files.csv.records import CsvRecords
 from sources.common.schema import parse_schema
 from sources.config.source.file_source import FileSource

@@ -12,7 +12,7 @@ from hybrid_extensions.cdc.connector_restart import is_due, restart_if_due
 from hybrid_extensions.cdc.databases.replication_slot import WatchedSlot
 from hybrid_extensions.cdc.databases.slot import Slot
 from hybrid_extensions.cdc.slot_watch import SlotLook, SlotWatch
-from orchestration.capture.slot_seen import SlotSeen
+from orchestration.capture.slot_state import SlotSeen
 from orchestration.supervision.supervisor import tick
 from sources.config.loader import load_pipeline
 from sources.config.source.snapshot import SnapshotOptions

@@ -6,7 +6,7 @@ import pytest
 
 from hybrid_extensions.cdc import connector_wait
 from hybrid_extensions.cdc.connector_wait import ConnectorWait
-from orchestration.capture.slot_seen import describe_unread
+from orchestration.capture.slot_state import describe_unread
 from orchestration.catch_up import wait_until_caught_up
 from sources.planning.context import PipelineContext
 from tests.orchestration.supervision.live_case import LiveCase

@@ -26,8 +26,8 @@ from spark_jobs.jvm.storage_jar import CONF, JAR, LOG_STORE, ON_DISK
 from spark_jobs.launch import driver_state
 from spark_jobs.launch.launch_record import Place, last_launch
 from spark_jobs.launch.places.base import DriverStatus
-from spark_jobs.launch.places.choice import place_of
-from spark_jobs.launch.process import find_running, run_to_end, stop
+from spark_jobs.launch.places.choice import driver_place
+from spark_jobs.launch.run_control import find_running, run_to_end, stop
 from spark_jobs.launch.runs import find_or_launch, find_run, why_ended
 from spark_jobs.launch.submission import spark_properties, submit
 from spark_jobs.run_state.heartbeat import read_heartbeat
@@ -164,7 +164,7 @@ class TestSettings:
     def test_the_driver_runs_on_the_cluster_where_that_exists(
         self, tmp_path: Path, spark: dict[str, Any], place: Place
     ) -> None:
-        assert place_of(pipeline(tmp_path, spark).pipeline.spark) == place
+        assert driver_place(pipeline(tmp_path, spark).pipeline.spark) == place
 
 
 class TestCommands:
@@ -712,7 +712,7 @@ def test_a_run_is_launched_followed_and_its_failure_told(
     assert "No module named 'features'" in generation.path("run/history.log").read_text()
     found = last_launch(generation)
     assert found is not None
-    assert found.place == place_of(loaded.pipeline.spark)
+    assert found.place == driver_place(loaded.pipeline.spark)
     assert why_ended(generation, "history")
     # It is not there any more: the next one is a launch of its own.
     assert find_run(generation, "history") is None

@@ -15,7 +15,7 @@ from hybrid_extensions.ordered_changes.spark.newest_change import merge_changes
 from sources.config.table.sink import Sink
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.inside.sink.merging.declared import Merging
+from spark_jobs.inside.sink.merging.merge_strategy import Merging
 from spark_jobs.inside.sink.sink import prepare_table
 from spark_jobs.table.ownership.target_guard import TargetGuard
 from tests.e2e.changes.test_changes import SCHEMA, Change, gone, up

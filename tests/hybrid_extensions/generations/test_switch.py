@@ -30,7 +30,7 @@ from sources.serving import (
 )
 from sources.state.action_log import read_actions
 from sources.state.generation import read_generation
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.table.ownership.belonging import require_belonging
 from tests.hybrid_extensions.generations.test_generations import NEW, OLD, call, two
 from tests.orchestration.generations.generation_case import GenerationCase
@@ -38,7 +38,7 @@ from tests.orchestration.generations.generation_case import GenerationCase
 # Each step of a switch, and whether the target holds the new rows when it breaks off.
 STEPS: list[tuple[Any, str]] = [
     (switch_steps, "end_runs"),
-    (process, "stop"),
+    (run_control, "stop"),
     (switch_steps, "prepare"),
     (TakeOver, "_bring"),
     (TakeOver, "commit"),

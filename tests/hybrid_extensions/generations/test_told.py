@@ -18,7 +18,7 @@ from hybrid_extensions.generations.switch import steps as switch_steps
 from hybrid_extensions.generations.switch.lock import SwitchHolder, hold_switch_lock
 from sources.errors import StateError
 from sources.serving import Switch, pending_switch
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from tests.command_line import invoke
 from tests.hybrid_extensions.generations.test_generations import NEW, OLD, call, two
 from tests.orchestration.generations.generation_case import GenerationCase
@@ -45,7 +45,7 @@ def test_runs_that_are_stopped_are_told_by_their_generation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case, said = two(tmp_path), list[str]()
-    monkeypatch.setattr(process, "stop", lambda generation, _: generation.name == "g1")
+    monkeypatch.setattr(run_control, "stop", lambda generation, _: generation.name == "g1")
     promotion.promote(case.loaded, say=said.append)
     assert said[1] == "1 of 5: the run of g1 is stopped"
 

@@ -20,8 +20,8 @@ from spark_jobs.jvm.jar_sets import packages
 from spark_jobs.launch import driver_state
 from spark_jobs.launch.launch_record import Place, last_launch
 from spark_jobs.launch.places.base import DriverStatus
-from spark_jobs.launch.places.choice import launcher_at, place_of
-from spark_jobs.launch.process import run_to_end, stop
+from spark_jobs.launch.places.choice import driver_place, launcher_at
+from spark_jobs.launch.run_control import run_to_end, stop
 from spark_jobs.launch.runs import find_or_launch, find_run, why_ended
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import QueryLock
@@ -151,10 +151,10 @@ class TestDeclaration:
             pipeline(tmp_path, spark)
 
     def test_the_driver_runs_in_the_service(self, tmp_path: Path) -> None:
-        assert place_of(pipeline(tmp_path, EMR).pipeline.spark) == Place(
+        assert driver_place(pipeline(tmp_path, EMR).pipeline.spark) == Place(
             kind="emr-serverless", server="eu-central-1", application=recorded.APPLICATION
         )
-        assert place_of(pipeline(tmp_path, DATABRICKS).pipeline.spark) == Place(
+        assert driver_place(pipeline(tmp_path, DATABRICKS).pipeline.spark) == Place(
             kind="databricks", server="https://adb-1.azuredatabricks.net"
         )
 
@@ -179,7 +179,7 @@ def request_for(
     where = IN_STORE[store]
     sink = {"path": where["target"], "mode": "append", "key": ["id"]}
     loaded = pipeline(folder, spark, state=where["state"], sink=sink, **changes)
-    place = place_of(loaded.pipeline.spark)
+    place = driver_place(loaded.pipeline.spark)
     return loaded, submission.request_of(loaded, place, folder / "scratch", ["history"], ID)
 
 
@@ -399,7 +399,7 @@ def test_a_run_is_launched_followed_and_its_failure_told(
     assert found is not None
     # By what it is found again, and not started twice.
     assert sent[case.token] == found.application
-    assert found.place == place_of(loaded.pipeline.spark)
+    assert found.place == driver_place(loaded.pipeline.spark)
     assert why_ended(generation, "history")
     assert find_run(generation, "history") is None
 

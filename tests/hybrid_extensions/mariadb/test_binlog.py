@@ -9,7 +9,7 @@ from pymysql import Connection
 from pymysql.cursors import Cursor
 
 from hybrid_extensions.cdc.databases.slot import Slot
-from hybrid_extensions.mariadb.log.binlog import ask_log, find_state
+from hybrid_extensions.mariadb.log.binlog import ask_log, find_mariadb_slot
 from hybrid_extensions.mariadb.log.connector import ReadUpTo
 from hybrid_extensions.mariadb.log.gtid import Gtid, parse_gtids
 from hybrid_extensions.mariadb.server import ask, connect, parse_address
@@ -28,7 +28,7 @@ def test_a_worker_that_does_not_answer_is_said() -> None:
 
 
 def state_of(connection: Connection[Cursor], read: ReadUpTo) -> Slot:
-    found = find_state(connection, read)
+    found = find_mariadb_slot(connection, read)
     assert isinstance(found, Slot), found
     return found
 
@@ -51,7 +51,7 @@ def test_a_server_that_never_had_what_the_connector_has_read_has_lost_it(
         commit(primary)
         missing = last_gtid(primary)
         with connect(parse_address(replica.dsn("shop")), "snapshot") as connection:
-            behind = find_state(connection, ReadUpTo(True, 1, 4, [missing]))
+            behind = find_mariadb_slot(connection, ReadUpTo(True, 1, 4, [missing]))
             assert "does not have 0-1-" in str(behind)
             assert "a replica that is behind" in str(behind)
             assert state_of(connection, ReadUpTo(True, 1, 4, [received])).state == "active"

@@ -15,7 +15,7 @@ from hybrid_extensions.cdc.databases.replication_slot import gone_state
 from hybrid_extensions.cdc.databases.slot import Slot
 from hybrid_extensions.mariadb.log.binlog import ask_log
 from hybrid_extensions.mariadb.log.connector import ReadUpTo
-from hybrid_extensions.mariadb.log.mysql_log import find_state, mysql_place
+from hybrid_extensions.mariadb.log.mysql_log import find_mysql_slot, mysql_place
 from hybrid_extensions.mariadb.server import ask, connect, parse_address
 from hybrid_extensions.mariadb.snapshot.begin import file_number
 from hybrid_extensions.servers.databases.mysql import LocalMySql
@@ -52,7 +52,7 @@ def end_of(connection: Connection[Cursor]) -> ReadUpTo:
 
 
 def state_of(connection: Connection[Cursor], read: ReadUpTo) -> Slot:
-    found = find_state(connection, read)
+    found = find_mysql_slot(connection, read)
     assert isinstance(found, Slot), found
     return found
 
@@ -72,7 +72,7 @@ def test_what_waits_is_known_and_another_server_is_found(
     assert gone_state(slot, "") is gone_state(slot, slot.server) is None
     assert gone_state(slot, OTHER) == "moved"
     if read.gtid_set:
-        ahead = find_state(connection, read._replace(gtid_set=f"{read.gtid_set},{OTHER}:7"))
+        ahead = find_mysql_slot(connection, read._replace(gtid_set=f"{read.gtid_set},{OTHER}:7"))
         assert f"does not have {OTHER}:7, which the connector has read" in str(ahead)
 
 

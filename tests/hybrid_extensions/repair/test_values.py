@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from hybrid_extensions.comparison.sql import create_empty_table, insert_arrow
+from hybrid_extensions.comparison.duckdb_database import create_empty_table, insert_arrow
 from hybrid_extensions.repair.compared_rows import ENVELOPE, SOURCE, read_deletes, read_target
 from hybrid_extensions.repair.differences import find_differences
 from hybrid_extensions.repair.rewrite import rewrite

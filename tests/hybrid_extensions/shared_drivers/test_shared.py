@@ -22,7 +22,7 @@ from sources.errors import InputError, RunError
 from sources.planning.context import PipelineContext
 from sources.state.generation import Generation
 from spark_jobs.launch.launch_record import LAUNCH, last_launch
-from spark_jobs.launch.process import find_running, start_detached, stop
+from spark_jobs.launch.run_control import find_running, start_detached, stop
 from spark_jobs.launch.runs import find_run, last_lines
 from spark_jobs.launch.submission import spark_properties, submit
 from spark_jobs.run_state.heartbeat import Heartbeat

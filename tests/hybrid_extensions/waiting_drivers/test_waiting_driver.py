@@ -183,7 +183,7 @@ def test_the_plan_is_checked_also_where_no_driver_can_wait(
         raise OSError(errno.EOPNOTSUPP, "not on this file system")
 
     monkeypatch.setattr(waiting_driver, "UnnamedFile", refuse)
-    monkeypatch.setattr(spark_process, "analysis_environment", lambda *_: {})
+    monkeypatch.setattr(spark_process, "local_spark_environment", lambda *_: {})
     echo = (sys.executable, "-c", "print(input())")
     monkeypatch.setattr(spark_process, "COMMAND", echo)
     with AdvanceDriver(loaded) as driver:

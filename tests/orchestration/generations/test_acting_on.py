@@ -23,7 +23,7 @@ from sources.kept_definitions import keep_definition
 from sources.planning.context import PipelineContext
 from sources.serving import Served, Serving, declared_generation, write_serving
 from sources.state.generation import Generation, read_generation
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import QueryLock
 from tests.command_line import invoke
@@ -65,7 +65,7 @@ def ended(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         found.append(generation.name)
         return True
 
-    monkeypatch.setattr(process, "stop", stop)
+    monkeypatch.setattr(run_control, "stop", stop)
     return found
 
 

@@ -19,7 +19,7 @@ from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import ErrorReport
 from sources.state.generation import Generation
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import Launch
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from spark_jobs.run_state.lock import QueryLock, is_held
@@ -108,7 +108,7 @@ class LiveCase:
                 held.close()
                 return True
 
-            patch.setattr(process, "stop", stop)
+            patch.setattr(run_control, "stop", stop)
             yield
 
     def watch(self) -> Watch:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestration.capture.silent_database import SilentDatabase
-from orchestration.capture.slot_seen import SlotSeen
+from orchestration.capture.slot_state import SlotSeen
 from orchestration.requested_state import RequestedState
 from orchestration.supervision.late_row_findings import LateSeen
 from orchestration.supervision.observation import Seen, behind_since

@@ -7,7 +7,7 @@ from typing import Any
 
 from sources.config.loader import LoadedPipeline
 from spark_jobs.launch.launch_record import Launch
-from spark_jobs.launch.places.choice import place_of
+from spark_jobs.launch.places.choice import driver_place
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from tests.e2e.case import TRANSFORMS
 from tests.minimal import minimal_pipeline
@@ -35,7 +35,7 @@ def launched(loaded: LoadedPipeline, source: str = "inbox", **changes: Any) -> L
     """A launch that somebody made who is gone since."""
     generation = loaded.open_generation(create=True)
     assert generation is not None
-    place = place_of(loaded.pipeline.spark)
+    place = driver_place(loaded.pipeline.spark)
     log = f"run/{source}.log"
     made = Launch(launch_id=ID, source=source, log=log, group=None, at_ms=1, place=place, **changes)
     generation.replace("run/launch.json", made)

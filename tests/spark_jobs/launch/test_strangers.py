@@ -15,7 +15,7 @@ import pytest
 from sources.common.positions import now_ms
 from sources.errors import RunError, StateError
 from sources.state.generation import Generation
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import LAUNCH, Launch
 from spark_jobs.launch.places import local
 from spark_jobs.launch.runs import find_run
@@ -42,8 +42,8 @@ STOP = """
 import sys
 from pathlib import Path
 from sources.config.loader import load_pipeline
-from spark_jobs.launch import process
-process.stop(load_pipeline(Path(sys.argv[1])).require_generation(), "inbox")
+from spark_jobs.launch import run_control
+run_control.stop(load_pipeline(Path(sys.argv[1])).require_generation(), "inbox")
 """
 # With process numbers of its own, and the name of this machine.
 CONTAINER = ["unshare", "--pid", "--fork", "--mount-proc"]
@@ -68,9 +68,9 @@ def test_a_driver_that_has_not_reported_yet_is_not_ended_by_the_number_of_the_on
     case.launch("before", pid=stranger.pid)
     case.generation.delete(LAUNCH)
     with case.alive(), pytest.raises(RunError, match=f"it is not process {stranger.pid}"):
-        process.stop(case.generation, "inbox")
+        run_control.stop(case.generation, "inbox")
     assert runs(stranger.pid)
-    assert not process.stop(case.generation, "inbox"), "no driver is there any more"
+    assert not run_control.stop(case.generation, "inbox"), "no driver is there any more"
     assert runs(stranger.pid)
 
 
@@ -83,7 +83,7 @@ def test_a_driver_that_has_just_been_started_is_not_said_to_be_gone_with_the_one
     case.generation.delete(LAUNCH)
     told = f"it is not process {stranger.pid}, .* it has just been started"
     with case.alive(), pytest.raises(RunError, match=told):
-        process.stop(case.generation, "inbox")
+        run_control.stop(case.generation, "inbox")
 
 
 def test_a_driver_in_another_container_is_not_said_to_be_gone(case: LiveCase) -> None:
@@ -116,7 +116,7 @@ def test_whoever_renews_the_lease_is_the_driver(
     case: LiveCase, monkeypatch: pytest.MonkeyPatch, machine: str | None, told: str
 ) -> None:
     monkeypatch.setattr(Generation, "is_local", False)
-    monkeypatch.setattr(process, "_RELEASE_S", 0.1)
+    monkeypatch.setattr(run_control, "_RELEASE_S", 0.1)
     case.launch("there", pid=GONE)
     case.generation.delete(LAUNCH)
     with QueryLock(case.generation, "there"):
@@ -125,7 +125,7 @@ def test_whoever_renews_the_lease_is_the_driver(
             assert held is not None
             case.generation.replace(LEASE, held.model_copy(update={"machine": machine}))
         with pytest.raises(RunError, match=told):
-            process.stop(case.generation, "inbox")
+            run_control.stop(case.generation, "inbox")
 
 
 def test_a_driver_that_was_started_by_hand_is_ended(case: LiveCase) -> None:
@@ -135,7 +135,7 @@ def test_a_driver_that_was_started_by_hand_is_ended(case: LiveCase) -> None:
         assert driver.stdout.readline() == b"held\n"
         case.launch("by hand", pid=driver.pid)
         case.generation.delete(LAUNCH)
-        assert process.stop(case.generation, "inbox")
+        assert run_control.stop(case.generation, "inbox")
         assert driver.wait(60) != 0
 
 
@@ -145,7 +145,7 @@ def test_what_a_killed_driver_said_last_of_history_keeps_nobody_from_a_stop(
     case: LiveCase, monkeypatch: pytest.MonkeyPatch, *, is_local: bool, host: str
 ) -> None:
     monkeypatch.setattr(Generation, "is_local", is_local)
-    monkeypatch.setattr(process, "_RELEASE_S", 0.1)
+    monkeypatch.setattr(run_control, "_RELEASE_S", 0.1)
     case.launch("killed", pid=GONE, host=host, source="history")
     said = case.generation.read(heartbeat_name("inbox"), Heartbeat)
     assert said is not None
@@ -154,15 +154,15 @@ def test_what_a_killed_driver_said_last_of_history_keeps_nobody_from_a_stop(
     launched = take_launch_lock(case.generation, "live")
     assert launched is not None
     with QueryLock(case.generation, "live"):
-        assert process.find_running(case.generation, "inbox") is not None
-        assert process.find_running(case.generation, "history") is None
-        assert not process.stop(case.generation, "history")
+        assert run_control.find_running(case.generation, "inbox") is not None
+        assert run_control.find_running(case.generation, "history") is None
+        assert not run_control.stop(case.generation, "history")
         case.generation.delete(LAUNCH)
         case.launch("killed", pid=GONE, host=host)
         case.generation.delete(LAUNCH)
         # Of one that was started by hand nothing else is known.
         with pytest.raises(RunError) if is_local else nullcontext():
-            process.stop(case.generation, "history")
+            run_control.stop(case.generation, "history")
     launched.release()
 
 

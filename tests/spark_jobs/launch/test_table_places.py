@@ -29,7 +29,7 @@ def loaded(folder: Path, **declared: Any) -> LoadedPipeline:
 
 
 def found(pipeline: LoadedPipeline, monkeypatch: pytest.MonkeyPatch, script: str) -> LoadedPipeline:
-    monkeypatch.setattr(spark_process, "analysis_environment", lambda *_: {})
+    monkeypatch.setattr(spark_process, "local_spark_environment", lambda *_: {})
     monkeypatch.setattr(spark_process, "COMMAND", (sys.executable, "-c", script))
     with SparkProcess(pipeline) as process:
         return find_places(pipeline, process)

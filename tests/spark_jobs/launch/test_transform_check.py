@@ -47,7 +47,7 @@ class Answering:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
         self.starts = 0
         self._monkeypatch = monkeypatch
-        monkeypatch.setattr(spark_process, "analysis_environment", self._environment)
+        monkeypatch.setattr(spark_process, "local_spark_environment", self._environment)
         self.run(script)
 
     def run(self, script: str) -> None:

@@ -19,9 +19,9 @@ import yaml
 from sources.common.positions import now_ms
 from sources.config.loader import load_pipeline
 from sources.state.generation import Generation
-from spark_jobs.launch import process
+from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import last_launch
-from spark_jobs.launch.process import find_running
+from spark_jobs.launch.run_control import find_running
 from spark_jobs.launch.submission import submit
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from spark_jobs.run_state.lock import QueryLock, seen_lease
@@ -71,7 +71,7 @@ def launch(host: str, ahead_s: int, pipeline: str) -> None:
     submit.command = command  # type: ignore[assignment]
     say("ready")
     sys.stdin.readline()
-    beat = process.start_detached(loaded, generation, "live")
+    beat = run_control.start_detached(loaded, generation, "live")
     say(f"{beat.launch_id} {beat.host}")
 
 

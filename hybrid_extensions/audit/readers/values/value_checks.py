@@ -11,7 +11,7 @@ import pyarrow as pa
 from hybrid_extensions.audit.readers.values.time_texts import (
     with_minutes,
 )
-from hybrid_extensions.comparison.sql import duckdb_type
+from hybrid_extensions.comparison.duckdb_database import duckdb_type
 from sources.common.sql.sql_names import literal
 
 _DATE = r"\d{4}-\d\d-\d\d"

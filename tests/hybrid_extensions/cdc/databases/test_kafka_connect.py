@@ -8,7 +8,7 @@ import pytest
 
 from hybrid_extensions.cdc.databases.kafka_connect import (
     ConnectorState,
-    find_state,
+    find_connector_state,
     read_config,
     restart_command,
     restart_failed,
@@ -56,7 +56,7 @@ def failed(trace: str | None) -> dict[str, Any]:
 def test_a_connector_runs_or_failed_for_its_last_cause(status: Any, found: Any) -> None:
     with worker({"/connectors/shop/status": status}) as url:
         expected = found or f"{url} is not answered as Kafka Connect does"
-        assert find_state(url) == expected
+        assert find_connector_state(url) == expected
 
 
 def test_only_what_failed_is_started_again() -> None:

@@ -13,7 +13,7 @@ from hybrid_extensions.cdc.databases.altered_table import (
     TableWatch,
     keep_table_watch,
 )
-from hybrid_extensions.cdc.databases.table_watch import observe_table
+from hybrid_extensions.cdc.databases.table_watch import inspect_table
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.common.positions import EndPosition
@@ -51,7 +51,7 @@ def test_a_target_that_can_not_be_read_is_no_traceback(
     (log / f"{0:020}.json").write_text("{")
     with psycopg.connect(postgres.dsn, password=postgres.password, autocommit=True) as connection:
         connection.execute(f"CREATE TABLE {table} (id int PRIMARY KEY, v int)")
-        seen = observe_table(loaded, generation)
+        seen = inspect_table(loaded, generation)
         connection.execute(f"DROP TABLE {table}")
     assert seen is not None
     assert seen.altered is None

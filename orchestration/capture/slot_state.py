@@ -1,4 +1,4 @@
-"""Replication slot (or connector) that reads a database's log, as a look has seen it."""
+"""State of the replication slot (or connector) that reads a database's log, as one look saw it."""
 
 from __future__ import annotations
 

@@ -13,7 +13,10 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from hybrid_extensions.audit.computed.versions import apply_truncates, resolve_unchanged_values
+from hybrid_extensions.audit.computed.row_versions import (
+    remove_truncated_rows,
+    resolve_unchanged_values,
+)
 from orchestration.comparison.report import AuditExample
 from sources.config.table.sink import Sink
 from tests.extensions import needs
@@ -159,7 +162,7 @@ def test_rows_that_are_older_than_a_truncate_are_gone() -> None:
             "(1, NULL, false), (2, '2', false), (NULL, '3', true), (2, '4', false), "
             "(3, '5', true)) r(id, seq, gone)"
         )
-        apply_truncates(connection, pipeline)
+        remove_truncated_rows(connection, pipeline)
         found = connection.execute("SELECT * FROM audit.rows ORDER BY seq").fetchall()
         assert found == [(2, "4", False), (3, "5", True)]
 

@@ -14,7 +14,7 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from hybrid_extensions.report import phases as progress
+from hybrid_extensions.report import plot_data as progress
 from hybrid_extensions.report.progress_asset import progress_asset
 from sources.common.positions import EndPosition, to_ms
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name

@@ -1,4 +1,4 @@
-"""Processes of Spark runs, wherever their drivers run: launch and wait, find one, end it."""
+"""Control of Spark runs, wherever their drivers run: launch and wait, find one, end it."""
 
 from __future__ import annotations
 

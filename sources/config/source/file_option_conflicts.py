@@ -1,4 +1,4 @@
-"""Checks of a file source's declaration that concern several fields, or the source after it."""
+"""Conflicts between options of a file source, and with the source after it: all are refused."""
 
 from __future__ import annotations
 

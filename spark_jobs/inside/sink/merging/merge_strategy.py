@@ -1,4 +1,4 @@
-"""Merging that a sink declares: by key, or by the order of changes as an extension does."""
+"""Strategy of the merge into the target: by key, or by the order of changes (an extension's)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Phases of a pipeline (one for each source): their progress, from the state and the target."""
+"""Data of the plots of a pipeline: progress of each source over time, and rows by day."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The version of a row that counts, where sources have several: the last one by sequence.
+"""Versions of a row in the audit's input: which one counts, where sources have several.
 
 Nothing here looks at the order of the sources, as the seam filter of the runs does: a version in
 the topic may be newer than the one in the files, or older.
@@ -12,8 +12,8 @@ import duckdb
 
 from hybrid_extensions.audit.input_tables import INPUT
 from hybrid_extensions.comparison.compare_tables import json_value, key_of
+from hybrid_extensions.comparison.duckdb_database import columns_of, count_rows
 from hybrid_extensions.comparison.maps import sort_maps
-from hybrid_extensions.comparison.sql import columns_of, count_rows
 from orchestration.comparison.report import EXAMPLES, AuditExample
 from sources.common.sql.sql_names import column_list, literal, quoted
 from sources.config.pipeline import Pipeline
@@ -44,7 +44,7 @@ def create_input(
     """
     sort_maps(connection, _ROWS)
     resolve_unchanged_values(connection, pipeline.sink)
-    apply_truncates(connection, pipeline)
+    remove_truncated_rows(connection, pipeline)
     columns = [name for name in columns_of(connection, _ROWS) if name != "_place"]
     order = sequence_in(pipeline.sink, columns)
     one_of_each = ""
@@ -105,7 +105,7 @@ def resolve_unchanged_values(connection: duckdb.DuckDBPyConnection, sink: Sink) 
     connection.execute("ALTER TABLE audit.resolved RENAME TO rows")
 
 
-def apply_truncates(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline) -> None:
+def remove_truncated_rows(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline) -> None:
     """Apply TRUNCATEs of the captured table to ``audit.rows``: remove older rows and the events.
 
     A TRUNCATE is a delete without a key. Nothing is done unless the pipeline follows them.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from pyiceberg.types import (
 from hybrid_extensions.iceberg.columns import all_fields
 from hybrid_extensions.iceberg.renamed_columns import are_renamed, former_dates, misread_column
 from hybrid_extensions.iceberg.stored_files import path_of
+from sources.common.epoch import EPOCH
 from sources.common.field_ids import field_id
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
@@ -35,7 +36,6 @@ from sources.storage.folder_partitions import partition_from
 from sources.storage.stores import Stores
 
 _NAME_MAPPING = "schema.name-mapping.default"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # As a value of a partition column, Delta's log takes these for null.
 _NULLS = ("", "__HIVE_DEFAULT_PARTITION__")
 _THREADS = 16
@@ -188,9 +188,9 @@ def _value(kind: IcebergType, value: Any) -> object:
     """Return a value of a partition for Delta's log; None if it is null, or has no such form."""
     match kind, value:
         case DateType(), int():
-            return date.min.fromordinal(_EPOCH.toordinal() + value)
+            return date.min.fromordinal(EPOCH.toordinal() + value)
         case TimestampType() | TimestamptzType(), int():
-            return _EPOCH + timedelta(microseconds=value)
+            return EPOCH + timedelta(microseconds=value)
         case _, bool() | int() | Decimal() | date():
             return value
         case _, str() if value not in _NULLS:

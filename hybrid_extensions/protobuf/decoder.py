@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any, cast
@@ -15,12 +15,11 @@ from google.protobuf.message import DecodeError, Message
 
 from hybrid_extensions.protobuf.batches import TIME, WRAPPERS, NotInBatches, PlainMessage
 from sources.common.conversion import BadValue
+from sources.common.epoch import EPOCH
 from sources.decoding.base import BaseReader
 from sources.decoding.batch_cursor import Batch, zigzag
 from sources.decoding.schema_registry import read_ids, unframe
 from sources.errors import InputError
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class ProtobufReader(BaseReader):
@@ -177,9 +176,7 @@ def _reader(kind: Descriptor, known: dict[str, _Read]) -> _Read:
         known: Functions built so far, by full name: a message type may contain itself.
     """
     if kind.full_name == TIME:
-        return lambda time: (
-            _EPOCH + timedelta(seconds=time.seconds, microseconds=time.nanos // 1000)
-        )
+        return lambda time: EPOCH + timedelta(seconds=time.seconds, microseconds=time.nanos // 1000)
     if kind.full_name in WRAPPERS:
         return lambda wrapper: wrapper.value
     # A message type may contain itself.

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
+from sources.common.epoch import EPOCH
 from sources.common.schema import type_name
 
 Converter = Callable[[Any], Any]
@@ -22,7 +23,6 @@ class Nanos(int):
 
 
 _SHORT_CHARACTERS = 60
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _INTEGERS = (int, Nanos)
 # From here on numbers round to infinity as `float`; the largest one's digits are 3.4028235e38.
@@ -86,7 +86,7 @@ def to_arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(kind):
         # Arrow looks up the zone of each value, which takes five times as long.
         values = [
-            None if instant is None else (instant - _EPOCH) // _MICROSECOND for instant in values
+            None if instant is None else (instant - EPOCH) // _MICROSECOND for instant in values
         ]
     return pa.array(values, kind)
 
@@ -204,7 +204,7 @@ def _of_nanos(nanos: Nanos) -> datetime:
         reason = f"{nanos} ns can't be stored exactly: timestamps have microseconds"
         raise BadValue(reason)
     try:
-        return _EPOCH + micros * _MICROSECOND
+        return EPOCH + micros * _MICROSECOND
     except OverflowError:
         raise _TypeMismatch from None
 

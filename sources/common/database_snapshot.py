@@ -7,12 +7,13 @@ columns of the changes that Spark and DuckDB understand alike.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from pydantic import BaseModel
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+from sources.common.epoch import EPOCH
+
 # Transaction ids in PostgreSQL's log have 32 bits.
 _WRAP = 1 << 32
 _BEGAN_AGAIN = (
@@ -228,5 +229,5 @@ def file_position(file: int, offset: int) -> str:
 
 
 def _envelope(taken_ms: int) -> dict[str, Any]:
-    taken = _EPOCH + timedelta(milliseconds=taken_ms)
+    taken = EPOCH + timedelta(milliseconds=taken_ms)
     return {"op": "r", "deleted": False, "committed_at": taken}

@@ -9,19 +9,19 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, model_validator
 
 from sources.common.database_snapshot import DatabaseSnapshot
+from sources.common.epoch import EPOCH
 from sources.common.table_definition import TableDefinition
 from sources.errors import StateError
 
 V = TypeVar("V")
 Evidence = Literal["offsets", "sequence", "timestamp", "fixed", "factory"]
 """What a start position was decided by; ``factory`` is a function that the user wrote."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
 
 
@@ -86,7 +86,7 @@ def to_ms(moment: datetime) -> int:
     Raises:
         TypeError: The time has no time zone.
     """
-    return (moment - _EPOCH) // _MS
+    return (moment - EPOCH) // _MS
 
 
 def to_us(moment: datetime) -> int:
@@ -95,7 +95,7 @@ def to_us(moment: datetime) -> int:
     Raises:
         TypeError: The time has no time zone.
     """
-    return (moment - _EPOCH) // timedelta(microseconds=1)
+    return (moment - EPOCH) // timedelta(microseconds=1)
 
 
 def span_ms(span: timedelta) -> int:
@@ -121,7 +121,7 @@ def iso(time_ms: int) -> str:
     A time beyond the year 9999, as a wrong clock may produce, is returned as ``<number> ms``.
     """
     try:
-        moment = _EPOCH + time_ms * _MS
+        moment = EPOCH + time_ms * _MS
     except OverflowError:
         return f"{time_ms} ms"
     spec = "milliseconds" if time_ms % 1000 else "seconds"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from typing import Any, NamedTuple
@@ -13,11 +13,11 @@ import orjson
 import pyarrow as pa
 
 from sources.common.conversion import BadValue, converter, short_repr
+from sources.common.epoch import EPOCH
 from sources.decoding.key_document import key_document
 from sources.decoding.registered_values import registered_values
 from sources.decoding.schema_registry import Registry
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FRAME = b"\0"
 
 
@@ -142,7 +142,7 @@ class Tombstones:
 
 def _moment(timestamp_ms: int) -> datetime:
     try:
-        return _EPOCH + timedelta(milliseconds=timestamp_ms)
+        return EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:
         reason = (
             f"the record has no value, and its timestamp {timestamp_ms} ms lies outside of the "

@@ -6,12 +6,11 @@ times, since a window is never shorter than the distance to the next one.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
+from sources.common.epoch import EPOCH
 from sources.common.positions import Part, to_us
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Interval(NamedTuple):
@@ -93,4 +92,4 @@ class EventWindows(Part):
 
 
 def _moment(time_us: int) -> datetime:
-    return _EPOCH + timedelta(microseconds=time_us)
+    return EPOCH + timedelta(microseconds=time_us)

@@ -9,7 +9,7 @@ import math
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -33,6 +33,7 @@ from hybrid_extensions.cdc.debezium.values import (
     value_converter,
 )
 from sources.common.conversion import BadValue, converter, short_repr
+from sources.common.epoch import EPOCH
 from sources.common.schema import may_be_long, parse_schema, parse_type, type_name
 from sources.decoding.base import BaseReader
 from sources.decoding.changes.declared_table import DeclaredTable
@@ -44,7 +45,6 @@ from sources.errors import HybridError, InputError
 # Changes that refer to a row as it was before: what they lack, that row has.
 _OF_A_ROW = ("u", "d")
 _ROW_OF = {"c": "after", "u": "after", "r": "after", "d": "before"}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class DebeziumReader(BaseReader):
@@ -387,7 +387,7 @@ def _is_float(value: Any) -> bool:
 def _committed_at(_: Mapping[str, Any], origin: Mapping[str, Any]) -> datetime | None:
     """Return the time at which the database committed the change; None if the envelope lacks it."""
     commit_ms = origin.get("ts_ms")
-    return None if commit_ms is None else _EPOCH + timedelta(milliseconds=commit_ms)
+    return None if commit_ms is None else EPOCH + timedelta(milliseconds=commit_ms)
 
 
 _PARTS: dict[EnvelopePart, Callable[[Mapping[str, Any], Mapping[str, Any]], Any]] = {

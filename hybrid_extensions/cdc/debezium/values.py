@@ -12,7 +12,7 @@ import binascii
 import math
 import re
 from collections.abc import Callable
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from hybrid_extensions.cdc.debezium.mysql_json import canonical_json
 from sources.common.conversion import BadValue, short_repr
+from sources.common.epoch import EPOCH
 from sources.common.schema import type_name
 from sources.decoding.changes.declared_table import BinaryMode
 from sources.decoding.changes.envelopes import MYSQL_JSON, Encoding
@@ -27,7 +28,6 @@ from sources.decoding.changes.envelopes import MYSQL_JSON, Encoding
 T = TypeVar("T")
 NO_ENCODING = Encoding()
 """Encoding of a column of which the record carries no schema."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # Microseconds in the unit of each logical type; None for nanoseconds.
 _UNITS = {
     "io.debezium.time.Timestamp": 1000,
@@ -196,7 +196,7 @@ def _timestamp(raw: Any, encoding: Encoding) -> datetime:
         raise BadValue(reason)
     micros = raw // 1000 if unit is None else raw * unit
     try:
-        return _EPOCH + timedelta(microseconds=micros)
+        return EPOCH + timedelta(microseconds=micros)
     except OverflowError:
         reason = f"{raw} is outside the years 1 to 9999"
         raise BadValue(reason) from None
@@ -218,7 +218,7 @@ def _date(raw: Any, encoding: Encoding) -> date:
         reason = f"{short_repr(raw)} is not a valid date"
         raise BadValue(reason)
     try:
-        return _EPOCH.date() + timedelta(days=raw)
+        return EPOCH.date() + timedelta(days=raw)
     except OverflowError:
         reason = f"{raw} days since 1970 are outside the years 1 to 9999"
         raise BadValue(reason) from None

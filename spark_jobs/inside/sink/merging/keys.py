@@ -8,7 +8,7 @@ condition; the lowest and the highest key of the micro-batch are.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
+from sources.common.epoch import EPOCH
 from sources.common.sql.sql_names import in_backticks
 from spark_jobs.inside.sink.merging.clauses import column
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = 1000
 # The years 1677 to 2262.
 _NANOS_END_US = (2**63 - 1) // 1000
@@ -40,7 +40,7 @@ class Match(NamedTuple):
 
 def _moment(micros: int) -> str:
     # With its offset: an hour that comes twice in the session's time zone would be ambiguous.
-    return f"TIMESTAMP'{(_EPOCH + timedelta(microseconds=micros)).isoformat(sep=' ')}'"
+    return f"TIMESTAMP'{(EPOCH + timedelta(microseconds=micros)).isoformat(sep=' ')}'"
 
 
 def _day(days: int) -> str:

@@ -14,7 +14,7 @@ from hybrid_extensions.generations.files.take_over import TakeOver
 from hybrid_extensions.generations.switch import group_promotion, promotion
 from hybrid_extensions.generations.switch.group_promotion import promote_group
 from orchestration.supervision.status import status_of
-from sources.config.loader import LoadedPipeline
+from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import StateError
 from sources.generations import begin
 from sources.serving import read_serving
@@ -46,14 +46,15 @@ def computed_again(
 
     700 rows.
     """
+    # Before it is imported, as this process keeps the module.
+    with (case.folder / "transforms.py").open("a") as code:
+        code.write(DOUBLED)
     for number in (0, 300):
         case.write_history(range(number, number + 300))
     case.arrive(range(600, 700))
     for loaded in (case.first(), case.second(windows=False)):
         run_history(spark, loaded)
         run_live(spark, loaded)
-    with (case.folder / "transforms.py").open("a") as code:
-        code.write(DOUBLED)
     first = case.first(transform="transforms:doubled")
     assert begin(first).name == "g2"
     run_history(spark, first)
@@ -112,6 +113,8 @@ def test_a_candidate_that_follows_a_candidate_goes_on_in_its_target_after_a_kill
     run_live(spark, first)
     run_live(spark, second)
     assert values(tmp_path / "copied") == {n: n / 2 * 2 for n in range(900)}
+    # As its file is read from now on: the table that `generation: g2` names is the target.
+    second = load_pipeline(second.path)
     part = next(each for each in status_of(second).parts if each.name == "upstream")
     assert part.rows[0].cells[-1] == "up to date"
     report = audit(second)

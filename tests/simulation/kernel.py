@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from random import Random
+from threading import get_ident
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
@@ -97,6 +98,7 @@ class Kernel:
         random: The only source of chance.
         now_us: The true time.
         events: What happened, in words, with times relative to the beginning.
+        thread: The thread that it runs in, with all that is simulated.
         kills, freezes: How often a process is killed or suspended, as a share of requests.
     """
 
@@ -113,6 +115,7 @@ class Kernel:
         self._queue: list[tuple[int, int, Fiber | Callable[[], None], int]] = []
         self._number = 0
         self._hub = getcurrent()
+        self.thread = get_ident()
         self._steps = 0
 
     # What happened.
@@ -295,8 +298,8 @@ def active() -> Kernel:
 
 
 def in_simulation() -> bool:
-    """Return whether a simulated process asks."""
-    return bool(_active) and _active[-1].current is not None
+    """Return whether a simulated process asks, and no thread of something else."""
+    return bool(_active) and _active[-1].current is not None and get_ident() == _active[-1].thread
 
 
 @contextmanager

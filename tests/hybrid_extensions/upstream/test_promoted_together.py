@@ -192,7 +192,7 @@ def test_a_live_run_that_is_stuck_is_not_waited_for_while_others_are_stopped(
     row.arrive(7)
     running = SimpleNamespace(find_running=lambda *_: 1)
     with monkeypatch.context() as patch:
-        patch.setattr(group_promotion, "process", running)
+        patch.setattr(group_promotion, "run_control", running)
         with pytest.raises(StateError, match="Nothing was promoted"):
             row.promote()
     assert row.seen() == [OLD, OLD]

@@ -24,11 +24,14 @@ def main() -> int:
     """Run the command; return its exit status."""
     report, *command = sys.argv[1:]
     adopt_orphans()
-    started = time.monotonic()
-    status = subprocess.run(command, check=False).returncode
+    started, status = time.monotonic(), 1
+    main_process = subprocess.Popen(command)
     with suppress(ChildProcessError):
+        # Also those that end before the command does: as zombies they would count as running.
         while True:
-            os.wait()
+            pid, code = os.wait()
+            if pid == main_process.pid:
+                status = os.waitstatus_to_exitcode(code)
     seconds = time.monotonic() - started
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     document = {"seconds": seconds, "cpu_s": usage.ru_utime + usage.ru_stime}

@@ -1,6 +1,6 @@
 """Watch on captured databases without a declared slot or connector: whether they answer.
 
-So may it be with MariaDB and MySQL. Where one is declared, :mod:`.slot_watch` finds it out.
+MariaDB and MySQL can be captured without. Where one is declared, :mod:`.slot_watch` finds it out.
 """
 
 from __future__ import annotations

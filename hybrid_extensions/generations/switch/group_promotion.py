@@ -30,6 +30,7 @@ from hybrid_extensions.generations.switch.progress import Say, Steps, say_nothin
 from hybrid_extensions.generations.switch.readiness import require_own, require_ready
 from hybrid_extensions.generations.switch.run import (
     STEPS,
+    do_all,
     give_up,
     resume_requested,
     run_steps,
@@ -106,7 +107,8 @@ def promote_group(
                 say(f"Warning: an audit of {each.to} would be refused. {misfit}")
             if each.follows is not None and unread(to):
                 _require_running(to)
-        say(f"checked: {_names(group)} can be promoted")
+        names = ", ".join(f"{each.to} of {loaded[each.file].pipeline.name}" for each in members)
+        say(f"checked: {names} can be promoted")
         if home.state.put_if_absent(Group.NAME, group) != group:
             raise _ended_by_another(home)
         try:
@@ -328,11 +330,7 @@ def _execute(
         if switch is None or switch.at_ms != group.at_ms:
             # Completed before the interruption.
             continue
-
-        def tell(text: str, name: str = its.pipeline.name) -> None:
-            say(f"{name}: {text}")
-
-        steps = Steps(tell, STEPS, held[each.file].note)
+        steps = Steps(partial(_say_of, say, its.pipeline.name), STEPS, held[each.file].note)
         to = run_steps(its, steps, partial(_followers_go_on, group, loaded, each))
         if to is not None:
             started.append(to)
@@ -354,14 +352,10 @@ def _followers_go_on(
 
 def _start(started: Sequence[PipelineContext], say: Say) -> None:
     """Start the live runs; the error of one is raised after the others are started."""
-    failure = None
-    for each in started:
-        try:
-            start(each, Steps(partial(_say_of, say, each.pipeline.name), 1, say_nothing))
-        except HybridError as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure
+    do_all(
+        started,
+        lambda each: start(each, Steps(partial(_say_of, say, each.pipeline.name), 1, say_nothing)),
+    )
 
 
 def _say_of(say: Say, name: str, text: str) -> None:
@@ -393,19 +387,10 @@ def _remove_switches(pipelines: Iterable[LoadedPipeline], at_ms: int, by: str | 
 
 def _resume(group: Group, loaded: Mapping[str, LoadedPipeline]) -> None:
     """Start the live runs of all members that are requested."""
-    failure = None
-    for each in group.members:
-        its = loaded[each.file]
-        try:
-            resume_requested(its, _switch(group, each, its))
-        except HybridError as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure
-
-
-def _names(group: Group) -> str:
-    return ", ".join(f"{each.to} of {each.load().pipeline.name}" for each in group.members)
+    do_all(
+        group.members,
+        lambda each: resume_requested(loaded[each.file], _switch(group, each, loaded[each.file])),
+    )
 
 
 def _ended_by_another(home: LoadedPipeline) -> StateError:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from typing import TypeVar
 
 from hybrid_extensions.generations.switch import steps as switch_steps
 from hybrid_extensions.generations.switch.progress import Steps
@@ -19,6 +20,8 @@ from sources.serving import Switch, pending_switch, read_serving
 from sources.state.action_log import end_action
 from spark_jobs.launch.readable_state import require_readable
 from spark_jobs.table.ownership.belonging import is_committed
+
+T = TypeVar("T")
 
 STEPS = 5
 """Number of the steps of a promotion or rollback."""
@@ -48,19 +51,36 @@ def resume_requested(loaded: LoadedPipeline, switch: Switch) -> list[str]:
     Raises:
         HybridError: One does not start; the others are started by then, and it stays requested.
     """
-    started, failure = [], None
-    for context in switch_steps.contexts(loaded, switch):
-        last = context.pipeline.sources[-1]
+    started: list[str] = []
+
+    def resume(context: PipelineContext) -> None:
         wanted = read_requested(context.generation)
         if wanted is not None and wanted.is_requested:
-            try:
-                operations.resume(context, last)
-                started.append(context.generation.name)
-            except HybridError as error:
-                failure = failure or error
+            operations.resume(context, context.pipeline.sources[-1])
+            started.append(context.generation.name)
+
+    do_all(switch_steps.contexts(loaded, switch), resume)
+    return started
+
+
+def do_all(items: Iterable[T], do: Callable[[T], object]) -> None:
+    """Call a function with each item, also after one has failed; then raise the first error.
+
+    Args:
+        items: The items, in order.
+        do: The function.
+
+    Raises:
+        HybridError: The first that the function has raised; any other error ends the loop.
+    """
+    failure: HybridError | None = None
+    for item in items:
+        try:
+            do(item)
+        except HybridError as error:
+            failure = failure or error
     if failure is not None:
         raise failure
-    return started
 
 
 def start(to: PipelineContext, steps: Steps) -> None:

@@ -67,7 +67,7 @@ def require_followers(
             )
             raise StateError(message, hint, pipeline=each.pipeline.name) from None
         except HybridError as error:
-            error.hint = f"{error.hint} Asked was the follower {each.path}.".strip()
+            error.hint = f"{error.hint} This came from the follower {each.path}.".strip()
             raise
         if made is not None:
             require_followers(followers_of(each), each, made)

@@ -27,9 +27,7 @@ def test_a_range_is_recomputed_in_three_tables_in_a_row_by_one_run(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     case = TwoPipelines(tmp_path)
-    for begin in (0, 300, 600):
-        case.write_history(range(begin, begin + 300))
-    case.arrive(range(900, 1000))
+    case.write_thousand()
     first, second = case.first(ranges=RANGES), case.second(windows=False, ranges=RANGES)
     third = case.third(ranges=RANGES)
     for each in (first, second):

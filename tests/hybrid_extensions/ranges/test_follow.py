@@ -17,6 +17,7 @@ from hybrid_extensions.audit.run import audit
 from hybrid_extensions.ranges.backfill import RangeResult, backfill
 from hybrid_extensions.ranges.followed import follow as following
 from hybrid_extensions.ranges.followed.follow import follow
+from orchestration.remedies import Remedy
 from orchestration.supervision.status import status_of
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
@@ -36,9 +37,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 def begun(spark: SparkSession, case: TwoPipelines) -> LoadedPipeline:
     """The first pipeline, with 900 rows of history and 100 that arrived."""
-    for begin in (0, 300, 600):
-        case.write_history(range(begin, begin + 300))
-    case.arrive(range(900, 1000))
+    case.write_thousand()
     first = case.first()
     planned(spark, first)
     run_live(spark, first)
@@ -175,7 +174,8 @@ def test_a_range_of_open_windows_is_refused_before_it_is_recomputed(
     assert "--regardless" in caught.value.hint
     assert DeltaTable(first.target.url).version() == before
     done = recompute(first, 600, 900, is_regardless=True)
-    assert f"and waits before this commit: `hybrid follow {second.path}`" in done.text
+    way = Remedy("follow").command(str(second.path))
+    assert f"and waits before this commit: {way}" in done.text
     other = replaced.model_copy(update={"column": "seen"})
     with pytest.raises(StateError, match="its own event time is the column `at`"):
         following.require_followable(second, other)

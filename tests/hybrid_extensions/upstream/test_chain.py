@@ -22,9 +22,7 @@ def test_a_table_is_read_at_a_version_and_followed_commit_by_commit(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     case = TwoPipelines(tmp_path)
-    for begin in (0, 300, 600):
-        case.write_history(range(begin, begin + 300))
-    case.arrive(range(900, 1000))
+    case.write_thousand()
     first = case.first()
     run_history(spark, first)
     run_live(spark, first)

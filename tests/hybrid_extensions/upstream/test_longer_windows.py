@@ -82,9 +82,7 @@ def test_longer_windows_of_a_followed_table_of_short_ones_equal_those_of_all_raw
     tmp_path: Path, spark: SparkSession
 ) -> None:
     case = TwoPipelines(tmp_path)
-    for begin in (0, 300, 600):
-        case.write_history(range(begin, begin + 300))
-    case.arrive(range(900, 1000))
+    case.write_thousand()
     minutes = short_ones(tmp_path, "100 ms")
     run_history(spark, minutes)
     run_live(spark, minutes)

@@ -47,6 +47,12 @@ class TwoPipelines:
         hidden.write_text("".join(f"{as_json(n)}\n" for n in ids))
         hidden.rename(inbox / hidden.name.removeprefix("."))
 
+    def write_thousand(self) -> None:
+        """A thousand rows: 900 of history in three files, and 100 that arrived."""
+        for begin in (0, 300, 600):
+            self.write_history(range(begin, begin + 300))
+        self.arrive(range(900, 1000))
+
     def first(self, **more: Any) -> LoadedPipeline:
         """The first pipeline; it appends every row as it is."""
         history = {"name": "history", "type": "files", "path": "in/*.parquet", "format": "parquet"}

@@ -162,6 +162,7 @@ def test_tables_that_can_t_be_listed_are_an_error_with_a_way_out(
     kind: type[HybridError],
     text: str,
 ) -> None:
+    monkeypatch.setenv("PGPASSWORD", postgres.password)
     monkeypatch.setattr(tables, "_NAMES", query)
     with pytest.raises(kind, match=text):
         find_tables(postgres.dsn, lambda _: True)

@@ -33,7 +33,7 @@ from confluent_kafka import Producer
 from benchmarks.processes import cpu_s, end_all, groups_of, memory_mb, processes_of
 from benchmarks.record import record
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
-from orchestration import operations
+from orchestration.operations import bounded_run, live_run
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
@@ -94,9 +94,9 @@ class _Fleet:
         def go(loaded: LoadedPipeline) -> None:
             context = PipelineContext.require(loaded)
             if not self._merges:
-                operations.run_bounded(context, loaded.pipeline.sources[0], rest_requested=True)
+                bounded_run.run_bounded(context, loaded.pipeline.sources[0], rest_requested=True)
             hand_over(context, loaded.pipeline.topics[-1])
-            operations.go_live(context, loaded.pipeline.topics[-1])
+            live_run.go_live(context, loaded.pipeline.topics[-1])
             first.append(time.monotonic() - begun)
 
         with ThreadPoolExecutor(at_once) as pool:

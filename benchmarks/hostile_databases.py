@@ -47,9 +47,9 @@ from hybrid_extensions.cdc.tables.template import Template
 from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.repair.run import repair
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, Step, run_chain
+from orchestration.operations import stopping
 from orchestration.supervision import supervisor
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
@@ -335,7 +335,7 @@ def _open(
     table_pipelines.find(template)
     [table] = template.tables()
     loaded = template.load(table)
-    cleanup.callback(operations.stop, loaded)
+    cleanup.callback(stopping.stop, loaded)
     return database, loaded
 
 

@@ -41,9 +41,9 @@ from benchmarks.store import CountingProxy, Gateway, tell
 from hybrid_extensions.generations.files.take_over import prepare
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from hybrid_extensions.servers.s3 import LOGIN, LocalS3, client
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
+from orchestration.operations import stopping
 from orchestration.supervision.supervisor import tick
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.files.listing.splits import list_source
@@ -295,7 +295,7 @@ def _micro_batches(lake: Lake, folder: Path, count: int, seconds: float) -> dict
         finally:
             is_over.set()
             feed.join()
-            operations.stop(loaded)
+            stopping.stop(loaded)
 
 
 def _batches(lake: Lake, checkpoint: Folder, seconds: float, delay_ms: float) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from benchmarks.record import record
 from benchmarks.session import HERE, plain_topic, session
 from benchmarks.topics import PARTITIONS
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
-from orchestration import operations
+from orchestration.operations import live_run
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
@@ -126,7 +126,7 @@ def _by_project(loaded: LoadedPipeline) -> Iterator[Pids]:
     (topic,) = loaded.pipeline.topics
     make_plan(loaded)
     hand_over(PipelineContext.require(loaded), topic)
-    operations.go_live(PipelineContext.require(loaded), topic)
+    live_run.go_live(PipelineContext.require(loaded), topic)
     launch = last_launch(loaded.require_generation())
     assert launch is not None
     assert launch.group is not None

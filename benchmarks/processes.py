@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hybrid_extensions.shared_drivers.requests import folder_of, pid_of
-from orchestration import operations
+from orchestration.operations import stopping
 from sources.config.loader import LoadedPipeline
 from spark_jobs.launch.launch_record import last_launch
 
@@ -38,7 +38,7 @@ def end_all(pipelines: Iterable[LoadedPipeline]) -> None:
     shared = set()
     for loaded in pipelines:
         if loaded.open_generation(create=False) is not None:
-            operations.stop(loaded)
+            stopping.stop(loaded)
         if loaded.pipeline.spark.driver == "shared":
             shared.add(_shared_driver(loaded))
     for pid in shared:

@@ -40,9 +40,9 @@ from benchmarks.record import record
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from hybrid_extensions.servers.process import free_ports
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.cli import console
+from orchestration.operations import stopping
 from orchestration.supervision.status import status
 from sources.common.positions import iso, now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -149,7 +149,7 @@ def main() -> int:
             wait_until_caught_up(PipelineContext.require(loaded))
         finally:
             stop.set()
-            operations.stop(loaded)
+            stopping.stop(loaded)
         report = audit(loaded)
     return _report(samples, options.rate, options.plot, exact=report.ok)
 

@@ -27,8 +27,8 @@ from confluent_kafka import Producer
 
 from benchmarks.record import record
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
-from orchestration import operations
 from orchestration.cli import console
+from orchestration.operations import stopping
 from sources.common.positions import iso, now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hybrid import SwitchState
@@ -131,7 +131,7 @@ def _run(loaded: LoadedPipeline, done: dict[str, int]) -> tuple[int, int]:
     finally:
         is_over.set()
         observer.join()
-        operations.stop(loaded)
+        stopping.stop(loaded)
     folder = loaded.require_generation().checkpoint
     last = offset_log.last_committed(folder)
     assert last is not None

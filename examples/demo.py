@@ -31,10 +31,10 @@ from rich.table import Table
 from hybrid_extensions.comparison import terminal as comparison_terminal
 from hybrid_extensions.servers.broker import LocalBroker
 from hybrid_extensions.servers.process import free_ports, is_taken
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.comparison.installed_audit import audit
 from orchestration.comparison.report import AuditReport
+from orchestration.operations import live_run, stopping
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError, InputError, RunError
@@ -200,7 +200,7 @@ def _interrupt_once(*_: object) -> None:
 def stop(loaded: LoadedPipeline) -> None:
     """Stop the runs of a pipeline: those of its candidate and of the serving generation."""
     for each in in_service(loaded):
-        operations.stop(each)
+        stopping.stop(each)
 
 
 def prepare(
@@ -319,7 +319,7 @@ def _run(
 def finish(loaded: LoadedPipeline) -> None:
     """Wait until a live run has read its topic to the end, and stop it."""
     wait_until_caught_up(PipelineContext.require(loaded))
-    operations.stop(loaded)
+    stopping.stop(loaded)
 
 
 def launch_job(name: str, folder: Path) -> None:
@@ -386,7 +386,7 @@ def _produce_when_live(
 ) -> None:
     """Wait for the first live run, and then produce the rest of the feed slowly."""
     source = live_source(loaded[0])
-    while not any(operations.is_live(one) for one in loaded):
+    while not any(live_run.is_live(one) for one in loaded):
         time.sleep(1)
     # Before the first record: what was produced in part is not produced twice.
     (folder / _FEED).write_text(_PRODUCED)

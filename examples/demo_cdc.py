@@ -43,10 +43,10 @@ from hybrid_extensions.cuts.members import load_group
 from hybrid_extensions.cuts.publisher import publish
 from hybrid_extensions.cuts.table import list_cuts
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
 from orchestration.launch_checks import next_offsets
+from orchestration.operations import live_run, stopping
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
@@ -239,7 +239,7 @@ def _show(found: SourceComparison) -> None:
 
 def _latency(one: LoadedPipeline, live_ms: int) -> dict[str, float]:
     """Stop a pipeline, and return how long changes took until readers saw them, in seconds."""
-    operations.stop(one)
+    stopping.stop(one)
     seconds = sorted(latencies(one, live_ms))
     if not seconds:
         return {}
@@ -333,9 +333,9 @@ class _DemoKiller(Killer):
     def _restart(self, down: Sequence[LoadedPipeline], killed: int) -> None:
         for each in down:
             # The demo itself may have started it again.
-            while operations.is_live(each) and group_of(each) == killed:
+            while live_run.is_live(each) and group_of(each) == killed:
                 time.sleep(_POLL_S)
-            operations.go_live(PipelineContext.require(each), _changes(each))
+            live_run.go_live(PipelineContext.require(each), _changes(each))
 
     def run_until_all_are_live(self) -> None:
         """Run the pipelines until they are live, some at a time; again if a driver is killed.
@@ -387,7 +387,7 @@ def _open(kind: str, options: argparse.Namespace, stages: Stages, cleanup: ExitS
     shop = _Shop(database, Template(_declare(folder, options, database, tables)))
     table_pipelines.find(shop.template)
     for one in shop.loaded:
-        cleanup.callback(operations.stop, one)
+        cleanup.callback(stopping.stop, one)
     return shop
 
 
@@ -425,12 +425,12 @@ def _add_column(shop: _Shop) -> None:
     table = f"{shop.database.schema}.{_ALTERED}"
     execute(shop.database.dsn, f"ALTER TABLE {table} ADD {name} {kind} DEFAULT {default}")
     one = shop.template.load(table)
-    while operations.is_live(one):
+    while live_run.is_live(one):
         time.sleep(_POLL_S)
     beat = read_heartbeat(one.require_generation(), _changes(one).name)
     console.print(f"          {table} stops: {beat.failure if beat else None}", markup=False)
     for each in shop.loaded:
-        if each.pipeline.name != one.pipeline.name and not operations.is_live(each):
+        if each.pipeline.name != one.pipeline.name and not live_run.is_live(each):
             message = f"{each.pipeline.name} has stopped with {one.pipeline.name}."
             raise RunError(message, "Look at the logs below the demo's folder `state`.")
     document = yaml.safe_load(shop.template.path.read_text())
@@ -439,7 +439,7 @@ def _add_column(shop: _Shop) -> None:
     shop.template.path.write_text(yaml.safe_dump(document, sort_keys=False))
     shop.template = Template(shop.template.path)
     again = shop.template.load(table)
-    operations.go_live(PipelineContext.require(again), _changes(again))
+    live_run.go_live(PipelineContext.require(again), _changes(again))
 
 
 def _changes(loaded: LoadedPipeline) -> KafkaSource:

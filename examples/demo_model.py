@@ -33,11 +33,11 @@ from hybrid_extensions.feeds.declare import AnyFeed, PostgresFeed, feeds_of
 from hybrid_extensions.feeds.loop import compare, compared_in_words, deliver_once, follow
 from hybrid_extensions.training.columns import Asked
 from hybrid_extensions.training.point_in_time import TrainingSet, training_set
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, run_chain
 from orchestration.comparison.installed_audit import audit
 from orchestration.comparison.report import AuditReport
+from orchestration.operations import stopping
 from sources.config.code.transform import SqlTransform
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import RunError
@@ -139,7 +139,7 @@ def serve(
         wait_until_caught_up(PipelineContext.require(loaded))
         _wait_until_final(loaded)
     with stages("stream stopped, PostgreSQL has all rows"):
-        operations.stop(loaded)
+        stopping.stop(loaded)
         deliver_once(loaded, feed)
     with stages("training set: what was known an hour before each flight"):
         asked = Asked(time="asked_at")

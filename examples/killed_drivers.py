@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from examples.demo import console
-from orchestration import operations
+from orchestration.operations import live_run
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
 from sources.state.generation import Generation
@@ -48,7 +48,7 @@ def kill_driver(loaded: LoadedPipeline, is_time: Callable[[Generation], bool]) -
         if generation and launch and launch.group and is_time(generation):
             kill_group(launch.group)
             console.print(f"          killed: driver of {loaded.pipeline.name}, {launch.source}")
-            while operations.is_live(loaded):
+            while live_run.is_live(loaded):
                 time.sleep(_POLL_S)
             return
         time.sleep(_POLL_S)

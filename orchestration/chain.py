@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from orchestration import operations, step_observers
+from orchestration import step_observers
 from orchestration.capture.interface import require_capture
 from orchestration.capture.snapshots import TakenSnapshot, snapshot_sources
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.display import size
 from orchestration.launch_checks import next_offsets
+from orchestration.operations import bounded_run, chain_plan, live_run
 from orchestration.progress.forecast import eta_s
 from sources.common.counting import counted
 from sources.common.positions import EndPosition, iso
@@ -227,7 +228,7 @@ class ExportStep(Step[ExportRecord]):
         self.source: str = source
 
     def _run(self, run: ChainRun) -> Outcome[ExportRecord]:
-        made = operations.export(run.loaded, self.source, partial(run.observer.noted, self))
+        made = chain_plan.export(run.loaded, self.source, partial(run.observer.noted, self))
         files = f"{counted(len(made.files), 'file')} ({size(sum(made.files.values()))})"
         text = f"`{self.source}` is exported: {files}."
         return Outcome(made, made.model_dump(mode="json"), text)
@@ -242,7 +243,7 @@ class PlanStep(Step[Plan]):
     name = "plan"
 
     def _run(self, run: ChainRun) -> Outcome[Plan]:
-        made = operations.plan(run.loaded, run.waiting)
+        made = chain_plan.plan(run.loaded, run.waiting)
         splits = sum(part.splits for part in made.files)
         are = counted(splits, "split of files is", "splits of files are")
         text = f"The plan is made: {are} to be read."
@@ -307,7 +308,7 @@ class BoundedStep(Step[EndPosition]):
         self.name = self.source = source
 
     def _run(self, run: ChainRun) -> Outcome[EndPosition]:
-        end = operations.run_bounded(
+        end = bounded_run.run_bounded(
             run.context,
             run.context.pipeline.source(self.name),
             on_beat=partial(self._beat, run),
@@ -350,7 +351,7 @@ class LiveStep(Step[Heartbeat]):
     def _run(self, run: ChainRun) -> Outcome[Heartbeat]:
         source = run.context.pipeline.source(self.name)
         on_beat = partial(run.observer.beat, self)
-        beat = operations.go_live(run.context, source, on_beat, waiting=run.waiting)
+        beat = live_run.go_live(run.context, source, on_beat, waiting=run.waiting)
         tell = partial(run.observer.noted, self)
         step_observers.live_run_started(run.loaded, self.name, beat.launch_id, tell)
         if run.until_caught_up:
@@ -379,7 +380,7 @@ def export_steps(loaded: LoadedPipeline) -> list[ExportStep]:
 
 
 def _steps_of_sources(loaded: LoadedPipeline) -> Iterator[Step[Any]]:
-    planned = operations.planned_topic(loaded)
+    planned = chain_plan.planned_topic(loaded)
     for source in loaded.pipeline.hybrid_source().sources:
         if source in loaded.pipeline.topics and source is not planned:
             yield HandoverStep(source.name)

@@ -114,7 +114,7 @@ GOOD = "`tests/test_conformance.py::test_every_kind_of_source_has_its_row`"
         (f"{GOOD} and can't occur: so there", "neither tests nor a reason"),
         ("`tests/test_conformance.py::test_of_nothing`", "no such test"),
         (f"{GOOD}<br>`tests/test_nowhere.py::test_it`", "no such file"),
-        ("`orchestration/operations.py::test_it`", "no such file"),
+        ("`orchestration/chain.py::test_it`", "no such file"),
     ],
 )
 def test_a_row_without_support_is_found(held: str, fault: str) -> None:

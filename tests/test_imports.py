@@ -21,7 +21,7 @@ ROOT = Path(__file__).parent.parent
         ("orchestration.cli.main", "sqlglot"),
         ("orchestration.supervision.status", "pandas"),
         ("hybrid_testing.plugin", "pyspark"),
-        ("orchestration.operations", "pyspark"),
+        ("orchestration.operations.bounded_run", "pyspark"),
         ("spark_jobs.launch.run_control", "pyspark"),
     ],
 )

@@ -17,7 +17,6 @@ from hybrid_extensions.generations.form import FIELDS, GenerationForm
 from hybrid_extensions.generations.lifecycle import discard, rerun
 from hybrid_extensions.generations.switch import promotion
 from hybrid_extensions.schedules.dagster import schedule
-from orchestration import operations
 from orchestration.attribution import acting_user
 from orchestration.defs.checks.from_job import report_check
 from orchestration.defs.checks.table import report_table
@@ -44,6 +43,7 @@ from orchestration.defs.keys import (
 from orchestration.defs.show import plan_metadata
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.dagster_remedies import say_in
+from orchestration.operations import chain_plan
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.generations import begin, has_run
 from sources.kept_definitions import changed_since
@@ -247,7 +247,7 @@ def _rerun(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: Generat
 def _wait_for_approval(context: dg.OpExecutionContext, loaded: LoadedPipeline) -> None:
     """Show the plan that waits for its approval, and end without a failure."""
     note_on_run(context, {GENERATION_TAG: loaded.require_generation().name})
-    shown = plan_metadata.plan(loaded, operations.plan(loaded))
+    shown = plan_metadata.plan(loaded, chain_plan.plan(loaded))
     context.log_event(dg.AssetMaterialization(plan_key(loaded), metadata=shown))
     wait(context, report_approval(context.instance, loaded))
 

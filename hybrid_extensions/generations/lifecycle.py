@@ -12,8 +12,8 @@ from hybrid_extensions.generations.comparison.compare_generations import (
 from hybrid_extensions.generations.switch import promotion
 from hybrid_extensions.generations.switch.lock import hold_switch_lock
 from hybrid_extensions.generations.switch.progress import Say
-from orchestration import operations
 from orchestration.chain import BoundedStep, ChainRun, Observer, Step, run_chain
+from orchestration.operations import stopping
 from orchestration.progress.in_words import progress_parts, share_of
 from sources import generations
 from sources.common.counting import counted
@@ -56,7 +56,7 @@ def discard(loaded: LoadedPipeline, by: str | None = None) -> str:
         require_in_service(loaded, read_generation(loaded.state, name))
         before = {"newest": name}
         with recorded(loaded.state, "discard generation", by, name, before) as after:
-            operations.stop(declaration_of(loaded, name), by or "")
+            stopping.stop(declaration_of(loaded, name), by or "")
             after["deleted"] = generations.discard(loaded, name)
         return after["deleted"]
 

@@ -17,7 +17,6 @@ from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, count_row
 from hybrid_extensions.generations.comparison.compare_generations import GenerationComparison
 from hybrid_extensions.trial.against_serving import compare_with_serving
 from hybrid_extensions.trial.sample_pipeline import SampleOptions, declare_sample, sample_of
-from orchestration import operations
 from orchestration.chain import (
     ChainRun,
     Observer,
@@ -28,6 +27,7 @@ from orchestration.chain import (
 )
 from orchestration.comparison.installed_audit import audit
 from orchestration.comparison.report import AuditReport
+from orchestration.operations import stopping
 from sources.common.schema import names_and_types, normalize_schema
 from sources.common.sql.sql_names import column_list
 from sources.config.loader import LoadedPipeline
@@ -169,7 +169,7 @@ def _run(side: LoadedPipeline, observer: Observer) -> list[str]:
                 outcome = run_step(run, step.name)
                 warnings += outcome.document.get("warnings", [])
     finally:
-        operations.stop(side)
+        stopping.stop(side)
     return warnings
 
 

@@ -19,7 +19,6 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from orchestration import operations
 from orchestration.chain import (
     BoundedStep,
     ChainRun,
@@ -30,6 +29,7 @@ from orchestration.chain import (
     run_chain,
 )
 from orchestration.cli.output import person, tell
+from orchestration.operations import live_run, stopping
 from orchestration.progress.in_words import progress_parts, share_of
 from orchestration.supervision import controls
 from sources.config.loader import LoadedPipeline
@@ -132,12 +132,12 @@ def run(loaded: LoadedPipeline, *, stop_when_caught_up: bool) -> None:
         HybridError: As :func:`orchestration.chain.run_chain`; or the stream can't be stopped.
     """
     try:
-        with operations.own_request(loaded, person(None)), progress(loaded) as observer:
+        with live_run.own_request(loaded, person(None)), progress(loaded) as observer:
             run_chain(
                 ChainRun(loaded, observer, rest_requested=True, until_caught_up=stop_when_caught_up)
             )
             if stop_when_caught_up:
-                operations.stop(loaded)
+                stopping.stop(loaded)
     except KeyboardInterrupt:
         tell(INTERRUPTED_RUN)
         raise

@@ -62,14 +62,14 @@ def stop(
     may still be writing.
     """
     with answer(as_json) as show:
-        from orchestration import operations
+        from orchestration.operations import stopping
         from sources.serving import generation_with_role
 
         loaded = load_acting(pipeline, generation, as_kept=True)
-        stopped = operations.stop(loaded, _who(by))
+        stopped = stopping.stop(loaded, _who(by))
         what = f"Stopped {', '.join(stopped)}" if stopped else "Nothing was running"
         text = f"{what} (generation {generation_with_role(loaded)})."
-        if others := operations.others_running(loaded):
+        if others := stopping.others_running(loaded):
             text += f" Still running: {', '.join(others)}; end it with `--generation {others[0]}`."
         show({**_document(loaded), "stopped": stopped, "others_running": others}, text)
 
@@ -167,13 +167,13 @@ def rate(  # noqa: PLR0913, PLR0917 - each is an option
     A run that is active adopts the limit.
     """
     with answer(as_json) as show:
-        from orchestration import operations
+        from orchestration.operations import rate_change
         from sources.config.source.rate_limit import parse_limit
         from sources.serving import declared_generation, generation_with_role
 
         loaded = load_acting(pipeline, generation, as_kept=True)
         limit = parse_limit(bytes_, files=files, rows=rows, offsets=offsets)
-        operations.change_rate(loaded, source, limit, _who(by))
+        rate_change.change_rate(loaded, source, limit, _who(by))
         given = limit.model_dump(exclude_none=True)
         shown = ", ".join(f"{number:,} {name}" for name, number in given.items())
         how = f"at {shown} per second at most" if given else "without a limit"

@@ -94,10 +94,10 @@ def options(
 def validate(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Check a pipeline's declaration, without reading any data; nothing is written."""
     with answer(as_json) as show:
-        from orchestration import operations
+        from orchestration.operations import chain_plan
 
         loaded = load(pipeline)
-        warnings = operations.validate(loaded)
+        warnings = chain_plan.validate(loaded)
         names = [source.name for source in loaded.pipeline.sources]
         text = f"{loaded.pipeline.name}: {' → '.join(names)} is a valid pipeline."
         show(
@@ -113,14 +113,14 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     The first call makes the plan and keeps it; no row is read or written yet.
     """
     with answer(as_json) as show:
-        from orchestration import operations
         from orchestration.cli import console, terminal_tables
         from orchestration.cli.after_plan import after_plan
+        from orchestration.operations import chain_plan
         from orchestration.progress.plan_preview import preview
 
         loaded = load(pipeline)
         with console.busy("Looking at the sources, and at the transform in Spark"):
-            made = operations.plan(loaded)
+            made = chain_plan.plan(loaded)
         seen = preview(loaded, made)
         document = {**made.model_dump(mode="json"), "preview": seen.model_dump(mode="json")}
         show({"ok": True, **document}, terminal_tables.plan(made, seen, after_plan(loaded)))

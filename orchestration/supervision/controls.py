@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from orchestration import operations
 from orchestration.catch_up import UpToNow, held_in_words
+from orchestration.operations import live_run, stopping
 from orchestration.requested_state import (
     RequestedState,
     in_words,
@@ -125,7 +125,7 @@ def resume(loaded: LoadedPipeline, by: str = "") -> Heartbeat:
             active.
     """
     source = live_source(loaded)
-    return operations.go_live(PipelineContext.require(loaded), source, by=by)
+    return live_run.go_live(PipelineContext.require(loaded), source, by=by)
 
 
 def drain(
@@ -187,7 +187,7 @@ def drain(
             )
             raise RunError(message, hint, source=source.name)
         time.sleep(_POLL_S)
-    operations.stop(loaded, by.strip(), action="drain", why=DRAINED)
+    stopping.stop(loaded, by.strip(), action="drain", why=DRAINED)
 
 
 def _ended(generation: Generation, name: str, left: int | None) -> RunError:

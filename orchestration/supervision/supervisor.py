@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import NamedTuple
 
-from orchestration import operations
+from orchestration.operations import live_run
 from orchestration.remedies import as_commands
 from orchestration.requested_state import require_requested
 from orchestration.supervision.live_look import Look, look_at_live
@@ -144,7 +144,7 @@ def restart(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbe
         look = look_at_live(loaded, generation)
         if look is not None and look.verdict.down == "stuck":
             run_control.stop(generation, source.name)
-        return operations.resume(PipelineContext(loaded, generation), source)
+        return live_run.resume(PipelineContext(loaded, generation), source)
     # Whatever it is, the next look has to know that the restart is not under way.
     except Exception as error:
         # A driver that was launched reports for itself.

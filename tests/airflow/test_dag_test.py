@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import stopping
 from sources.planning.context import PipelineContext
 from tests.airflow.flow import DAG, Flow
 from tests.airflow.server import Airflow
@@ -33,7 +33,7 @@ def test_a_run_without_servers_ends_with_an_exact_live_table(
         wait_until_caught_up(PipelineContext.require(flow.loaded))
         report = flow.hybrid("audit")
     finally:
-        operations.stop(flow.loaded)
+        stopping.stop(flow.loaded)
     assert (report["ok"], report["expected"]) == (True, 1200)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import stopping
 from sources.planning.context import PipelineContext
 from tests.airflow.flow import DAG, STEPS, Flow
 from tests.airflow.server import PATIENCE_S
@@ -32,7 +32,7 @@ def flow(tmp_path: Path, servers: str, programs: Path, packages: Path) -> Iterat
             yield made
     finally:
         made.hold.unlink(missing_ok=True)
-        operations.stop(made.loaded)
+        stopping.stop(made.loaded)
 
 
 def audited(flow: Flow) -> tuple[bool, int]:

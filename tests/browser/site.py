@@ -24,7 +24,7 @@ from examples import flight_data
 from hybrid_extensions.servers.broker import LocalBroker
 from hybrid_extensions.servers.process import HOST, end, free_ports, last_lines, spawn
 from hybrid_extensions.servers.server_programs import CHROMIUM, obtain
-from orchestration import operations
+from orchestration.operations import stopping
 from sources.config.loader import LoadedPipeline, load_pipeline
 from tests.services.processes import wait_for
 
@@ -100,7 +100,7 @@ def site(
             flight_data.produce(feed, broker.bootstrap_servers, name)
             servers = broker.bootstrap_servers
             loaded[name] = _declare(declared, name, servers, folder, history or {}, changes)
-            cleanup.callback(operations.stop, loaded[name])
+            cleanup.callback(stopping.stop, loaded[name])
         url = cleanup.enter_context(dagster_ui(folder, declared))
         yield Site(url, broker.bootstrap_servers, loaded, later)
 

@@ -19,9 +19,9 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from hybrid_extensions.servers.broker import create_topic
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.comparison.report import AuditReport
+from orchestration.operations import bounded_run, chain_plan, live_run, stopping
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
@@ -220,14 +220,14 @@ def live_of(loaded: LoadedPipeline) -> KafkaSource:
 
 def start_live(loaded: LoadedPipeline) -> None:
     """All steps of the chain, by one driver; the stream is left running."""
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     for source in loaded.pipeline.sources:
         if isinstance(source, KafkaSource):
             hand_over(PipelineContext.require(loaded), source)
         if source.boundedness is Boundedness.BOUNDED:
-            operations.run_bounded(PipelineContext.require(loaded), source, rest_requested=True)
+            bounded_run.run_bounded(PipelineContext.require(loaded), source, rest_requested=True)
         else:
-            operations.go_live(PipelineContext.require(loaded), source)
+            live_run.go_live(PipelineContext.require(loaded), source)
 
 
 def run_through(loaded: LoadedPipeline) -> AuditReport:
@@ -236,7 +236,7 @@ def run_through(loaded: LoadedPipeline) -> AuditReport:
         start_live(loaded)
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     # Without the extension, only what audits is skipped.
     from hybrid_extensions.audit.run import audit  # noqa: PLC0415
 
@@ -266,4 +266,4 @@ def kill_driver(loaded: LoadedPipeline) -> None:
     assert launch is not None
     assert launch.group is not None
     os.killpg(launch.group, signal.SIGKILL)
-    wait_for(lambda: not operations.is_live(loaded), "the end of the driver")
+    wait_for(lambda: not live_run.is_live(loaded), "the end of the driver")

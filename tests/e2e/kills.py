@@ -17,9 +17,9 @@ from typing import Any, Literal
 from benchmarks.record import record
 from hybrid_extensions.servers.broker import LocalBroker
 from hybrid_extensions.servers.process import free_ports
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.comparison.report import AuditReport
+from orchestration.operations import live_run, stopping
 from sources.config.loader import LoadedPipeline
 from sources.hybrid import SwitchState
 from sources.planning.context import PipelineContext
@@ -168,7 +168,7 @@ class Chain:
         if self._is_renewed:
             assert self._is_promoted()
         wait_until_caught_up(PipelineContext.require(self.loaded))
-        operations.stop(self.loaded)
+        stopping.stop(self.loaded)
         # Without the extension, only what audits is skipped.
         from hybrid_extensions.audit.run import audit  # noqa: PLC0415
 
@@ -177,7 +177,7 @@ class Chain:
     def end(self) -> None:
         """Leave nothing behind."""
         self._kill(self._watcher)
-        operations.stop(self.loaded)
+        stopping.stop(self.loaded)
 
     def _told(self) -> str:
         return f"{where(self.loaded)}: {self._log.read_text()[-3000:]}"
@@ -221,7 +221,7 @@ class Chain:
         if self._is_renewed and not self._is_promoted():
             return False
         is_over = self._watcher is not None and self._watcher.poll() == 0
-        return is_over and operations.is_live(self.loaded)
+        return is_over and live_run.is_live(self.loaded)
 
     def _strike(self, victim: Victim) -> bool:
         """Kill it; returns whether it was there."""

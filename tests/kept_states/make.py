@@ -24,8 +24,8 @@ from confluent_kafka.admin import AdminClient
 from hybrid_extensions.generations.lifecycle import rerun
 from hybrid_extensions.generations.switch import promotion
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import bounded_run, chain_plan, stopping
 from orchestration.supervision import controls
 from sources.common.positions import EndPosition
 from sources.config.loader import load_pipeline
@@ -103,7 +103,7 @@ def mid_history(servers: str, folder: Path) -> None:
     loaded = load_pipeline(path)
     hold = folder / "hold"
     hold.write_text("100")
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     generation = loaded.require_generation()
 
     def kill_in_third(_: Heartbeat) -> None:
@@ -112,7 +112,7 @@ def mid_history(servers: str, folder: Path) -> None:
 
     context, history = PipelineContext.require(loaded), loaded.pipeline.file_source("history")
     with suppress(RunError):
-        operations.run_bounded(context, history, kill_in_third, rest_requested=True)
+        bounded_run.run_bounded(context, history, kill_in_third, rest_requested=True)
     hold.unlink()
     assert is_in_batch(generation)
     assert last_committed(generation.checkpoint) == 1
@@ -158,9 +158,9 @@ def windows(servers: str, folder: Path) -> None:
     path = pipelines.windows("windows", folder)
     produce_events(servers, "windows", TOPIC)
     loaded = load_pipeline(path)
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     context = PipelineContext.require(loaded)
-    operations.run_bounded(context, loaded.pipeline.file_source("history"))
+    bounded_run.run_bounded(context, loaded.pipeline.file_source("history"))
     hold = folder / "hold"
     hold.write_text("240")
     start_live(loaded)
@@ -192,7 +192,7 @@ def captured(servers: str, folder: Path) -> None:
     loaded = load_pipeline(path)
     start_live(loaded)
     wait_until_caught_up(PipelineContext.require(loaded))
-    operations.stop(loaded, PERSON)
+    stopping.stop(loaded, PERSON)
 
 
 STATES: dict[str, Callable[[str, Path], None]] = {

@@ -19,8 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.generations import lifecycle
 from hybrid_extensions.generations.switch import promotion
-from orchestration import operations
 from orchestration.chain import ChainRun, run_chain
+from orchestration.operations import chain_plan, stopping
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
 from sources import generations
@@ -237,7 +237,7 @@ class People(RuleBasedStateMachine):
 
     @rule(kill=KILL)
     def plan(self, kill: int | None) -> None:
-        self.do("plan", lambda: operations.plan(self.world.load()), kill)
+        self.do("plan", lambda: chain_plan.plan(self.world.load()), kill)
 
     @rule(kill=KILL)
     def run(self, kill: int | None) -> None:
@@ -262,7 +262,7 @@ class People(RuleBasedStateMachine):
 
     @rule(kill=KILL)
     def stop(self, kill: int | None) -> None:
-        self.do("stop", lambda: operations.stop(self.world.load()), kill)
+        self.do("stop", lambda: stopping.stop(self.world.load()), kill)
 
     @rule(kill=KILL)
     def pause(self, kill: int | None) -> None:

@@ -27,7 +27,8 @@ import yaml
 from hybrid_extensions.generations.files import take_over, unlisted_files
 from hybrid_extensions.generations.switch import promotion
 from hybrid_extensions.generations.switch import steps as switch_steps
-from orchestration import chain, operations
+from orchestration import chain
+from orchestration.operations import chain_plan
 from sources import generations, kept_definitions
 from sources.common.positions import Record
 from sources.config.loader import KeptDefinition, LoadedPipeline, load_pipeline
@@ -309,10 +310,10 @@ def _patch_plan(patch: pytest.MonkeyPatch, product: Product) -> None:
     def keep_splits(part: Any, _: object, generation: Generation) -> None:
         generation.replace_bytes(part.splits_file, b"splits")
 
-    patch.setattr(operations, "TransformCheck", NoCheck)
-    patch.setattr(operations, "require_runnable", lambda _: None)
-    patch.setattr(operations, "find_places", lambda loaded, _: loaded)
-    patch.setattr(operations, "make_plan", partial(planning.make_plan, draft=draft))
+    patch.setattr(chain_plan, "TransformCheck", NoCheck)
+    patch.setattr(chain_plan, "require_runnable", lambda _: None)
+    patch.setattr(chain_plan, "find_places", lambda loaded, _: loaded)
+    patch.setattr(chain_plan, "make_plan", partial(planning.make_plan, draft=draft))
     patch.setattr(planning, "keep_splits", keep_splits)
     # The audit's query is DuckDB's.
     patch.setattr(promotion, "query_misfit", lambda *_: None)

@@ -12,8 +12,8 @@ from deltalake.exceptions import DeltaError
 
 from hybrid_extensions.generations import lifecycle
 from hybrid_extensions.generations.switch import promotion
-from orchestration import operations
 from orchestration.chain import ChainRun, run_chain
+from orchestration.operations import stopping
 from orchestration.supervision import controls, supervisor
 from orchestration.supervision.live_look import look_at_live
 from sources import generations, serving
@@ -178,7 +178,7 @@ class Schedule:
 
         return {
             "run": lambda: run_chain(ChainRun(loaded, rest_requested=True)),
-            "stop": lambda: operations.stop(serving_one()),
+            "stop": lambda: stopping.stop(serving_one()),
             "pause": lambda: controls.pause(serving_one()),
             "resume": lambda: controls.resume(generations.acting_on(loaded)),
             "new": lambda: generations.begin(loaded),
@@ -268,7 +268,7 @@ class Schedule:
         found = next((name for pattern, name in WAYS if re.search(pattern, text)), None)
         if stop := re.search(r"`hybrid stop P(?: --generation (g\d+))?`", text):
             loaded, named = self.product.loaded, stop[1]
-            self._again(lambda: operations.stop(generations.acting_on(loaded, named, as_kept=True)))
+            self._again(lambda: stopping.stop(generations.acting_on(loaded, named, as_kept=True)))
         elif found in ways:
             self._again(ways[found])
         kernel.me.host = here

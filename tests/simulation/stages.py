@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hybrid_extensions.generations.switch import promotion
-from orchestration import operations
 from orchestration.chain import ChainRun, run_chain
+from orchestration.operations import stopping
 from sources import generations
 from sources.config.loader import LoadedPipeline
 from tests.simulation.kernel import BEGIN_US, Host, Kernel, Process, S, running
@@ -47,7 +47,7 @@ def make_stages(loaded: LoadedPipeline, rows: list[Row]) -> list[Stage]:
 
     def stop() -> None:
         for each in generations.generations(loaded):
-            operations.stop(generations.acting_on(loaded, each.name))
+            stopping.stop(generations.acting_on(loaded, each.name))
 
     def begin() -> None:
         generations.begin(loaded)

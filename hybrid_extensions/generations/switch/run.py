@@ -8,7 +8,8 @@ from typing import TypeVar
 
 from hybrid_extensions.generations.switch import steps as switch_steps
 from hybrid_extensions.generations.switch.progress import Steps
-from orchestration import operations, step_observers
+from orchestration import step_observers
+from orchestration.operations import live_run
 from orchestration.requested_state import read_requested, request
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
@@ -56,7 +57,7 @@ def resume_requested(loaded: LoadedPipeline, switch: Switch) -> list[str]:
     def resume(context: PipelineContext) -> None:
         wanted = read_requested(context.generation)
         if wanted is not None and wanted.is_requested:
-            operations.resume(context, context.pipeline.sources[-1])
+            live_run.resume(context, context.pipeline.sources[-1])
             started.append(context.generation.name)
 
     do_all(switch_steps.contexts(loaded, switch), resume)
@@ -88,7 +89,7 @@ def start(to: PipelineContext, steps: Steps) -> None:
     last, name = to.pipeline.sources[-1], to.generation.name
     steps.begin(f"starting the live run of {name}")
     if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
-        operations.go_live(to, last)
+        live_run.go_live(to, last)
         steps.end(f"the live run of {name} has committed its first micro-batch")
     else:
         steps.end(f"{name} has no live run to start")

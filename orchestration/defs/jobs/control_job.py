@@ -5,7 +5,6 @@ from typing import Any
 
 import dagster as dg
 
-from orchestration import operations
 from orchestration.attribution import acting_user
 from orchestration.defs.assets.run_notes import live_metadata
 from orchestration.defs.assets.table import (
@@ -26,6 +25,7 @@ from orchestration.defs.keys import (
     note_on_run,
 )
 from orchestration.defs.show.dagster_failures import failures
+from orchestration.operations import live_run, rate_change, stopping
 from orchestration.supervision import controls
 from sources.common.counting import counted
 from sources.common.fields import parse_duration
@@ -110,7 +110,7 @@ def _pause(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) 
 
 def _resume(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
     acting = acting_on(loaded, config.generation)
-    was_live = operations.is_live(acting)
+    was_live = live_run.is_live(acting)
     beat = controls.resume(acting, acting_user(context.run.tags, config.by))
     if was_live:
         context.log.info(
@@ -138,8 +138,8 @@ def _drain(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) 
 
 def _stop(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
     acting = acting_generation(context, loaded, config)
-    stopped = operations.stop(acting, acting_user(context.run.tags, config.by))
-    others = operations.others_running(acting)
+    stopped = stopping.stop(acting, acting_user(context.run.tags, config.by))
+    others = stopping.others_running(acting)
     what = f"Stopped {', '.join(stopped)}" if stopped else "Nothing was running"
     rest = f" Still running: {', '.join(others)}." if others else ""
     context.log.info(f"{what} (generation {generation_with_role(acting)}).{rest}")
@@ -152,7 +152,7 @@ def _rate(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -
     acting = acting_generation(context, loaded, config)
     by = acting_user(context.run.tags, config.by)
     source = loaded.pipeline.source(config.source or loaded.pipeline.sources[-1].name).name
-    operations.change_rate(acting, source, limit, by)
+    rate_change.change_rate(acting, source, limit, by)
     given = limit.model_dump(exclude_none=True)
     of = f"`{source}` (generation {generation_with_role(acting)})"
     context.log.info(f"Rate limit of {of}: {given or 'none'}.")

@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import live_run, stopping
 from orchestration.supervision.late_row_findings import late_rows, look_at_late_rows
 from orchestration.supervision.live_look import look_at_live
 from sources.common.positions import TopicPartition, now_ms
@@ -193,11 +193,11 @@ def test_a_driver_that_is_killed_while_it_holds_records_goes_on_exactly(
         look = look_at_live(loaded, loaded.require_generation())
         kill_driver(loaded)
         case.send(SLOW, range(261, 300, 2))
-        operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+        live_run.go_live(PipelineContext.require(loaded), live_of(loaded))
         wait_until_caught_up(PipelineContext.require(loaded))
         beat = read_heartbeat(loaded.require_generation(), "live")
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     report = audit(loaded)
     assert (report.outcome, wrong(report)) == ("passed", {})
     assert beat is not None

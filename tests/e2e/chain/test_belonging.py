@@ -17,7 +17,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
+from orchestration.operations import chain_plan
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import StateError
@@ -82,7 +82,7 @@ class FolderCase:
     def require_red(self, told: str) -> None:
         """Status is red and a launch is refused, both before a JVM starts."""
         with pytest.raises(StateError, match=told):
-            operations.plan(self.loaded)
+            chain_plan.plan(self.loaded)
         assert not status(self.loaded).healthy
         result = invoke(["status", str(self.path), "--json"])
         assert result.exit_code == 1

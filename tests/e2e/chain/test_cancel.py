@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orchestration import operations
+from orchestration.operations import chain_plan
 from spark_jobs.launch.submission.submit import scratch_folders
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.run_state.lock import is_held
@@ -46,7 +46,7 @@ def test_cancelling_the_run_ends_spark(tmp_path: Path, servers: str) -> None:
     case.write_history()
     case.produce()
     loaded = case.pipeline()
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     generation = loaded.require_generation()
     run = subprocess.Popen(
         [sys.executable, "-c", RUN, str(loaded.path)], cwd=Path(__file__).parents[3]

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.copied_files.spark.identity import require_identity
-from orchestration import operations
+from orchestration.operations import bounded_run, chain_plan, live_run
 from orchestration.progress.plan_preview import preview
 from sources.common.schema import parse_schema
 from sources.errors import InputError, RunError
@@ -76,7 +76,7 @@ def test_files_are_copied_rewritten_and_continued_by_the_topic(
     out = tmp_path / "out"
     copies = sorted(path.read_bytes() for path in out.glob("history-*.parquet"))
     assert copies == sorted(given[name] for name in given if name != "2.parquet")
-    said = preview(loaded, operations.plan(loaded)).summary
+    said = preview(loaded, chain_plan.plan(loaded)).summary
     assert "Of `history`, 3 of 4 files (" in said
     assert "2.parquet: column `at` is stored otherwise than Delta's timestamp" in said
     # What happens to the input later does not reach the table.
@@ -121,8 +121,8 @@ def test_partitioned_files_are_copied_by_the_store(tmp_path: Path, servers: str)
         for at in range(4):
             data = (tmp_path / "in" / f"{at}.parquet").read_bytes()
             place.documents.put(place.location(f"part={at % 2}/{at}.parquet"), data)
-        operations.plan(loaded)
-        operations.run_bounded(PipelineContext.require(loaded), history_of(loaded))
+        chain_plan.plan(loaded)
+        bounded_run.run_bounded(PipelineContext.require(loaded), history_of(loaded))
         table = delta_table(loaded.target)
         rows = table.to_pyarrow_table()
         assert all("history-" in name for name in table.file_uris())
@@ -149,7 +149,7 @@ def test_a_driver_that_dies_between_copy_and_commit_leaves_each_row_once(
     out = tmp_path / "out"
     orphans = len(list(out.glob("history-*.parquet"))) - len(DeltaTable(str(out)).file_uris())
     assert orphans == 1
-    wait_for(lambda: not operations.is_live(loaded), "the lock of the dead driver", 60)
+    wait_for(lambda: not live_run.is_live(loaded), "the lock of the dead driver", 60)
     report = run_through(loaded)
     assert (report.expected, wrong(report), report.ok) == (2000, {}, True)
     assert len(list(out.glob("history-*.parquet"))) == 5
@@ -165,7 +165,7 @@ def test_a_transform_that_leaves_out_rows_is_refused_by_the_plan(
     transforms = tmp_path / "transforms.py"
     transforms.write_text("def identity(rows):\n    return rows.where('id > 3')\n")
     with pytest.raises(InputError, match=r"does more than that \(`Filter` in Spark's plan\)"):
-        operations.plan(case.pipeline(copying))
+        chain_plan.plan(case.pipeline(copying))
     assert not (tmp_path / "state").exists()
 
 

@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
+from orchestration.operations import live_run
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
 from sources.kafka.ranges.cut_ranges import Split
@@ -510,7 +510,7 @@ def test_a_driver_that_dies_before_its_commit_leaves_each_row_once(
     listed = set(DeltaTable(str(tmp_path / "out")).file_uris())
     written = [str(path) for path in (tmp_path / "out").glob("part-*.parquet")]
     assert set(written) - listed
-    wait_for(lambda: not operations.is_live(loaded), "the lock of the dead driver", 60)
+    wait_for(lambda: not live_run.is_live(loaded), "the lock of the dead driver", 60)
     report = run_through(loaded)
     assert (report.expected, wrong(report), report.ok) == (2000, {}, True)
 

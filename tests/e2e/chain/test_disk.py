@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import live_run, stopping
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
@@ -57,11 +57,11 @@ def test_a_disk_that_fills_up_under_a_stream_is_red_and_the_next_run_ends_exact(
         run_history(spark, loaded)
         hand_over(PipelineContext.require(loaded), live)
         try:
-            operations.go_live(PipelineContext.require(loaded), live)
+            live_run.go_live(PipelineContext.require(loaded), live)
             wait_until_caught_up(PipelineContext.require(loaded))
             disk.fill()
             case.produce(range(1200, 1400))
-            wait_for(lambda: not operations.is_live(loaded), "the end of the run", 90)
+            wait_for(lambda: not live_run.is_live(loaded), "the end of the run", 90)
             told = f"The disk of the state folder {loaded.require_generation().root} is full"
             found = status(loaded)
             assert found.live is not None
@@ -77,7 +77,7 @@ def test_a_disk_that_fills_up_under_a_stream_is_red_and_the_next_run_ends_exact(
             case.produce(range(1400, 1500))
             wait_until_caught_up(PipelineContext.require(loaded))
         finally:
-            operations.stop(loaded)
+            stopping.stop(loaded)
         report = audit(loaded)
         assert (report.expected, wrong(report)) == (1500, {})
 

@@ -17,9 +17,9 @@ from confluent_kafka import Producer
 from deltalake import write_deltalake
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.defs.assets.chain_assets import pipeline_assets
+from orchestration.operations import bounded_run, chain_plan, live_run, stopping
 from orchestration.supervision import controls
 from sources.errors import RunError, StateError
 from sources.hand_over import hand_over
@@ -68,12 +68,12 @@ def test_the_chain_runs_as_dagster_assets_and_the_stream_outlives_the_run(
         assert any("4 of 4 splits, 1,000 of 1,000 rows" in message for message in logged)
         checks = {each.check_name: each.passed for each in result.get_asset_check_evaluations()}
         assert checks == dict.fromkeys(["no_gap", "no_duplicates", "retention", "schema"], True)
-        assert operations.is_live(loaded)
+        assert live_run.is_live(loaded)
         case.produce(range(1200, 1300))
         wait_until_caught_up(PipelineContext.require(loaded))
         # Materializing again finds the run, and does not start a second one.
-        beat = operations.go_live(PipelineContext.require(loaded), live_of(loaded))
-        again = operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+        beat = live_run.go_live(PipelineContext.require(loaded), live_of(loaded))
+        again = live_run.go_live(PipelineContext.require(loaded), live_of(loaded))
         history = read_heartbeat(loaded.require_generation(), "history")
         assert history is not None
         assert history.launch_id == beat.launch_id == again.launch_id
@@ -82,9 +82,9 @@ def test_the_chain_runs_as_dagster_assets_and_the_stream_outlives_the_run(
         with dg.DagsterInstance.ephemeral() as instance:
             paused = dg.materialize(pipeline_assets(loaded), instance=instance)
         assert steps(paused) == ["plan", "history", "live_handover"]
-        assert not operations.is_live(loaded)
+        assert not live_run.is_live(loaded)
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1300, {})
 
@@ -101,7 +101,7 @@ def test_a_bad_record_stops_the_stream_with_topic_partition_and_offset(
     assert producer.flush(30) == 0
     with pytest.raises(RunError, match=rf"Topic `{case.topic}`, partition 0, offset 600"):
         start_live(loaded)
-    assert not operations.is_live(loaded)
+    assert not live_run.is_live(loaded)
 
 
 def test_planned_files_that_vanish_or_change_stop_the_run_before_it_reads(
@@ -111,10 +111,10 @@ def test_planned_files_that_vanish_or_change_stop_the_run_before_it_reads(
     case.write_history()
     case.produce()
     loaded = case.pipeline()
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     (tmp_path / "in" / "2.parquet").unlink()
     with pytest.raises(RunError, match=r"changed since it was planned:\n.*2\.parquet is missing"):
-        operations.run_bounded(PipelineContext.require(loaded), history_of(loaded))
+        bounded_run.run_bounded(PipelineContext.require(loaded), history_of(loaded))
     assert not (tmp_path / "out").exists()
 
 
@@ -124,9 +124,9 @@ def test_a_table_of_somebody_else_is_not_touched(tmp_path: Path, servers: str) -
     case.produce()
     loaded = case.pipeline()
     write_deltalake(str(tmp_path / "out"), pa.table({"id": [1]}))
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     with pytest.raises(StateError, match="was not made by this generation"):
-        operations.run_bounded(PipelineContext.require(loaded), history_of(loaded))
+        bounded_run.run_bounded(PipelineContext.require(loaded), history_of(loaded))
 
 
 def test_a_run_is_refused_while_another_one_is_active(tmp_path: Path, servers: str) -> None:
@@ -134,12 +134,12 @@ def test_a_run_is_refused_while_another_one_is_active(tmp_path: Path, servers: s
     case.write_history()
     case.produce()
     loaded = case.pipeline()
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     with (
         QueryLock(loaded.require_generation()),
         pytest.raises(StateError, match="Another run of pipeline `events` is active"),
     ):
-        operations.run_bounded(PipelineContext.require(loaded), history_of(loaded))
+        bounded_run.run_bounded(PipelineContext.require(loaded), history_of(loaded))
 
 
 def test_a_live_run_can_not_start_before_history_is_done(tmp_path: Path, servers: str) -> None:
@@ -147,11 +147,11 @@ def test_a_live_run_can_not_start_before_history_is_done(tmp_path: Path, servers
     case.write_history()
     case.produce()
     loaded = case.pipeline()
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     with pytest.raises(StateError, match="`history`, which comes before it, has not finished"):
         hand_over(PipelineContext.require(loaded), live_of(loaded))
     with pytest.raises(StateError, match="`history`, which comes before it, has not finished"):
-        operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+        live_run.go_live(PipelineContext.require(loaded), live_of(loaded))
 
 
 def test_interrupting_a_bounded_run_ends_spark_and_the_next_run_goes_on(
@@ -165,7 +165,7 @@ def test_interrupting_a_bounded_run_ends_spark_and_the_next_run_goes_on(
         document["sources"][0]["batch"] = {"files": 1}
 
     loaded = case.pipeline(small_batches)
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     seen: list[int] = []
 
     def interrupt(beat: Heartbeat) -> None:
@@ -174,12 +174,12 @@ def test_interrupting_a_bounded_run_ends_spark_and_the_next_run_goes_on(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        operations.run_bounded(
+        bounded_run.run_bounded(
             PipelineContext.require(loaded), history_of(loaded), on_beat=interrupt
         )
     with pytest.raises(ProcessLookupError):
         os.kill(seen[-1], 0)
-    assert operations.run_bounded(PipelineContext.require(loaded), history_of(loaded)).rows == 1000
+    assert bounded_run.run_bounded(PipelineContext.require(loaded), history_of(loaded)).rows == 1000
     assert audit_rows(loaded) == 1000
 
 
@@ -199,7 +199,7 @@ def test_a_bounded_run_whose_driver_freezes_is_ended_and_the_next_one_goes_on(
         document["supervision"] = {"stuck_after": "20 s", "end_stuck_after": "1 s"}
 
     loaded = case.pipeline(edit)
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     checkpoint = loaded.require_generation().checkpoint
     frozen: list[int] = []
 
@@ -214,10 +214,10 @@ def test_a_bounded_run_whose_driver_freezes_is_ended_and_the_next_one_goes_on(
     with pytest.raises(
         RunError, match=r"is frozen: its driver, .* wrote its last heartbeat 2. s ago"
     ):
-        operations.run_bounded(PipelineContext.require(loaded), history_of(loaded), on_beat=freeze)
+        bounded_run.run_bounded(PipelineContext.require(loaded), history_of(loaded), on_beat=freeze)
     assert not runs(frozen[0])
     (tmp_path / "hold").unlink()
-    assert operations.run_bounded(PipelineContext.require(loaded), history_of(loaded)).rows == 1000
+    assert bounded_run.run_bounded(PipelineContext.require(loaded), history_of(loaded)).rows == 1000
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1000, {})
 
@@ -239,12 +239,12 @@ def test_a_killed_stream_is_seen_as_dead_and_resumed_exactly(tmp_path: Path, ser
         assert beat is not None
         case.produce(range(1500, 2000))
         os.killpg(os.getpgid(beat.pid), signal.SIGKILL)
-        wait_for(lambda: not operations.is_live(loaded), "the lock of the dead driver", DEADLINE_S)
+        wait_for(lambda: not live_run.is_live(loaded), "the lock of the dead driver", DEADLINE_S)
         assert status_of_live(tmp_path) == "dead"
-        operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+        live_run.go_live(PipelineContext.require(loaded), live_of(loaded))
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     report = audit(loaded)
     assert report.expected > 30
     assert wrong(report) == {}

@@ -15,9 +15,9 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.defs.assets.chain_assets import pipeline_assets
+from orchestration.operations import live_run, stopping
 from orchestration.supervision.status import status
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
@@ -128,12 +128,12 @@ def test_the_stream_over_a_folder_is_an_asset_and_survives_a_kill(
         arrive(tmp_path / "inbox", "b.json", range(200, 300))
         os.kill(beat.pid, signal.SIGKILL)
         wait_for(lambda: not runs(beat.pid), "the driver to be gone")
-        wait_for(lambda: not operations.is_live(loaded), "the lock to be free")
+        wait_for(lambda: not live_run.is_live(loaded), "the lock to be free")
         assert status(loaded).sources[-1].state == "dead"
-        operations.go_live(PipelineContext.require(loaded), source)
+        live_run.go_live(PipelineContext.require(loaded), source)
         arrive(tmp_path / "inbox", "c.json", range(300, 400))
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report), report.ok) == (400, {}, True)

@@ -15,8 +15,8 @@ import pytest
 from deltalake import DeltaTable
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import bounded_run, chain_plan, live_run, stopping
 from orchestration.supervision.status import status
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
@@ -30,12 +30,12 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 WATCH = """
 import sys
 from pathlib import Path
-from orchestration import operations
+from orchestration.operations import bounded_run
 from sources.config.loader import load_pipeline
 from sources.planning.context import PipelineContext
 
 loaded = load_pipeline(Path(sys.argv[1]))
-print(operations.run_bounded(PipelineContext.require(loaded), loaded.pipeline.sources[0]).rows)
+print(bounded_run.run_bounded(PipelineContext.require(loaded), loaded.pipeline.sources[0]).rows)
 """
 
 
@@ -48,7 +48,7 @@ def test_a_run_outlives_its_watchers_and_is_found_again(tmp_path: Path, servers:
         document["sources"][0] |= {"batch": {"files": 1}, "rate": {"files": 1}}
 
     loaded = case.pipeline(slowly)
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     generation = loaded.require_generation()
     command = [sys.executable, "-c", WATCH, str(loaded.path)]
     home = Path(__file__).parents[3]
@@ -65,17 +65,17 @@ def test_a_run_outlives_its_watchers_and_is_found_again(tmp_path: Path, servers:
     assert launch is not None
     assert status(loaded).sources[0].state in ("starting", "running")
     with pytest.raises(StateError, match="`history`, which comes before it, has not finished"):
-        operations.go_live(PipelineContext.require(loaded), loaded.pipeline.sources[1])
+        live_run.go_live(PipelineContext.require(loaded), loaded.pipeline.sources[1])
     beats: list[Heartbeat] = []
     printed: list[str] = []
-    end = operations.run_bounded(
+    end = bounded_run.run_bounded(
         PipelineContext.require(loaded), history_of(loaded), beats.append, printed.append
     )
     assert end.rows == 1000
     assert {beat.launch_id for beat in beats} == {launch.launch_id}
     assert last_launch(generation) == launch
     assert status(loaded).sources[0].state == "finished"
-    assert not operations.stop(loaded)
+    assert not stopping.stop(loaded)
     written = DeltaTable(str(tmp_path / "out")).to_pyarrow_table(columns=["id"])["id"]
     assert Counter(written.to_pylist()) == Counter(HISTORY)
 
@@ -108,7 +108,7 @@ def test_a_driver_that_wakes_after_it_was_replaced_adds_no_row(
         for lock in ("query.lock", "launch.lock"):
             generation.path(f"run/{lock}").unlink()
         (tmp_path / "hold").unlink()
-        operations.go_live(PipelineContext.require(loaded), live)
+        live_run.go_live(PipelineContext.require(loaded), live)
         case.produce(range(1600, 1700))
         wait_until_caught_up(PipelineContext.require(loaded))
         second = last_launch(generation)
@@ -126,6 +126,6 @@ def test_a_driver_that_wakes_after_it_was_replaced_adds_no_row(
         for group in groups:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(group, signal.SIGKILL)
-        operations.stop(loaded)
+        stopping.stop(loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1500, {})

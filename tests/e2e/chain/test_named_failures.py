@@ -14,10 +14,10 @@ import dagster as dg
 import pytest
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.defs.assets.chain_assets import pipeline_assets
 from orchestration.defs.show import dagster_failures
+from orchestration.operations import live_run, stopping
 from orchestration.supervision.status import status
 from sources.config.loader import load_pipeline
 from sources.errors import StateError
@@ -125,7 +125,7 @@ def test_zombie_runs_after_a_reboot_are_dead_and_nobody_else_is_signalled(tmp_pa
             found = status(case.loaded)
             assert found.live is not None
             assert (found.live.health, found.healthy) == ("dead", False)
-            assert operations.stop(case.loaded) == []
+            assert stopping.stop(case.loaded) == []
             assert runs(stranger.pid)
         finally:
             stranger.kill()
@@ -149,20 +149,20 @@ def test_a_driver_whose_launch_record_was_deleted_is_described_as_it_is(
         assert record is not None
         generation.delete(LAUNCH)
         with pytest.raises(StateError, match=f"runs \\(process {beat.pid} on ") as caught:
-            operations.resume(PipelineContext.require(loaded), live_of(loaded))
+            live_run.resume(PipelineContext.require(loaded), live_of(loaded))
         assert f"{generation.location(LAUNCH)} does not name it" in str(caught.value)
         assert f"`kill {beat.pid}`" in caught.value.hint
         # The one way out, then the other.
         generation.replace_bytes(LAUNCH, record.data)
-        operations.resume(PipelineContext.require(loaded), live_of(loaded))
+        live_run.resume(PipelineContext.require(loaded), live_of(loaded))
         assert find_running(generation, "live") is not None
         generation.delete(LAUNCH)
         os.kill(beat.pid, signal.SIGTERM)
         wait_for(lambda: not runs(beat.pid), "its end", 60)
-        operations.resume(PipelineContext.require(loaded), live_of(loaded))
+        live_run.resume(PipelineContext.require(loaded), live_of(loaded))
         case.produce(range(900, 1000))
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1000, {})

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
+from orchestration.operations import rate_change
 from sources.config.source.rate_limit import RateLimit
 from sources.errors import InputError
 from sources.hand_over import hand_over
@@ -44,7 +44,7 @@ def test_a_live_run_keeps_its_limit_until_another_is_put_in_force(
         return sum(found.values())
 
     def faster() -> None:
-        operations.change_rate(loaded, "live", RateLimit(offsets=5000))
+        rate_change.change_rate(loaded, "live", RateLimit(offsets=5000))
         case.produce(range(1400, 2400))
 
     run_live(spark, loaded, meanwhile=faster)
@@ -87,9 +87,9 @@ def test_a_limit_for_nothing_is_refused(tmp_path: Path, servers: str) -> None:
     loaded = case.pipeline()
     make_plan(loaded)
     with pytest.raises(InputError, match="has no source `other`"):
-        operations.change_rate(loaded, "other", RateLimit(offsets=1))
+        rate_change.change_rate(loaded, "other", RateLimit(offsets=1))
     with pytest.raises(InputError, match=r"`rate\.files` has no meaning for `live`, a topic"):
-        operations.change_rate(loaded, "live", RateLimit(files=1))
+        rate_change.change_rate(loaded, "live", RateLimit(files=1))
     with pytest.raises(InputError, match=r"`rate\.rows` has no meaning for `live`, a topic"):
-        operations.change_rate(loaded, "live", RateLimit(rows=1))
-    operations.change_rate(loaded, "history", RateLimit(rows=1))
+        rate_change.change_rate(loaded, "live", RateLimit(rows=1))
+    rate_change.change_rate(loaded, "history", RateLimit(rows=1))

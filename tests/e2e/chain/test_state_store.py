@@ -14,8 +14,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import bounded_run, chain_plan, live_run, stopping
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
 from sources.hand_over import hand_over
@@ -135,7 +135,7 @@ def test_killed_between_a_commit_of_state_and_its_batch_both_kinds_of_run_end_ex
     case.write_history(files=8)
     case.produce(range(500, 1500))
     loaded = sums(case)
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     generation = loaded.require_generation()
     hold = tmp_path / "hold"
 
@@ -159,7 +159,7 @@ def test_killed_between_a_commit_of_state_and_its_batch_both_kinds_of_run_end_ex
             kill_after_state(held[0], ".zip")
 
     with pytest.raises(RunError):
-        operations.run_bounded(
+        bounded_run.run_bounded(
             PipelineContext.require(loaded), history_of(loaded), on_beat=kill_history
         )
     assert 0 < held[0] < 8
@@ -171,12 +171,12 @@ def test_killed_between_a_commit_of_state_and_its_batch_both_kinds_of_run_end_ex
         case.produce(range(1500, 2000))
         wait_for(lambda: is_waiting(generation), "a live micro-batch that waits", DEADLINE_S)
         kill_after_state(last_planned(generation.checkpoint) or 0, ".changelog")
-        wait_for(lambda: not operations.is_live(loaded), "the lock of the dead driver", DEADLINE_S)
+        wait_for(lambda: not live_run.is_live(loaded), "the lock of the dead driver", DEADLINE_S)
         hold.unlink()
-        operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+        live_run.go_live(PipelineContext.require(loaded), live_of(loaded))
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (50, {})
 
@@ -229,7 +229,7 @@ def test_a_stateful_processor_in_python_crosses_the_switch(tmp_path: Path, serve
         start_live(loaded)
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     assert ".changelog" in suffixes(loaded.require_generation().checkpoint.root)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (5, {})

@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import bounded_run, chain_plan, live_run, stopping
 from orchestration.requested_state import read_requested
 from orchestration.supervision.status import status
 from sources.errors import SeamError
@@ -36,10 +36,10 @@ def test_one_driver_reads_history_hands_over_and_goes_live(tmp_path: Path, serve
     case.write_history()
     case.produce(range(500, 1200))
     loaded = case.pipeline(windows)
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     generation = loaded.require_generation()
     try:
-        end = operations.run_bounded(
+        end = bounded_run.run_bounded(
             PipelineContext.require(loaded), history_of(loaded), rest_requested=True
         )
         assert end.rows == 1000
@@ -48,7 +48,7 @@ def test_one_driver_reads_history_hands_over_and_goes_live(tmp_path: Path, serve
         assert wanted.is_requested
         # Made by the driver; whoever asks for it later gets the same.
         made = hand_over(PipelineContext.require(loaded), live_of(loaded))
-        beat = operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+        beat = live_run.go_live(PipelineContext.require(loaded), live_of(loaded))
         assert hand_over(PipelineContext.require(loaded), live_of(loaded)) == made
         before = read_heartbeat(generation, "history")
         assert before is not None
@@ -57,7 +57,7 @@ def test_one_driver_reads_history_hands_over_and_goes_live(tmp_path: Path, serve
         case.produce(range(1200, 1300))
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
-        stopped = operations.stop(loaded)
+        stopped = stopping.stop(loaded)
     assert stopped == ["live"]
     # What was rehearsed is nowhere in the table, and the keys looked up for it were used.
     assert len(list(generation.path("seam/live").iterdir())) == 1
@@ -107,7 +107,7 @@ def test_the_keys_for_another_driver_are_looked_up_while_history_is_read(
     case.write_history()
     case.produce(range(500, 1200))
     loaded = case.pipeline()
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     generation = loaded.require_generation()
     query = declare_query(PipelineContext.require(loaded), "history")
     build_query(spark, query)
@@ -126,7 +126,7 @@ def test_a_hand_over_that_is_refused_ends_the_driver_and_is_told_by_the_next_ste
     case.write_history()
     case.produce(range(990, 1010))
     loaded = case.pipeline()
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     sent: list[Heartbeat] = []
 
     def send_strange_records(beat: Heartbeat) -> None:
@@ -138,7 +138,7 @@ def test_a_hand_over_that_is_refused_ends_the_driver_and_is_told_by_the_next_ste
             assert producer.flush(30) == 0
             sent.append(beat)
 
-    end = operations.run_bounded(
+    end = bounded_run.run_bounded(
         PipelineContext.require(loaded),
         history_of(loaded),
         on_beat=send_strange_records,
@@ -153,4 +153,4 @@ def test_a_hand_over_that_is_refused_ends_the_driver_and_is_told_by_the_next_ste
     assert read_requested(generation) is None
     hand_over(PipelineContext.require(loaded), live_of(loaded))
     with pytest.raises(SeamError, match="Check `schema` of source `live` fails"):
-        operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+        live_run.go_live(PipelineContext.require(loaded), live_of(loaded))

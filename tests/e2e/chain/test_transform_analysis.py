@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.analysis.spark.analyze import analyze
-from orchestration import operations
+from orchestration.operations import chain_plan
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, SeamError
 from sources.planning.context import PipelineContext
@@ -402,17 +402,17 @@ def test_a_plan_refuses_a_misspelt_column_and_keeps_what_is_right(
 ) -> None:
     write(tmp_path)
     with pytest.raises(InputError, match=r"^shop\.py:8: .*did you mean `amount`\?"):
-        operations.plan(declared(tmp_path, 'return rows.select("id", "amout")'))
+        chain_plan.plan(declared(tmp_path, 'return rows.select("id", "amout")'))
     assert not (tmp_path / "state").exists()
     # What the transform prints is no part of the answer.
     loaded = declared(tmp_path, 'print("hello")\nreturn rows.select("id", "amount")')
-    assert operations.plan(loaded).warnings == []
+    assert chain_plan.plan(loaded).warnings == []
     found = read_analysis(PipelineContext.require(loaded).generation)
     assert found is not None
     assert lineage(found) == {"id": ["id"], "amount": ["amount"]}
     # A JVM is started once.
     monkeypatch.setattr(TransformCheck, "start", lambda _: pytest.fail("started again"))
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
 
 
 @pytest.mark.e2e
@@ -422,7 +422,7 @@ def test_declared_columns_are_checked_without_data(tmp_path: Path) -> None:
     source = {**files, "schema": {"id": "bigint", "at": "timestamp"}}
     loaded = declared(tmp_path, 'return rows.select("idd")', sources=[source])
     with pytest.raises(InputError, match="did you mean `id`"):
-        operations.validate(loaded)
+        chain_plan.validate(loaded)
 
 
 @pytest.mark.analysis
@@ -430,7 +430,7 @@ def test_an_error_at_import_names_its_line(tmp_path: Path) -> None:
     loaded = declared(tmp_path, "return rows")
     (tmp_path / "shop.py").write_text("import os\nLIMIT = os.limit\n")
     with pytest.raises(InputError, match=r"^shop\.py:2: `transform: shop:transform` can't be imp"):
-        operations.validate(loaded)
+        chain_plan.validate(loaded)
     (tmp_path / "shop.py").write_text("def transform(rows)\n    return rows\n")
     with pytest.raises(InputError, match=r"^shop\.py:1: .*SyntaxError"):
-        operations.validate(loaded)
+        chain_plan.validate(loaded)

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
+from orchestration.operations import stopping
 from sources.config.loader import LoadedPipeline
 from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.launch.submission import submit
@@ -146,7 +146,7 @@ def test_the_driver_that_has_checked_the_transform_follows_a_topic(live: LoadedP
         assert drivers(live) == [beat.pid]
         assert is_held(live.require_generation())
     finally:
-        assert operations.stop(live) == ["live"]
+        assert stopping.stop(live) == ["live"]
 
 
 def test_a_cold_switch_starts_the_next_driver_before_the_one_of_history_has_ended(
@@ -180,7 +180,7 @@ def test_a_cold_switch_starts_the_next_driver_before_the_one_of_history_has_ende
         assert run.wait(240) == 0
     finally:
         run.kill()
-        operations.stop(loaded)
+        stopping.stop(loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (2000, {})
 

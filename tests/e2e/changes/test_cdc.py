@@ -26,7 +26,7 @@ from hybrid_extensions.generations.lifecycle import rerun
 from hybrid_extensions.servers.broker import create_topic
 from hybrid_extensions.servers.connect import LocalConnect
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration import operations
+from orchestration.operations import live_run, stopping
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import request
 from orchestration.supervision.rules.verdict import Finding
@@ -224,7 +224,7 @@ def test_a_slot_that_was_lost_is_made_good_by_a_new_snapshot_under_the_readers(
     take_snapshot(loaded)
     run_history(spark, loaded)
     hand_over(PipelineContext.require(loaded), live_of(loaded))
-    operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+    live_run.go_live(PipelineContext.require(loaded), live_of(loaded))
     case.end()
     # Nobody is told of these.
     case.execute(
@@ -246,7 +246,7 @@ def test_a_slot_that_was_lost_is_made_good_by_a_new_snapshot_under_the_readers(
         case.execute("UPDATE orders SET amount = 9 WHERE id > 900")
         wait_for(lambda: equal(None), "the target to equal the table", 240)
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
 
 
 @pytest.mark.slow
@@ -347,14 +347,14 @@ def test_a_table_in_use_is_taken_over_though_the_driver_is_killed(case: CdcCase)
             result = job.execute_in_process(instance=instance)
         assert steps(result)[:3] == ["take_snapshot", "plan", "snapshot"]
         kill_driver(loaded)
-        operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+        live_run.go_live(PipelineContext.require(loaded), live_of(loaded))
         is_live.set()
         customers.wait()
         equal = is_equal(loaded)
         wait_for(lambda: equal(None), "the target to equal the table", 240)
     finally:
         customers.stop()
-        operations.stop(loaded)
+        stopping.stop(loaded)
 
 
 def taken_over(case: CdcCase, spark: SparkSession) -> LoadedPipeline:

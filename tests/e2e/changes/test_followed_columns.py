@@ -17,7 +17,7 @@ from hybrid_extensions.audit.run import audit
 from hybrid_extensions.cdc.spark import added_columns as add_columns_to_target
 from hybrid_extensions.cdc.spark import later_columns, widened_columns
 from hybrid_extensions.compare.compare_source import compare_with_source
-from orchestration import operations
+from orchestration.operations import live_run, stopping
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
@@ -268,7 +268,7 @@ def test_a_driver_that_is_killed_under_writes_ends_with_the_table_of_the_databas
             "UPDATE orders SET pieces = 1::bigint << 40, discount = NULL WHERE id % 5 = 0",
             "UPDATE orders SET amount = 0.1234, note = 'y' WHERE id % 7 = 0",
         )
-        operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+        live_run.go_live(PipelineContext.require(loaded), live_of(loaded))
         wait_for(lambda: len(status(loaded).followed) == 4, "the other changes", 240)
     finally:
         customers.stop()
@@ -279,4 +279,4 @@ def test_a_driver_that_is_killed_under_writes_ends_with_the_table_of_the_databas
         assert "column `note` (string) was added" in " ".join(shown.split())
         assert status(loaded).transform_changed is None
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
-from orchestration import operations
+from orchestration.operations import live_run, stopping
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.supervisor import tick
 from sources.common.database_snapshot import BinlogSnapshot
@@ -128,7 +128,7 @@ def test_a_table_in_use_is_taken_over_though_the_driver_is_killed(
             result = job.execute_in_process(instance=instance)
         assert steps(result)[:3] == ["take_snapshot", "plan", "snapshot"]
         kill_driver(loaded)
-        operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+        live_run.go_live(PipelineContext.require(loaded), live_of(loaded))
         before = customers.transactions
         wait_for(lambda: customers.transactions > before + 200, "more changes", 240)
         customers.stop()
@@ -140,4 +140,4 @@ def test_a_table_in_use_is_taken_over_though_the_driver_is_killed(
         assert found.passed, found.text
     finally:
         customers.stop()
-        operations.stop(loaded)
+        stopping.stop(loaded)

@@ -11,8 +11,8 @@ import pytest
 
 from examples.shop import Customers
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import stopping
 from sources.config.loader import LoadedPipeline
 from sources.config.source.snapshot import MANIFEST, SnapshotManifest
 from sources.planning.context import PipelineContext
@@ -143,7 +143,7 @@ def test_changes_are_seen_beside_a_snapshot_that_is_killed_and_the_table_ends_eq
         is_over.set()
         customers.stop()
         run.kill()
-        operations.stop(loaded)
+        stopping.stop(loaded)
 
 
 def follows_while_reading(

@@ -15,7 +15,7 @@ from hybrid_extensions.audit.run import audit
 from hybrid_extensions.cdc.databases.altered_table import keep_table_watch
 from hybrid_extensions.cdc.databases.table_watch import inspect_table
 from hybrid_extensions.cdc.spark import emptied_columns, later_columns
-from orchestration import operations
+from orchestration.operations import live_run, stopping
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
@@ -253,10 +253,10 @@ def test_a_driver_that_is_killed_before_a_series_of_changes_ends_equal(items: Ca
             "ALTER TABLE items DROP COLUMN pieces",
             "INSERT INTO items (id, title) VALUES (9, 'late')",
         )
-        operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+        live_run.go_live(PipelineContext.require(loaded), live_of(loaded))
         equal = becomes_equal(loaded)
         wait_for(lambda: len(status(loaded).followed) == 4, "the other changes", 240)
         wait_for(lambda: equal(None), "the target to equal the table", 240)
         assert rows(loaded, "pieces", "secret") == [(None, None)] * 4
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)

@@ -18,9 +18,9 @@ from examples.shop import make_shop
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, run_chain
+from orchestration.operations import live_run, stopping
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
 from sources.planning.context import PipelineContext
@@ -142,7 +142,7 @@ def test_they_end_equal_though_their_driver_is_killed_while_they_change(
         for _ in range(2):
             wait_for_changes(changing)
             kill_driver(loaded)
-            operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+            live_run.go_live(PipelineContext.require(loaded), live_of(loaded))
         for each in changing:
             each.stop()
         wait_until_caught_up(PipelineContext.require(loaded), lambda *_: None)
@@ -156,7 +156,7 @@ def test_they_end_equal_though_their_driver_is_killed_while_they_change(
         is_over.set()
         for each in changing:
             each.stop()
-        operations.stop(loaded)
+        stopping.stop(loaded)
 
 
 def wait_for_changes(changing: list[Changing]) -> None:

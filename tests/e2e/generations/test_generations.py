@@ -18,8 +18,8 @@ from hybrid_extensions.audit.run import audit
 from hybrid_extensions.generations.comparison.compare_generations import compare_generations
 from hybrid_extensions.generations.lifecycle import rerun
 from hybrid_extensions.generations.switch import promotion
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import live_run, stopping
 from orchestration.supervision.status import status
 from sources.config.loader import load_pipeline
 from sources.errors import StateError
@@ -90,7 +90,7 @@ def test_readers_change_over_in_one_step_and_back(
     run_history(spark, loaded)
     hand_over(PipelineContext.require(loaded), live_of(loaded))
     try:
-        operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+        live_run.go_live(PipelineContext.require(loaded), live_of(loaded))
         wait_until_caught_up(PipelineContext.require(loaded))
         # Another definition, in the same place; this time a person looks at the plan.
         (tmp_path / "transforms.py").write_text(DOUBLED)
@@ -121,7 +121,7 @@ def test_readers_change_over_in_one_step_and_back(
             assert (len(rows), "w" in rows.column_names) == (1700, False)
 
             promotion.promote(loaded)
-            assert not operations.is_live(serving)
+            assert not live_run.is_live(serving)
             wait_for(lambda: any("w" in names for _, names, _ in seen), "readers see it", 60)
         kept = [count for _, names, count in seen if "w" in names]
         assert min(kept) == 1700, "no reader sees less than there was"
@@ -141,4 +141,4 @@ def test_readers_change_over_in_one_step_and_back(
         assert (report.expected, wrong(report)) == (1900, {})
     finally:
         for name in ("g1", "g2"):
-            operations.stop(load_pipeline(kept_folder(loaded, name).path(loaded.path.name)))
+            stopping.stop(load_pipeline(kept_folder(loaded, name).path(loaded.path.name)))

@@ -18,7 +18,7 @@ from hybrid_extensions.catalogs.spark.entry import CatalogEntry
 from hybrid_extensions.catalogs.spark.place import table_folder
 from hybrid_extensions.servers.metastore import LocalMetastore
 from hybrid_extensions.servers.process import free_ports
-from orchestration import operations
+from orchestration.operations import chain_plan
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError
 from sources.storage.folder import Folder
@@ -222,9 +222,9 @@ def test_history_is_found_by_name_in_a_hive_metastore_and_read_by_its_path_from_
         arguments = [f"{name}={value}" for name, value in of_somebody_else(metastore.uri).items()]
         subprocess.run([sys.executable, "-c", SQL, made, *arguments], check=True)
         with pytest.raises(InputError, match=r"has no table default\.future"):
-            operations.plan(named(metastore.uri, "default.future"))
+            chain_plan.plan(named(metastore.uri, "default.future"))
         assert not (tmp_path / "state").exists()
         loaded = named(metastore.uri)
-        assert operations.plan(loaded).files[0].table == f"{tmp_path}/table"
+        assert chain_plan.plan(loaded).files[0].table == f"{tmp_path}/table"
     # Without the metastore.
     assert wrong(run_through(loaded)) == {}

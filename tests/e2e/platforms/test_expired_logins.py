@@ -11,8 +11,8 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import stopping
 from orchestration.supervision import supervisor
 from sources.config.loader import LoadedPipeline
 from sources.errors import UnavailableError
@@ -102,7 +102,7 @@ def test_a_live_run_goes_on_once_its_login_is_renewed(
         wait_for(is_up, "a live run", DEADLINE_S)
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1300, {})
 

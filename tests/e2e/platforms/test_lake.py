@@ -12,7 +12,7 @@ from examples.shop import make_shop
 from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.servers.connectors import Connectors
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration import operations
+from orchestration.operations import chain_plan, stopping
 from sources.errors import StateError
 from tests.e2e.case import Case, run_through, start_live, windows, wrong
 from tests.e2e.changes.cdc_case import CdcCase, take_snapshot
@@ -77,7 +77,7 @@ def test_a_database_is_taken_over_with_its_snapshot_in_a_bucket_too(
         try:
             case.execute("DELETE FROM orders WHERE id % 10 = 3")
             with pytest.raises(StateError, match=f"no snapshot .* in s3://{BUCKET}/snapshot"):
-                operations.plan(loaded)
+                chain_plan.plan(loaded)
             assert len(take_snapshot(loaded).done) == 5
             case.execute(
                 "UPDATE orders SET amount = amount + 7 WHERE id % 10 = 4",
@@ -86,6 +86,6 @@ def test_a_database_is_taken_over_with_its_snapshot_in_a_bucket_too(
             start_live(loaded)
             wait_for(lambda: compare_with_source(loaded).ok, "all changes", 120)
         finally:
-            operations.stop(loaded)
+            stopping.stop(loaded)
             case.end()
     assert not (tmp_path / "snapshot").exists()

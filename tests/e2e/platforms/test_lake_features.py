@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import stopping
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
 from sources.storage.folder import Folder
@@ -71,7 +71,7 @@ def test_a_range_is_made_again_while_the_stream_goes_on(
         case.produce(range(1200, 1400))
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     ids = [*range(300), *range(300, 500, 2), *range(540, 1400)]
     found = sorted((row["id"], row["v"]) for row in rows_of(loaded.target))
     assert found == [(n, n / 2) for n in ids]
@@ -131,6 +131,6 @@ def test_a_delete_in_the_bucket_outlives_an_older_change_that_comes_later(
         case.produce(range(800, 820))
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     found = sorted((row["id"], row["v"]) for row in rows_of(loaded.target))
     assert found == [(n, (900 + n) / 2) for n in range(10, 100)]

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from orchestration import operations
 from orchestration.chain import ChainRun, run_chain
+from orchestration.operations import stopping
 from tests.e2e.case import SMALL, Case
 from tests.hybrid_extensions.lineage.receiver import receiving
 
@@ -37,7 +37,7 @@ def test_each_step_is_reported_with_exact_inputs_and_the_version_of_the_table(
     with receiving() as receiver:
         monkeypatch.setenv("OPENLINEAGE_URL", receiver.url)
         run_chain(ChainRun(loaded, rest_requested=True, until_caught_up=True))
-        operations.stop(loaded)
+        stopping.stop(loaded)
     assert receiver.told == [
         (f"{name}.plan", "START"),
         (f"{name}.plan", "COMPLETE"),

@@ -15,8 +15,8 @@ import pytest
 
 from hybrid_extensions.servers.broker import LocalBroker
 from hybrid_extensions.servers.secured import SecuredListeners
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import stopping
 from sources.config.loader import load_pipeline
 from sources.errors import InputError
 from sources.kafka.client.look_ups import KafkaLog
@@ -150,7 +150,7 @@ def test_the_chain_signs_in_by_a_file_and_no_secret_is_seen_anywhere(
         addresses = listening(processes)
         shown = shown_by_spark(beat.ui_url)
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     report = json.loads(runs[4].stdout)
     assert (report["expected"], report["ok"]) == (1200, True)
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import stopping
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
@@ -94,7 +94,7 @@ def test_an_executor_that_is_killed_costs_no_row_and_no_state(
         wait_until_caught_up(PipelineContext.require(loaded))
         assert status(loaded).sources[-1].state == "running"
     finally:
-        stopped = operations.stop(loaded)
+        stopped = stopping.stop(loaded)
     assert stopped == ["live"]
     # It had a task, which was done again.
     said = log_path(loaded.require_generation(), "live").read_text()

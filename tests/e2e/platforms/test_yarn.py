@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import stopping
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
@@ -80,7 +80,7 @@ def test_a_driver_that_is_killed_on_yarn_costs_no_row_and_no_state(
             assert again is not None
             assert again.launch_id != beat.launch_id
         finally:
-            stopped = operations.stop(loaded)
+            stopped = stopping.stop(loaded)
         assert stopped == ["live"]
         wait_for(lambda: status(loaded).sources[-1].state != "running", "the end of the run", 60)
     report = audit(loaded)

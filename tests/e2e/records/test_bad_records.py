@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import live_run, stopping
 from sources.config.loader import LoadedPipeline
 from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from sources.planning.context import PipelineContext
@@ -216,11 +216,11 @@ def test_a_killed_stream_loses_and_doubles_no_bad_record(tmp_path: Path, servers
             send_mixed(range(first, first + 100))
         # Somewhere among the batches, whatever is staged, written or counted by then.
         os.killpg(os.getpgid(beat.pid), signal.SIGKILL)
-        wait_for(lambda: not operations.is_live(loaded), "the lock of the dead driver", 60)
-        operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+        wait_for(lambda: not live_run.is_live(loaded), "the lock of the dead driver", 60)
+        live_run.go_live(PipelineContext.require(loaded), live_of(loaded))
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     assert [row["value"] for row in quarantined(loaded)] == sent
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (2000, {})

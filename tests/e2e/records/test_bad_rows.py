@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
+from orchestration.operations import bounded_run, chain_plan, live_run
 from sources.config.loader import LoadedPipeline
 from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from sources.errors import RunError
@@ -194,7 +194,7 @@ def test_a_killed_run_over_files_loses_and_doubles_no_bad_row(case: Case) -> Non
     case.produce(range(500, 700))
 
     loaded = case.pipeline(quarantined_lines)
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     seen: list[int] = []
 
     def kill(beat: Heartbeat) -> None:
@@ -204,9 +204,9 @@ def test_a_killed_run_over_files_loses_and_doubles_no_bad_row(case: Case) -> Non
             os.killpg(os.getpgid(beat.pid), signal.SIGKILL)
 
     with pytest.raises(RunError):
-        operations.run_bounded(PipelineContext.require(loaded), history_of(loaded), on_beat=kill)
-    wait_for(lambda: not operations.is_live(loaded), "the lock of the dead driver", 60)
-    operations.run_bounded(PipelineContext.require(loaded), history_of(loaded))
+        bounded_run.run_bounded(PipelineContext.require(loaded), history_of(loaded), on_beat=kill)
+    wait_for(lambda: not live_run.is_live(loaded), "the lock of the dead driver", 60)
+    bounded_run.run_bounded(PipelineContext.require(loaded), history_of(loaded))
     assert kept(loaded, "lines") == [(f"{case.folder}/lines/0.json", *each) for each in places]
     counted = loaded.require_generation().read(bad_count_name("lines"), BadRecordCount)
     assert counted is not None

@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.servers.broker import create_topic
 from hybrid_testing.chain import QUICK
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.defs.assets.chain_assets import pipeline_assets
+from orchestration.operations import stopping
 from orchestration.supervision.status import status
 from sources.common.positions import TopicPartition
 from sources.config.loader import LoadedPipeline
@@ -306,7 +306,7 @@ def test_each_bounded_topic_is_an_asset_and_has_a_start_unless_it_is_the_first(
         states = {each.source: each.state for each in status(loaded).sources}
         assert states == {"history": "finished", "archive": "finished", "live": "running"}
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1200, {})
     first = case.pipeline(lambda document: archive_first()(document) or document.update(state="s2"))

@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.servers.broker import create_topic
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, run_chain
+from orchestration.operations import live_run, stopping
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.kafka_source import KafkaSource
@@ -343,11 +343,11 @@ def test_a_killed_driver_of_two_topics_leaves_each_joined_row_once(
         case.produce("orders", orders(range(900, 1000)))
         names = ["old_orders", "new_orders", "old_payments", "new_payments"]
         assert [each.source for each in status(loaded).sources] == names
-        operations.resume(context, live_of(loaded))
+        live_run.resume(context, live_of(loaded))
         wait_until_caught_up(context)
         assert [each.lag for each in status(loaded).sources] == [None, 0, None, 0]
     finally:
-        stopped = operations.stop(loaded)
+        stopped = stopping.stop(loaded)
     assert stopped == ["new_payments"]
     case.require_equal()
     # By the transform's own query, which is an inner join.

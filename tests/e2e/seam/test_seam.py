@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
+from orchestration.operations import bounded_run, chain_plan
 from sources.errors import SeamError
 from sources.hand_over import hand_over
 from sources.hybrid import SwitchState
@@ -160,7 +160,7 @@ def test_a_start_that_the_topic_does_not_hold_is_refused(tmp_path: Path, servers
         document["sources"][1]["start"] = {"offsets": {0: 5000}}
 
     with pytest.raises(SeamError, match="start offset 5000 is beyond the log end 1500"):
-        operations.plan(case.pipeline(beyond))
+        chain_plan.plan(case.pipeline(beyond))
     assert not (tmp_path / "state").exists()
 
 
@@ -169,11 +169,11 @@ def test_history_that_is_done_is_not_read_again(tmp_path: Path, servers: str) ->
     case.write_history()
     case.produce()
     loaded = case.pipeline()
-    operations.plan(loaded)
-    end = operations.run_bounded(PipelineContext.require(loaded), history_of(loaded))
+    chain_plan.plan(loaded)
+    end = bounded_run.run_bounded(PipelineContext.require(loaded), history_of(loaded))
     # A file that lands later is not in the plan; were it read, Spark would have to start.
     case.write_history(range(3000, 3010), files=1)
-    assert operations.run_bounded(PipelineContext.require(loaded), history_of(loaded)) == end
+    assert bounded_run.run_bounded(PipelineContext.require(loaded), history_of(loaded)) == end
     start = hand_over(PipelineContext.require(loaded), live_of(loaded))
     case.produce(range(2000, 2100))
     assert hand_over(PipelineContext.require(loaded), live_of(loaded)) == start

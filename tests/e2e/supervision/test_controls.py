@@ -10,8 +10,8 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import live_run, stopping
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
 from sources.errors import RunError, SeamError
@@ -50,7 +50,7 @@ def test_sigterm_in_a_long_batch_and_a_drain_leave_a_state_to_go_on_from_exactly
         wait_for(lambda: last_planned(generation.checkpoint) != done, "a batch", 60)
         with pytest.raises(RunError, match="not drained after less than 1 s: 200 records are left"):
             controls.drain(loaded, timedelta(0))
-        assert operations.is_live(loaded), "time that is up ends nothing"
+        assert live_run.is_live(loaded), "time that is up ends nothing"
 
         # SIGTERM: the batch is left undone, and the driver has the last word.
         assert controls.pause(loaded, "new brokers")
@@ -70,7 +70,7 @@ def test_sigterm_in_a_long_batch_and_a_drain_leave_a_state_to_go_on_from_exactly
         left: list[int] = []
         controls.drain(loaded, SOON, left.append)
         assert left[-1] == 0
-        assert not operations.is_live(loaded)
+        assert not live_run.is_live(loaded)
         found = status(loaded)
         assert found.live is not None
         assert (found.live.health, found.sources[-1].lag) == ("stopped", 0)
@@ -78,7 +78,7 @@ def test_sigterm_in_a_long_batch_and_a_drain_leave_a_state_to_go_on_from_exactly
         assert wrong(audit(loaded)) == {}
 
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     case.produce(range(1900, 2000))
     run_live(spark, loaded)
     report = audit(loaded)

@@ -14,8 +14,8 @@ import pytest
 from dagster import DagsterInstance
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import stopping
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
 from spark_jobs.launch import run_control
@@ -93,6 +93,6 @@ def test_the_stream_outlives_dagster_and_is_brought_back_by_it(
         case.produce(range(1200, 1300))
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1300, {})

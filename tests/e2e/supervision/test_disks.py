@@ -12,8 +12,8 @@ import pytest
 
 from benchmarks.record import record
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import stopping
 from sources.planning.context import PipelineContext
 from tests.e2e.case import Case, start_live, windows, wrong
 from tests.e2e.supervision.faults import Look, late, seconds_until_well, supervise, watch
@@ -139,7 +139,7 @@ def test_whichever_disk_can_not_be_written_is_named_and_the_run_goes_on_once_it_
             told[-1]["restarts"] = seen().restarts - before
             record("disks", {"faults": told}, COMMAND)
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     report = audit(loaded)
     assert report.expected > 0
     assert wrong(report) == {}

@@ -12,8 +12,8 @@ from benchmarks.record import record
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.servers.broker import LocalBroker
 from hybrid_extensions.servers.process import HOST, free_ports
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import stopping
 from sources.planning.context import PipelineContext
 from tests.e2e.case import Case, start_live, wrong
 from tests.e2e.supervision.faults import Look, late, look, seconds_until_well, watch
@@ -100,7 +100,7 @@ def test_a_live_run_whose_broker_is_out_of_reach_says_so_and_ends_exact(
         record("network-broker", {"faults": told}, COMMAND)
     finally:
         network.heal()
-        operations.stop(loaded)
+        stopping.stop(loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1000 + 100 * len(FAULTS), {})
     assert list(late(told)) == []

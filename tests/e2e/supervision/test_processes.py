@@ -14,8 +14,8 @@ import pytest
 
 from benchmarks.record import record
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import stopping
 from orchestration.supervision.supervisor import restart, tick
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
@@ -190,7 +190,7 @@ def test_whichever_process_is_gone_the_run_is_back_and_exact(
                 told.append({"process": fault.of, **follow(loaded)})
                 record(f"processes-{'oom' if is_oom else 'killed'}", {"faults": told}, COMMAND)
         finally:
-            operations.stop(loaded)
+            stopping.stop(loaded)
     report = audit(loaded)
     assert report.expected > 0
     assert wrong(report) == {}

@@ -14,8 +14,8 @@ import pytest
 
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.shared_drivers.requests import folder_of, pid_of
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import live_run, stopping
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.planning.context import PipelineContext
 from spark_jobs.launch.run_control import find_running
@@ -87,7 +87,7 @@ def is_down(loaded: LoadedPipeline) -> bool:
 
 
 def resume(loaded: LoadedPipeline) -> None:
-    operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+    live_run.go_live(PipelineContext.require(loaded), live_of(loaded))
 
 
 def test_a_failure_a_stop_and_a_kill_leave_each_table_exact(
@@ -122,7 +122,7 @@ def test_a_failure_a_stop_and_a_kill_leave_each_table_exact(
         wait_until_caught_up(PipelineContext.require(members[name][1]))
 
     # Another one is stopped, and both come back into the same process.
-    operations.stop(members["plain"][1])
+    stopping.stop(members["plain"][1])
     assert is_down(members["plain"][1])
     launch_id = beat_of(members["windows"][1]).launch_id
     (tmp_path / "failing" / "fail").unlink()
@@ -146,7 +146,7 @@ def test_a_failure_a_stop_and_a_kill_leave_each_table_exact(
     assert {beat_of(loaded).pid for loaded in every} == {pid_of(folder_of(group))} != {killed}
     for loaded in every:
         wait_until_caught_up(PipelineContext.require(loaded))
-        operations.stop(loaded)
+        stopping.stop(loaded)
         report = audit(load_pipeline(loaded.path))
         assert report.expected > 0
         assert not wrong(report), loaded.pipeline.name

@@ -12,10 +12,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.defs.checks.table import HEALTHY
 from orchestration.defs.keys import live_key
+from orchestration.operations import live_run, stopping
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
@@ -120,7 +120,7 @@ def test_a_stream_that_dies_or_freezes_is_red_and_comes_back_exactly(
             case.produce(range(1200, 1400))
             os.killpg(os.getpgid(first.pid), signal.SIGKILL)
             wait_for(
-                lambda: not operations.is_live(loaded), "the lock of the dead driver", DEADLINE_S
+                lambda: not live_run.is_live(loaded), "the lock of the dead driver", DEADLINE_S
             )
             observed, checks, [request] = dagster.look()
             assert (observed["health"], checks["alive"]) == ("dead", False)
@@ -139,7 +139,7 @@ def test_a_stream_that_dies_or_freezes_is_red_and_comes_back_exactly(
             case.pipeline(lambda document: document.update(supervision=quick))
             observed, checks, [request] = dagster.wait_for_request()
             assert (observed["health"], checks["alive"]) == ("stuck", False)
-            assert operations.is_live(loaded)
+            assert live_run.is_live(loaded)
             dagster.materialize(request)
             assert not runs(second.pid)
             case.pipeline(lambda document: document.update(supervision=patient))
@@ -147,10 +147,10 @@ def test_a_stream_that_dies_or_freezes_is_red_and_comes_back_exactly(
             wait_until_caught_up(PipelineContext.require(loaded))
             assert len({first.launch_id, second.launch_id, driver(loaded).launch_id}) == 3
 
-            assert operations.stop(loaded) == ["live"]
+            assert stopping.stop(loaded) == ["live"]
             observed, checks, runs_asked = dagster.look()
             assert (observed["health"], checks["alive"], runs_asked) == ("stopped", False, [])
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report)) == (1500, {})

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import stopping
 from sources.common.positions import now_ms
 from sources.config.loader import load_pipeline
 from sources.planning.context import PipelineContext
@@ -50,7 +50,7 @@ class Resumed:
             produce_events(self.servers, self.name, NEW)
             wait_until_caught_up(self.context)
         finally:
-            operations.stop(self.loaded)
+            stopping.stop(self.loaded)
 
     def launch_here(self) -> None:
         """Record a launch of the live run, which then runs in this process."""

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.generations.switch import promotion
-from orchestration import operations
+from orchestration.operations import live_run
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
 from sources.errors import StateError
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 def test_a_live_run_whose_machine_is_gone_is_down_and_reads_on(state: Resumed) -> None:
     found = status(state.loaded)
     assert (found.refused, found.live.health if found.live else None) == (None, "dead")
-    state.by_a_driver(lambda: operations.resume(state.context, live_of(state.loaded)))
+    state.by_a_driver(lambda: live_run.resume(state.context, live_of(state.loaded)))
     state.require_exact()
 
 

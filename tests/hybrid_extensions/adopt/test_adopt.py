@@ -19,8 +19,8 @@ from hybrid_extensions.adopt import run
 from hybrid_extensions.adopt.position import Asked
 from hybrid_extensions.adopt.run import adopt, look
 from hybrid_extensions.audit.run import audit
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import stopping
 from sources.errors import HybridError, RunError, SeamError, StateError
 from sources.ledger import require_ledger
 from sources.planning.context import PipelineContext
@@ -185,7 +185,7 @@ def test_another_tools_table_goes_on_at_declared_offsets_through_kills(
         start_live(loaded)
         wait_until_caught_up(PipelineContext.require(loaded))
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
     case.require_exact()
 
 

@@ -13,8 +13,8 @@ from benchmarks.record import record
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from orchestration import operations
 from orchestration.catch_up import wait_until_caught_up
+from orchestration.operations import stopping
 from orchestration.supervision.status import status
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
@@ -93,7 +93,7 @@ def shop(tmp_path: Path, postgres: LocalPostgres, network: Network) -> Iterator[
     made = Shop(tmp_path, postgres, network)
     yield made
     network.heal()
-    operations.stop(made.loaded)
+    stopping.stop(made.loaded)
     made.database.end()
 
 

@@ -10,11 +10,11 @@ import dagster as dg
 import pytest
 
 from hybrid_extensions.generations.declare import COMPARED
-from orchestration import operations
 from orchestration.defs.checks.table import HEALTHY
 from orchestration.defs.jobs.restarts_of_a_day import restarts_of_a_day
 from orchestration.defs.keys import RESTART_TAG, role_of
 from orchestration.display import moment
+from orchestration.operations import live_run
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.common.positions import TopicPartition
 from sources.generations import begin
@@ -129,7 +129,7 @@ def test_the_live_run_of_a_candidate_comes_after_the_one_that_readers_depend_on(
         assert beat is not None
         return beat
 
-    monkeypatch.setattr(operations, "go_live", go_live)
+    monkeypatch.setattr(live_run, "go_live", go_live)
     job = pipeline_definitions(case.loaded).resolve_job_def("events")
     with dg.DagsterInstance.ephemeral() as instance, case.alive():
         done = job.execute_in_process(instance=instance, asset_selection=[LIVE])

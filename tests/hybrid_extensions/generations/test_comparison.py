@@ -18,8 +18,8 @@ from hybrid_extensions.generations.comparison.compare_generations import (
     compare_generations,
 )
 from hybrid_extensions.generations.switch import promotion
-from orchestration import operations
 from orchestration.comparison.installed_audit import query_misfit
+from orchestration.operations import chain_plan
 from sources.generations import begin
 from sources.serving import target_of
 from tests.command_line import invoke
@@ -143,7 +143,7 @@ def test_before_a_promotion_the_query_of_the_audit_is_tried_against_the_candidat
     case.write(audit={"sql": "events.sql"})
     case.run({1: 1})
     begin(case.loaded)
-    operations.plan(case.loaded)
+    chain_plan.plan(case.loaded)
     case.run({1: 2})
     said: list[str] = []
     found = compare_generations(case.loaded)
@@ -179,7 +179,7 @@ def test_a_promotion_warns_of_nothing_that_can_not_be_tried(
     case.write(**changes)
     loaded = case.loaded
     assert loaded.open_generation(create=True) is not None
-    plan = operations.plan(loaded)
+    plan = chain_plan.plan(loaded)
     write_deltalake(target_of(loaded, "g1").url, pa.table({"id": [1], "v": [1]}))
     assert plan.files
     assert query_misfit(loaded, "g1") is None

@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from hybrid_extensions.generations.switch import promotion
-from orchestration import operations
+from orchestration.operations import bounded_run
 from orchestration.supervision.status import status
 from sources import generations
 from sources.config.code.user_functions import load_function
@@ -318,7 +318,7 @@ def test_a_generation_that_no_longer_serves_is_not_run(tmp_path: Path) -> None:
         require_in_service(case.loaded, generation)
     # Its history was read: nothing is to be run for that.
     assert (
-        operations.run_bounded(
+        bounded_run.run_bounded(
             PipelineContext.require(case.loaded), case.loaded.pipeline.source("history")
         ).splits
         == 1

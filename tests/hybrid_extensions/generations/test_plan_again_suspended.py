@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestration import operations
+from orchestration.operations import chain_plan
 from sources import generations
 from sources.errors import StateError
 from sources.generations import begin
@@ -59,7 +59,7 @@ def after_others(case: GenerationCase, where: Any, name: str, others: Callable[[
     with pytest.MonkeyPatch.context() as patch:
         before(patch, where, name, others)
         with pytest.raises(StateError, match=MEANWHILE) as refused:
-            operations.plan(case.loaded)
+            chain_plan.plan(case.loaded)
     assert refused.value.transient
 
 
@@ -100,7 +100,7 @@ def test_it_stops_where_it_was_suspended_while_files_were_deleted_one_by_one(
 
     monkeypatch.setattr(Folder, "delete", slow)
     with pytest.raises(StateError, match=MEANWHILE):
-        operations.plan(outdated.loaded)
+        chain_plan.plan(outdated.loaded)
     monkeypatch.setattr(Folder, "delete", delete)
     assert files(outdated) == 1
     assert outdated.loaded.require_generation().exists("checkpoint/offsets/0")

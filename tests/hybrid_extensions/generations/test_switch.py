@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from hybrid_extensions.generations.files.take_over import TakeOver
 from hybrid_extensions.generations.switch import promotion
 from hybrid_extensions.generations.switch import steps as switch_steps
-from orchestration import operations
+from orchestration.operations import live_run
 from orchestration.requested_state import read_requested, request
 from sources import generations
 from sources.errors import InputError, StateError
@@ -248,7 +248,7 @@ def test_an_aborted_switch_requests_again_what_it_stopped(
     assert not stopped.is_paused
     started: list[str] = []
     monkeypatch.setattr(
-        operations, "resume", lambda context, _: started.append(context.generation.name)
+        live_run, "resume", lambda context, _: started.append(context.generation.name)
     )
     promotion.abort(case.loaded)
     assert read_requested(old) == wanted

@@ -24,7 +24,7 @@ from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.repair import compared_rows
 from hybrid_extensions.repair.result import RepairResult
 from hybrid_extensions.repair.run import look, repair
-from orchestration import operations
+from orchestration.operations import live_run, stopping
 from orchestration.supervision.controls import drain
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
@@ -48,10 +48,10 @@ def live(loaded: LoadedPipeline) -> Iterator[None]:
     """The table of a pipeline follows the database, in a process of its own."""
     try:
         begun = invoke(["run", str(loaded.path)])
-        assert operations.is_live(loaded), begun.output
+        assert live_run.is_live(loaded), begun.output
         yield
     finally:
-        operations.stop(loaded)
+        stopping.stop(loaded)
 
 
 def wait_until_equal(loaded: LoadedPipeline) -> None:
@@ -108,7 +108,7 @@ def test_damage_is_made_good_beside_the_live_run_and_later_changes_win(
                 "DELETE FROM orders WHERE id IN (5, 16)",
                 "INSERT INTO orders (id, amount) VALUES (990002, 1), (6000, 1)",
             )
-            operations.go_live(PipelineContext.require(loaded), live_of(loaded))
+            live_run.go_live(PipelineContext.require(loaded), live_of(loaded))
             assert not result
             in_flight.commit()
         working.join(LIMIT.total_seconds())

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from orchestration import operations
+from orchestration.operations import chain_plan
 from tests.e2e.case import Case, run_through, wrong
 from tests.hybrid_extensions.report.page_case import page_of
 
@@ -23,7 +23,7 @@ def test_a_report_agrees_with_an_independent_count_also_without_its_broker(
     case.write_history()
     case.produce()
     loaded = case.pipeline()
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     planned = page_of(loaded.path)
     assert "The hand-over is not made yet" in planned.sections["seam"]
     assert "There is no table" in planned.sections["places"]

@@ -12,10 +12,10 @@ import dagster as dg
 import pytest
 import yaml
 
-from orchestration import operations
 from orchestration.defs.assets.chain_assets import pipeline_assets
 from orchestration.defs.jobs.control_job import control_job
 from orchestration.defs.keys import plan_key
+from orchestration.operations import bounded_run, chain_plan, live_run
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.kafka_source import KafkaSource
@@ -59,12 +59,12 @@ def starts(loaded: LoadedPipeline) -> list[Callable[[], object]]:
 
     history, inbox = loaded.pipeline.sources
     return [
-        lambda: operations.run_bounded(PipelineContext.require(loaded), history),
-        lambda: operations.run_bounded(
+        lambda: bounded_run.run_bounded(PipelineContext.require(loaded), history),
+        lambda: bounded_run.run_bounded(
             PipelineContext.require(loaded), history, rest_requested=True
         ),
         by_hand,
-        lambda: operations.go_live(PipelineContext.require(loaded), inbox),
+        lambda: live_run.go_live(PipelineContext.require(loaded), inbox),
     ]
 
 
@@ -73,7 +73,7 @@ def files(loaded: LoadedPipeline) -> set[Path]:
 
 
 def test_nothing_starts_before_the_plan_is_approved_whoever_asks(loaded: LoadedPipeline) -> None:
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     before = files(loaded)
     for start in starts(loaded):
         with pytest.raises(StateError):
@@ -83,13 +83,13 @@ def test_nothing_starts_before_the_plan_is_approved_whoever_asks(loaded: LoadedP
         StateError,
         match=r"not approved yet\..*`hybrid approve P --by NAME`",
     ):
-        operations.run_bounded(PipelineContext.require(loaded), loaded.pipeline.sources[0])
+        bounded_run.run_bounded(PipelineContext.require(loaded), loaded.pipeline.sources[0])
 
 
 def test_an_approval_is_kept_with_name_and_time_and_the_first_one_stands(
     loaded: LoadedPipeline,
 ) -> None:
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     status, given = call(loaded, "approve", "--by", " Ada ")
     assert (status, given["by"]) == (0, "Ada")
     again = approve(loaded, "Bob")
@@ -98,7 +98,7 @@ def test_an_approval_is_kept_with_name_and_time_and_the_first_one_stands(
 
 
 def test_only_those_whom_the_declaration_names_approve_a_plan(loaded: LoadedPipeline) -> None:
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     document = yaml.safe_load(loaded.path.read_text())
     loaded.path.write_text(yaml.safe_dump({**document, "approvers": ["Ada", "Grace"]}))
     status, refused = call(loaded, "approve", "--by", "Bob")
@@ -112,14 +112,14 @@ def test_only_those_whom_the_declaration_names_approve_a_plan(loaded: LoadedPipe
 def test_the_user_of_the_machine_approves_if_no_name_is_given(
     loaded: LoadedPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     monkeypatch.setattr(getpass, "getuser", lambda: "linus")
     assert call(loaded, "approve")[1]["by"] == "linus"
 
 
 def test_the_status_tells_that_a_plan_waits_and_how_to_approve_it(loaded: LoadedPipeline) -> None:
     assert not call(loaded, "status")[1]["waits_for_approval"]
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     assert call(loaded, "status")[1]["waits_for_approval"]
     shown = " ".join(invoke(["status", str(loaded.path)]).stdout.split())
     assert f"hybrid approve {loaded.path} --by NAME`" in shown
@@ -128,7 +128,7 @@ def test_the_status_tells_that_a_plan_waits_and_how_to_approve_it(loaded: Loaded
 
 
 def test_a_plan_that_is_not_the_approved_one_waits_again(loaded: LoadedPipeline) -> None:
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     approve(loaded, "Ada")
     generation = loaded.require_generation()
     made = generation.read("plan.json", Plan)
@@ -136,7 +136,7 @@ def test_a_plan_that_is_not_the_approved_one_waits_again(loaded: LoadedPipeline)
     generation.replace("plan.json", made.model_copy(update={"warnings": ["another one"]}))
     assert find_approval(generation) is None
     with pytest.raises(StateError, match="not approved yet"):
-        operations.run_bounded(PipelineContext.require(loaded), loaded.pipeline.sources[0])
+        bounded_run.run_bounded(PipelineContext.require(loaded), loaded.pipeline.sources[0])
     assert approve(loaded, "Bob").by == "Bob"
     assert find_approval(generation) is not None
 
@@ -176,7 +176,7 @@ def test_no_hand_over_is_made_before_the_approval(tmp_path: Path, servers: str) 
     loaded = case.pipeline(alone)
     [live] = loaded.pipeline.sources
     assert isinstance(live, KafkaSource)
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     with pytest.raises(StateError, match="not approved yet"):
         hand_over(PipelineContext.require(loaded), live)
     approve(loaded, "Ada")
@@ -256,7 +256,7 @@ def healthy(loaded: LoadedPipeline, cursor: str | None) -> tuple[str | None, str
 
 
 def test_the_table_is_amber_while_a_plan_waits_also_a_later_one(loaded: LoadedPipeline) -> None:
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     told, cursor = healthy(loaded, None)
     assert told is not None
     assert told.startswith("WARN Waiting for approval · open the job `events_control`")

@@ -7,10 +7,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from orchestration import operations
 from orchestration.defs.keys import RESTART_TAG, live_key
 from orchestration.defs.show import dagster_failures as module
 from orchestration.defs.show.dagster_failures import RETRY_POLICY, failures
+from orchestration.operations import live_run, stopping
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport, HybridError, RunError, SeamError, UnavailableError
@@ -225,7 +225,7 @@ def test_a_job_of_a_pipeline_is_tried_again_where_that_helps(
         tried += 1
         raise error
 
-    monkeypatch.setattr(operations, "stop", fails)
+    monkeypatch.setattr(stopping, "stop", fails)
     job = pipeline_definitions(LiveCase(tmp_path).loaded).resolve_job_def("events_control")
     stop = {"ops": {"do_events_control": {"config": {"action": "STOP"}}}}
     with dg.DagsterInstance.ephemeral() as instance:
@@ -245,7 +245,7 @@ def test_a_restart_that_fails_is_tried_once(
         tried += 1
         raise NO_BROKER
 
-    monkeypatch.setattr(operations, "resume", fails)
+    monkeypatch.setattr(live_run, "resume", fails)
     job = pipeline_definitions(case.loaded).resolve_job_def("events")
     with dg.DagsterInstance.ephemeral() as instance:
         done = job.execute_in_process(

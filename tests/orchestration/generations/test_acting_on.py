@@ -10,8 +10,8 @@ import dagster as dg
 import pytest
 import yaml
 
-from orchestration import operations
 from orchestration.defs.jobs.control_job import control_job
+from orchestration.operations import live_run
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import RequestedState, read_requested, request
 from orchestration.supervision import controls
@@ -168,7 +168,7 @@ def test_rate_drain_resume_and_logs_too(
         acted.append(context.generation.name)
         return _beat(case)
 
-    monkeypatch.setattr(operations, "go_live", go_live)
+    monkeypatch.setattr(live_run, "go_live", go_live)
     assert call(case, "resume")["generation"] == "g1"
     assert acted == ["g1", "g2", "g1", "g1"]
 
@@ -191,7 +191,7 @@ def test_the_job_that_resumes_starts_the_generation_that_serves(
         acted.append(context.generation.name)
         return _beat(case)
 
-    monkeypatch.setattr(operations, "go_live", go_live)
+    monkeypatch.setattr(live_run, "go_live", go_live)
     job = pipeline_definitions(case.loaded).resolve_job_def("events_control")
     config = {"ops": {"do_events_control": {"config": {"action": "RESUME", **form}}}}
     with dg.DagsterInstance.ephemeral() as instance:

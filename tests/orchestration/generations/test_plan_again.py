@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from orchestration import operations
+from orchestration.operations import chain_plan
 from sources.errors import StateError
 from sources.generations import begin
 from sources.kept_definitions import keep_definition
@@ -171,7 +171,7 @@ def test_a_plan_that_breaks_off_on_its_way_is_made_by_the_next_one(
     with monkeypatch.context() as patch:
         patch.setattr(where, name, crash)
         with contextlib.suppress(KeyboardInterrupt):
-            operations.plan(case.loaded)
+            chain_plan.plan(case.loaded)
     if second and call(case, "generation", "list")["generations"][-1]["name"] == "g1":
         # It was discarded already: the error that comes next names the way on.
         assert "hybrid generation new" in call(case, "plan", status=2)["hint"]

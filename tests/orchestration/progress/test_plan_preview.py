@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hybrid_extensions.estimates.benchmarked_speeds import COMMIT_S, SPARK_START_S
-from orchestration import operations
+from orchestration.operations import chain_plan
 from orchestration.progress.plan_preview import Preview, preview
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
@@ -65,7 +65,7 @@ def run_at(generation: Generation, rows_per_s: int) -> None:
 def test_an_estimate_without_a_run_before_is_a_guess_from_the_benchmarks(
     loaded: LoadedPipeline,
 ) -> None:
-    made = operations.plan(loaded)
+    made = chain_plan.plan(loaded)
     seen = preview(loaded, made)
     assert seen.estimate.seconds == pytest.approx(SPARK_START_S + COMMIT_S, abs=0.1)
     assert seen.estimate.basis == (
@@ -75,7 +75,7 @@ def test_an_estimate_without_a_run_before_is_a_guess_from_the_benchmarks(
 
 
 def test_the_summary_comes_first_for_people_and_programs_alike(loaded: LoadedPipeline) -> None:
-    seen = preview(loaded, operations.plan(loaded))
+    seen = preview(loaded, chain_plan.plan(loaded))
     assert seen.files == {"history": 2}
     assert seen.summary.startswith("Reads 2 files, ")
     assert (
@@ -87,11 +87,11 @@ def test_the_summary_comes_first_for_people_and_programs_alike(loaded: LoadedPip
 
 
 def test_an_estimate_rests_on_the_run_of_the_generation_before(loaded: LoadedPipeline) -> None:
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     run_at(loaded.require_generation(), rows_per_s=2)
     next_generation(loaded)
     write(loaded.folder / "in/c.parquet", *range(5, 77))
-    found = preview(loaded, operations.plan(loaded)).estimate
+    found = preview(loaded, chain_plan.plan(loaded)).estimate
     assert found.seconds == 38 + SPARK_START_S
     assert found.executor_hours == pytest.approx(58 / 3600)
     assert not found.is_guess
@@ -99,12 +99,12 @@ def test_an_estimate_rests_on_the_run_of_the_generation_before(loaded: LoadedPip
 
 
 def test_a_plan_tells_what_is_otherwise_than_in_the_one_before(loaded: LoadedPipeline) -> None:
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     next_generation(loaded)
     (loaded.folder / "in/a.parquet").unlink()
     write(loaded.folder / "in/b.parquet", 3, 4, more={"v": [0.5, 1.0]})
     write(loaded.folder / "in/c.parquet", 5, 6, 7, more={"v": [0.5, 1.0, 1.5]})
-    seen = preview(loaded, operations.plan(loaded))
+    seen = preview(loaded, chain_plan.plan(loaded))
     assert seen.previous == "g1"
     told = {change.what: (change.before, change.now) for change in seen.changes}
     assert told.pop("bytes")
@@ -119,7 +119,7 @@ def test_a_plan_tells_what_is_otherwise_than_in_the_one_before(loaded: LoadedPip
 
 
 def test_a_plan_that_is_the_same_says_so(loaded: LoadedPipeline) -> None:
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     next_generation(loaded)
     result = invoke(["plan", str(loaded.path)])
     assert "Nothing differs from the plan of g1." in result.stdout
@@ -128,19 +128,19 @@ def test_a_plan_that_is_the_same_says_so(loaded: LoadedPipeline) -> None:
 def test_what_another_version_has_left_is_not_compared_and_no_error(
     loaded: LoadedPipeline,
 ) -> None:
-    operations.plan(loaded)
+    chain_plan.plan(loaded)
     generation = loaded.require_generation()
     run_at(generation, rows_per_s=2)
     for name in ("plan.json", progress_log_name("history")):
         document = json.loads(generation.path(name).read_text())
         generation.path(name).write_text(json.dumps({**document, "version": 99}))
     next_generation(loaded)
-    seen = preview(loaded, operations.plan(loaded))
+    seen = preview(loaded, chain_plan.plan(loaded))
     assert (seen.previous, seen.estimate.is_guess) == (None, True)
 
 
 def test_columns_are_shown_side_by_side(loaded: LoadedPipeline) -> None:
-    seen = preview(loaded, operations.plan(loaded))
+    seen = preview(loaded, chain_plan.plan(loaded))
     assert seen.schemas == {"id": {"history": "bigint"}, "at": {"history": "timestamp"}}
     answer = json.loads(invoke(["plan", str(loaded.path), "--json"]).stdout)
     assert Preview.model_validate(answer["preview"]) == seen

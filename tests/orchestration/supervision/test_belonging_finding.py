@@ -12,7 +12,7 @@ import dagster as dg
 import pytest
 from deltalake import DeltaTable
 
-from orchestration import operations
+from orchestration.operations import bounded_run, live_run
 from orchestration.requested_state import RequestedState, request, write_requested
 from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import tick
@@ -144,11 +144,11 @@ def test_a_launch_is_refused_before_a_process_starts(case: TargetCase, name: str
     context = PipelineContext.require(case.loaded)
     history, inbox = case.loaded.pipeline.sources
     with pytest.raises(StateError):
-        operations.run_bounded(context, history)
+        bounded_run.run_bounded(context, history)
     with pytest.raises(StateError):
-        operations.go_live(context, inbox)
+        live_run.go_live(context, inbox)
     with pytest.raises(StateError):
-        operations.resume(context, inbox)
+        live_run.resume(context, inbox)
     assert not case.generation.path("run/launch.json").exists()
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from orchestration import operations
+from orchestration.operations import stopping
 from orchestration.progress.sparkline import sparkline
 from orchestration.progress.table_facts import TableFacts, table_facts
 from orchestration.supervision import controls
@@ -196,13 +196,13 @@ def test_a_run_that_was_drained_says_so_and_a_stopped_one_does_not(case: LiveCas
     case.ask_for_it()
     case.launch("a")
     with case.alive_until_stopped():
-        operations.stop(case.loaded, "Ada", why=controls.DRAINED)
+        stopping.stop(case.loaded, "Ada", why=controls.DRAINED)
     assert (
         "by Ada (drained: all input that was there by then is committed)"
         in seen(case.loaded).reason
     )
     case.ask_for_it()
-    operations.stop(case.loaded, "Ada")
+    stopping.stop(case.loaded, "Ada")
     assert "drained" not in seen(case.loaded).reason
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from orchestration import operations
 from orchestration.definitions import defs
 from orchestration.defs.jobs.control_job import control_job
 from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.display import moment
+from orchestration.operations import stopping
 from orchestration.remedies import program
 from orchestration.requested_state import read_requested
 from orchestration.supervision import controls
@@ -152,7 +152,7 @@ def test_a_paused_run_is_not_red_and_says_since_when_and_why_and_counts_no_input
     assert read_requested(case.generation) == wanted
     printed = invoke(["status", str(case.path)]).stdout
     assert " ".join(printed.split()).count("(new brokers)") == 1
-    operations.stop(case.loaded, "bob")
+    stopping.stop(case.loaded, "bob")
     found = status(case.loaded)
     assert found.live is not None
     assert found.live.health == "stopped"
@@ -218,7 +218,7 @@ def test_what_nobody_wants_can_not_be_paused_and_what_does_not_run_not_drained(
         "The live run of `inbox` was never started: there is nothing to pause." in answer["message"]
     )
     case.ask_for_it()
-    operations.stop(case.loaded)
+    stopping.stop(case.loaded)
     assert call(case, "pause")[0] == 2
     exit_code, answer = call(case, "drain")
     assert exit_code == 2

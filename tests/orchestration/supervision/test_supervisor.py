@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestration import operations
+from orchestration.operations import live_run, stopping
 from orchestration.requested_state import request, require_requested
 from orchestration.supervision.live_look import Look
 from orchestration.supervision.rules.verdict import Verdict
@@ -141,7 +141,7 @@ def test_the_command_line_tells_the_verdict_and_ends_with_it(tmp_path: Path) -> 
     assert json.loads(answer.stdout)["live"]["health"] == "dead"
     assert "dead: The live run failed: disk [full]" in invoke(["status", str(case.path)]).stdout
     # Dead before it was stopped, but that is no longer of interest.
-    operations.stop(case.loaded)
+    stopping.stop(case.loaded)
     answer = invoke(["status", str(case.path), "--json"])
     assert (answer.exit_code, json.loads(answer.stdout)["live"]["health"]) == (0, "stopped")
 
@@ -165,7 +165,7 @@ def test_a_stopped_run_is_neither_red_nor_started_again(tmp_path: Path) -> None:
     case.ask_for_it()
     case.launch("a", state="failed", failure=DISK_FULL)
     assert look_at(case).restart is not None
-    assert operations.stop(case.loaded) == []
+    assert stopping.stop(case.loaded) == []
     found = look_at(case)
     assert (found.verdict.health, found.restart) == ("stopped", None)
     assert status(case.loaded).healthy
@@ -306,7 +306,7 @@ def test_a_restart_that_launched_nothing_is_tried_again(
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(operations, "resume", fail)
+    monkeypatch.setattr(live_run, "resume", fail)
     # More often than the limit is, and nothing of it counts: nothing was launched.
     for _ in range(2 * case.loaded.pipeline.supervision.restarts.limit):
         due = wait_for_restart(case).restart
@@ -368,7 +368,7 @@ def test_a_driver_that_a_restart_launched_reports_for_itself(
         message = "The driver was killed."
         raise RunError(message, "Start it.", transient=False)
 
-    monkeypatch.setattr(operations, "resume", launched)
+    monkeypatch.setattr(live_run, "resume", launched)
     with pytest.raises(RunError):
         restart(case.loaded, case.loaded.pipeline.sources[-1])
     assert look_at(case).verdict.reason == "The live run failed: disk full"

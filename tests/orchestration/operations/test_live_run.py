@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestration import operations
+from orchestration.operations import live_run
 from orchestration.requested_state import read_requested, request
 from sources.errors import RunError
 from sources.planning.context import PipelineContext
@@ -30,10 +30,10 @@ def test_an_interrupted_start_leaves_the_request_as_it_was_and_a_failed_one_stay
     source = case.loaded.pipeline.sources[-1]
     if before is not None:
         request(case.generation, source.name, is_requested=before)
-    monkeypatch.setattr(operations, "require_ready_to_stream", lambda *_: None)
+    monkeypatch.setattr(live_run, "require_ready_to_stream", lambda *_: None)
     monkeypatch.setattr(run_control, "start_detached", end)
     with pytest.raises(error):
-        operations.go_live(PipelineContext(case.loaded, case.generation), source)
+        live_run.go_live(PipelineContext(case.loaded, case.generation), source)
     found = read_requested(case.generation)
     assert found is not None
     assert found.is_requested == (bool(before) or error is RunError)

@@ -54,7 +54,7 @@ from orchestration.supervision import supervisor
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
 from sources.planning.context import PipelineContext
-from spark_jobs.run_state.lock import table_turn
+from spark_jobs.run_state.table_locks import table_turn
 from tests.hybrid_extensions.repair.damage import as_own
 
 _TABLE = "orders"

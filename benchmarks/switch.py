@@ -37,8 +37,8 @@ from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.launch.launch_record import last_launch
+from spark_jobs.run_state.driver_lock import is_held
 from spark_jobs.run_state.heartbeat import read_heartbeat
-from spark_jobs.run_state.lock import is_held
 
 BEGIN_MS = 1_700_000_000_000
 ROWS, FILES = 20_000, 10

@@ -11,7 +11,7 @@ from benchmarks.processes import group_of
 from examples.captured import CapturedDatabase
 from sources.config.loader import LoadedPipeline
 from spark_jobs.launch.places.local import kill_group
-from spark_jobs.run_state.lock import is_held
+from spark_jobs.run_state.driver_lock import is_held
 
 _POLL_S = 0.5
 

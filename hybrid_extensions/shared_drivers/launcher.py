@@ -16,7 +16,7 @@ from spark_jobs.launch.launch_record import Launch
 from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.launch.places.local import end_group, launched_elsewhere, wait_until
 from spark_jobs.run_state import run_log
-from spark_jobs.run_state.lock import is_launched
+from spark_jobs.run_state.driver_lock import is_launched
 
 STOP_S = 60.0
 """Seconds within which a run in a shared driver has ended that was asked to."""

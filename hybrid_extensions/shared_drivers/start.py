@@ -28,7 +28,7 @@ from sources.storage.folder import Folder
 from spark_jobs.launch.places.base import Order, start
 from spark_jobs.launch.submission import spark_properties, submit
 from spark_jobs.run_state import run_log
-from spark_jobs.run_state.lock import take_driver_lock
+from spark_jobs.run_state.lock import take_lock
 
 _START_S = 300.0
 _POLL_S = 0.2
@@ -145,7 +145,7 @@ class SharedDriver:
         if self._process is not None and (status := self._process.poll()):
             raise self._failed(status)
         make_private(self._folder)
-        lock = take_driver_lock(Folder(str(self._folder)))
+        lock = take_lock(Folder(str(self._folder)), "driver")
         if lock is None:
             return
         try:

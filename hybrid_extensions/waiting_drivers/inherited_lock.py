@@ -7,7 +7,8 @@ from pathlib import Path
 
 from hybrid_extensions.waiting_drivers.inherited_file import UnnamedFile
 from sources.state.generation import Generation
-from spark_jobs.run_state.lock import FileLock, Lock, launch_lock_path, open_lock, take_opened
+from spark_jobs.run_state.driver_lock import launch_lock_path
+from spark_jobs.run_state.lock import FileLock, Lock, open_lock, take_opened
 
 
 class InheritedLock:

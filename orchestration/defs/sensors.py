@@ -33,7 +33,7 @@ from sources.extensions import none_adds
 from sources.hybrid import Boundedness
 from sources.kept_definitions import in_service
 from sources.serving import Switch, is_replaced, pending_switch
-from spark_jobs.run_state.lock import is_switching
+from spark_jobs.run_state.table_locks import is_switching
 
 LOOK_S = 10
 """Seconds between two looks; with ``stuck_after`` and the look itself well within a minute."""

@@ -14,8 +14,8 @@ from sources.serving import declared_generation
 from sources.state.action_log import recorded
 from sources.state.generation import read_generation
 from spark_jobs.launch import run_control
+from spark_jobs.run_state.driver_lock import is_held, is_launched
 from spark_jobs.run_state.heartbeat import read_heartbeat
-from spark_jobs.run_state.lock import is_held, is_launched
 
 
 def stop(loaded: LoadedPipeline, by: str = "", action: str = "stop", why: str = "") -> list[str]:

@@ -36,8 +36,8 @@ from sources.serving import candidate_name, is_replaced, read_serving
 from sources.state.generation import Generation
 from spark_jobs.checkpoint.kept_settings import overruled_settings
 from spark_jobs.checkpoint.transform_compatibility import last_change
+from spark_jobs.run_state.driver_lock import seen_lease
 from spark_jobs.run_state.lease import SeenLease
-from spark_jobs.run_state.lock import seen_lease
 
 
 class AuditVerdict(BaseModel):

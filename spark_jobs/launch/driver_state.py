@@ -15,8 +15,8 @@ from spark_jobs.launch.launch_record import Launch, last_launch
 from spark_jobs.launch.places.base import DriverStatus, Launcher
 from spark_jobs.launch.places.choice import launcher_at
 from spark_jobs.run_state import run_log
+from spark_jobs.run_state.driver_lock import is_held, is_launched, seen_lease
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
-from spark_jobs.run_state.lock import is_held, is_launched, seen_lease
 
 ASK_AGAIN_S = 5.0
 """Seconds for which an answer of a cluster is used again: one question may start a JVM."""

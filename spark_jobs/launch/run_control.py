@@ -19,8 +19,7 @@ from spark_jobs.launch.places.shared import installed_drivers
 from spark_jobs.launch.runs import find_or_launch, find_run
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.launch.watched_run import OnOutput
-from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
-from spark_jobs.run_state.lock import (
+from spark_jobs.run_state.driver_lock import (
     is_driven_here,
     is_driver,
     is_held,
@@ -28,6 +27,7 @@ from spark_jobs.run_state.lock import (
     query_lock_path,
     seen_lease,
 )
+from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
 
 OnBeat = Callable[[Heartbeat], None]
 """Called with each new heartbeat."""

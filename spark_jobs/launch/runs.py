@@ -34,8 +34,9 @@ from spark_jobs.launch.submission import submit
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.launch.watched_run import WatchedRun
 from spark_jobs.run_state import run_log
+from spark_jobs.run_state.driver_lock import is_held, launch_lock_path, seen_lease, take_launch_lock
 from spark_jobs.run_state.heartbeat import read_heartbeat
-from spark_jobs.run_state.lock import Lock, is_held, launch_lock_path, seen_lease, take_launch_lock
+from spark_jobs.run_state.lock import Lock
 
 _StartRun = Callable[[Path, tuple[int, ...]], tuple[int, subprocess.Popen[bytes] | None]]
 """Starts a run with its log file, and the descriptors that it has to hold.

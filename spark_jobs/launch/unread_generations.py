@@ -24,7 +24,7 @@ from sources.state.generation import (
     remove_generation,
 )
 from sources.storage.folder import Folder
-from spark_jobs.run_state.lock import LEASE, is_held, take_launch_lock
+from spark_jobs.run_state.driver_lock import LEASE, is_held, take_launch_lock
 from spark_jobs.table.delta_table import open_table, paths_of
 from spark_jobs.table.ownership.belonging import require_belonging
 

@@ -17,8 +17,8 @@ from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.launch.places.local import GRACE_S, kill_group, wait_until
 from spark_jobs.launch.submission import submit
 from spark_jobs.run_state import run_log
+from spark_jobs.run_state.driver_lock import is_held, is_launched
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, heartbeat_name
-from spark_jobs.run_state.lock import is_held, is_launched
 
 _POLL_S = 0.2
 _TAIL_LINES = 25

@@ -38,8 +38,8 @@ from sources.serving import pending_switch
 from sources.state.generation import Generation
 from spark_jobs.checkpoint.offset_log import last_committed, last_planned
 from spark_jobs.launch.launch_record import last_launch
+from spark_jobs.run_state.driver_lock import is_held, is_launched
 from spark_jobs.run_state.heartbeat import Heartbeat
-from spark_jobs.run_state.lock import is_held, is_launched
 from tests.e2e.case import start_live
 from tests.kept_states import pipelines
 from tests.kept_states.archives import (

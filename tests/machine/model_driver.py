@@ -40,7 +40,7 @@ from spark_jobs.inside.driver.warm_switch import switch
 from spark_jobs.inside.query.query_sources import QueryDeclaration, declare_query
 from spark_jobs.inside.readers.spark_errors import report_of
 from spark_jobs.inside.sink import sink
-from spark_jobs.run_state.lock import QueryLock
+from spark_jobs.run_state.driver_lock import QueryLock
 from spark_jobs.table.history_files import keep_history_files
 from tests.machine.drivers import NO_PROCESS
 from tests.machine.interrupts import Interrupts, KilledError

@@ -15,7 +15,7 @@ from sources.errors import HybridError
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.driver.pipeline_run import PipelineRun
-from spark_jobs.run_state.lock import QueryLock
+from spark_jobs.run_state.driver_lock import QueryLock
 from tests.machine.drivers import NO_PROCESS
 
 

@@ -22,7 +22,7 @@ from sources.errors import HybridError
 from sources.kept_definitions import declaration_of, in_service
 from sources.serving import pending_switch, read_serving
 from sources.state.generation import read_generation
-from spark_jobs.run_state.lock import is_switching
+from spark_jobs.run_state.table_locks import is_switching
 from tests.machine.invariants import WrongError, require_way_out
 from tests.machine.ways_out import WAYS
 from tests.simulation import product

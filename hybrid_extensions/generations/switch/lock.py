@@ -22,7 +22,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, StateError
 from sources.storage.folder import Folder
 from spark_jobs.run_state.lease import LAUNCH_TTL_S
-from spark_jobs.run_state.lock import take_range_lock, take_switch_lock
+from spark_jobs.run_state.table_locks import take_range_lock, take_switch_lock
 
 _SWITCH_WAY_OUT = (
     "`hybrid generation finish P` completes what it began, and `hybrid generation abort P` gives "

@@ -7,7 +7,8 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
-from spark_jobs.run_state.lock import is_held, is_launched, table_turn
+from spark_jobs.run_state.driver_lock import is_held, is_launched
+from spark_jobs.run_state.table_locks import table_turn
 
 
 def between_merges(

@@ -27,7 +27,7 @@ from spark_jobs.inside.readers.silent_broker import silent_broker
 from spark_jobs.inside.readers.spark_errors import report_of
 from spark_jobs.inside.readers.store_answer import is_of_store
 from spark_jobs.jvm.storage_jar import use_own_classes
-from spark_jobs.run_state.lock import QueryLock
+from spark_jobs.run_state.driver_lock import QueryLock
 from spark_jobs.table.ownership.belonging import require_belonging
 
 

@@ -37,7 +37,7 @@ from spark_jobs.inside.sink.merging.target_columns import (
     target_rows,
 )
 from spark_jobs.inside.sink.table_properties import missing_properties, table_properties
-from spark_jobs.run_state.lock import table_turn
+from spark_jobs.run_state.table_locks import table_turn
 from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.ownership.belonging import TargetSide, require_owner
 from spark_jobs.table.ownership.target_guard import TargetGuard, confirm_start, epoch_transaction

@@ -9,7 +9,7 @@ from deltalake import DeltaTable
 from sources.config.loader import LoadedPipeline
 from sources.state.generation import Generation
 from sources.storage.tables.delta import delta_table
-from spark_jobs.run_state.lock import is_held
+from spark_jobs.run_state.driver_lock import is_held
 from spark_jobs.run_state.target_record import (
     AcceptedChange,
     TargetRecord,

@@ -12,8 +12,8 @@ import pytest
 
 from orchestration.operations import chain_plan
 from spark_jobs.launch.submission.submit import scratch_folders
+from spark_jobs.run_state.driver_lock import is_held
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
-from spark_jobs.run_state.lock import is_held
 from tests.e2e.case import Case
 from tests.services.processes import wait_for
 

@@ -19,7 +19,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
-from spark_jobs.run_state.lock import take_launch_lock
+from spark_jobs.run_state.driver_lock import take_launch_lock
 from tests.command_line import invoke
 from tests.e2e.case import Case, live_of, wrong
 from tests.e2e.in_session import run_history

@@ -27,8 +27,8 @@ from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.offset_log import last_planned
 from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import last_launch
+from spark_jobs.run_state.driver_lock import QueryLock
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
-from spark_jobs.run_state.lock import QueryLock
 from tests.e2e.case import Case, history_of, live_of, start_live, steps, windows, wrong
 from tests.services.processes import runs, wait_for
 

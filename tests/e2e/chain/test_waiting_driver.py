@@ -19,8 +19,8 @@ from orchestration.operations import stopping
 from sources.config.loader import LoadedPipeline
 from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.launch.submission import submit
+from spark_jobs.run_state.driver_lock import is_held, is_launched
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
-from spark_jobs.run_state.lock import is_held, is_launched
 from tests.e2e.case import HISTORY, Case, wrong
 from tests.services.processes import all_running, runs, wait_for
 

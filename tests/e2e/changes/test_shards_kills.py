@@ -24,7 +24,7 @@ from orchestration.operations import live_run, stopping
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
 from sources.planning.context import PipelineContext
-from spark_jobs.run_state.lock import is_held
+from spark_jobs.run_state.driver_lock import is_held
 from tests.e2e.case import kill_driver, live_of, wrong
 from tests.e2e.changes import binlog_case, cdc_case
 from tests.e2e.changes.binlog_case import BinlogCase, make_orders

@@ -21,7 +21,7 @@ from spark_jobs.launch import driver_state
 from spark_jobs.launch.launch_record import Launch, last_launch
 from spark_jobs.launch.run_control import stop
 from spark_jobs.launch.runs import find_or_launch, find_run, last_driver, why_ended
-from spark_jobs.run_state.lock import is_launched
+from spark_jobs.run_state.driver_lock import is_launched
 from tests.hybrid_extensions.clusters.recorded_answers import container
 from tests.services.kubernetes_server import kubernetes_api, programs
 from tests.services.processes import wait_for

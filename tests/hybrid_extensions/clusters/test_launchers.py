@@ -30,8 +30,8 @@ from spark_jobs.launch.places.choice import driver_place
 from spark_jobs.launch.run_control import find_running, run_to_end, stop
 from spark_jobs.launch.runs import find_or_launch, find_run, why_ended
 from spark_jobs.launch.submission import spark_properties, submit
+from spark_jobs.run_state.driver_lock import QueryLock
 from spark_jobs.run_state.heartbeat import read_heartbeat
-from spark_jobs.run_state.lock import QueryLock
 from tests.extensions import whole
 from tests.hybrid_extensions.clusters import recorded_answers as recorded
 from tests.services.processes import wait_for

@@ -24,7 +24,7 @@ from sources.errors import InputError
 from sources.generations import begin, generations
 from sources.kept_definitions import changed_since, keep_definition
 from sources.serving import Switch, read_serving
-from spark_jobs.run_state.lock import take_switch_lock
+from spark_jobs.run_state.table_locks import take_switch_lock
 from tests.extensions import needs
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of

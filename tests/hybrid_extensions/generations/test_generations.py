@@ -24,7 +24,7 @@ from sources.planning.context import PipelineContext
 from sources.serving import pending_switch, read_serving, require_in_service, target_of
 from sources.state.generation import read_generation
 from sources.storage.folder import Folder
-from spark_jobs.run_state.lock import is_switching, take_switch_lock
+from spark_jobs.run_state.table_locks import is_switching, take_switch_lock
 from spark_jobs.table.commit_position import find_position
 from spark_jobs.table.delta_table import NO_MORE, transactions_of
 from spark_jobs.table.ownership.belonging import TargetSide, examine, require_belonging

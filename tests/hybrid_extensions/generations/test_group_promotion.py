@@ -16,7 +16,7 @@ from sources.errors import StateError
 from sources.serving import Switch, pending_switch, read_serving
 from sources.state.action_log import read_actions
 from sources.storage.folder import Folder
-from spark_jobs.run_state.lock import take_switch_lock
+from spark_jobs.run_state.table_locks import take_switch_lock
 from tests.hybrid_extensions.generations.test_generations import NEW, OLD, call, two
 from tests.orchestration.generations.generation_case import GenerationCase
 

@@ -11,7 +11,8 @@ from hybrid_extensions.generations.switch.merge_turn import between_merges
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
 from sources.state.generation import Generation
-from spark_jobs.run_state.lock import QueryLock, table_turn, take_launch_lock
+from spark_jobs.run_state.driver_lock import QueryLock, take_launch_lock
+from spark_jobs.run_state.table_locks import table_turn
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.services.processes import is_awaited, wait_for
 

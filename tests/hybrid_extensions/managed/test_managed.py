@@ -23,8 +23,8 @@ from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.launch.places.choice import driver_place, launcher_at
 from spark_jobs.launch.run_control import run_to_end, stop
 from spark_jobs.launch.runs import find_or_launch, find_run, why_ended
+from spark_jobs.run_state.driver_lock import QueryLock
 from spark_jobs.run_state.heartbeat import read_heartbeat
-from spark_jobs.run_state.lock import QueryLock
 from tests.hybrid_extensions.managed import recorded_services as recorded
 from tests.hybrid_extensions.managed.recorded_services import Answer, ManagedService
 from tests.services.processes import wait_for

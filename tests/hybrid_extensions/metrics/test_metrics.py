@@ -26,8 +26,8 @@ from sources.errors import InputError
 from sources.planning.plan import make_plan
 from sources.state.generation import Generation
 from spark_jobs.launch.launch_record import Launch
+from spark_jobs.run_state.driver_lock import QueryLock
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name, read_heartbeat
-from spark_jobs.run_state.lock import QueryLock
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
 from tests.e2e.case import Case, moment
 from tests.services.processes import wait_for

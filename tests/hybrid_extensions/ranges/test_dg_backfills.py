@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from spark_jobs.run_state.lock import take_range_lock
+from spark_jobs.run_state.table_locks import take_range_lock
 from tests.browser.site import dagster_ui
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.services.processes import wait_for

@@ -20,7 +20,7 @@ from hybrid_extensions.ranges import side_pipeline
 from hybrid_extensions.ranges.table.replace_range import Replacement
 from sources.errors import InputError, StateError
 from sources.serving import pending_switch, read_serving
-from spark_jobs.run_state.lock import is_switching
+from spark_jobs.run_state.table_locks import is_switching
 from tests.hybrid_extensions.generations.test_generations import NEW, OLD, two
 from tests.orchestration.generations.generation_case import GenerationCase
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from sources.config.loader import LoadedPipeline
-from spark_jobs.run_state.lock import table_turn
+from spark_jobs.run_state.table_locks import table_turn
 
 CHANGES = (
     "UPDATE orders SET amount = amount + 1 WHERE id % 2 = 0",

@@ -20,7 +20,7 @@ from sources.config.loader import load_pipeline
 from sources.planning.context import PipelineContext
 from spark_jobs import shared_job
 from spark_jobs.inside.driver.reports.reporter import Reporter
-from spark_jobs.run_state.lock import QueryLock
+from spark_jobs.run_state.driver_lock import QueryLock
 
 BROKEN = "BROKEN"
 """A file of this name next to the pipeline's makes the driver end at its start."""

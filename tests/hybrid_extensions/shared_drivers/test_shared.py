@@ -25,8 +25,8 @@ from spark_jobs.launch.launch_record import LAUNCH, last_launch
 from spark_jobs.launch.run_control import find_running, start_detached, stop
 from spark_jobs.launch.runs import find_run, last_lines
 from spark_jobs.launch.submission import spark_properties, submit
+from spark_jobs.run_state.driver_lock import is_held, is_launched
 from spark_jobs.run_state.heartbeat import Heartbeat
-from spark_jobs.run_state.lock import is_held, is_launched
 from tests.hybrid_extensions.shared_drivers import shared_submit
 from tests.services.processes import wait_for
 from tests.spark_jobs.launch.launch_case import pipeline

@@ -17,7 +17,7 @@ from sources.kept_definitions import keep_definition
 from sources.planning.context import PipelineContext
 from sources.state.action_log import read_actions
 from sources.storage.folder import Folder
-from spark_jobs.run_state.lock import table_turn
+from spark_jobs.run_state.table_locks import table_turn
 from spark_jobs.table.commit_log import CommitLog
 from tests.command_line import invoke
 from tests.e2e.case import Case, live_of, moment

@@ -26,7 +26,7 @@ from sources.kept_definitions import keep_definition
 from sources.serving import Switch
 from sources.state.action_log import read_actions
 from sources.storage.folder import Folder
-from spark_jobs.run_state.lock import table_turn
+from spark_jobs.run_state.table_locks import table_turn
 from spark_jobs.table.history_files import keep_history_files
 from spark_jobs.table.ownership.belonging import require_belonging
 from tests.command_line import invoke

@@ -14,7 +14,7 @@ import pytest
 from hybrid_extensions.waiting_drivers.inherited_lock import InheritedLock
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.run_state.lock import is_launched, take_launch_lock
+from spark_jobs.run_state.driver_lock import is_launched, take_launch_lock
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from sources.config.loader import LoadedPipeline
 from sources.state.generation import Generation
 from spark_jobs.launch.questions import spark_process
 from spark_jobs.launch.submission import submit
-from spark_jobs.run_state.lock import is_launched, take_launch_lock
+from spark_jobs.run_state.driver_lock import is_launched, take_launch_lock
 from tests.extensions import needs
 from tests.minimal import minimal_pipeline
 from tests.services.processes import runs, wait_for

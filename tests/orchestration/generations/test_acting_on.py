@@ -24,8 +24,8 @@ from sources.planning.context import PipelineContext
 from sources.serving import Served, Serving, declared_generation, write_serving
 from sources.state.generation import Generation, read_generation
 from spark_jobs.launch import run_control
+from spark_jobs.run_state.driver_lock import QueryLock
 from spark_jobs.run_state.heartbeat import read_heartbeat
-from spark_jobs.run_state.lock import QueryLock
 from tests.command_line import invoke
 from tests.orchestration.supervision.live_case import LiveCase
 

@@ -23,7 +23,7 @@ from sources.planning.plan import Plan
 from sources.serving import OWNER, target_of
 from sources.storage.folder import Folder
 from spark_jobs.launch import unread_generations
-from spark_jobs.run_state.lock import QueryLock
+from spark_jobs.run_state.driver_lock import QueryLock
 from spark_jobs.run_state.target_record import TargetRecord, read_target_record
 from spark_jobs.table.ownership.belonging import TargetSide
 from spark_jobs.table.ownership.target_records import verified_record

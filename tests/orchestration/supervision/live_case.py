@@ -21,8 +21,8 @@ from sources.errors import ErrorReport
 from sources.state.generation import Generation
 from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import Launch
+from spark_jobs.run_state.driver_lock import QueryLock, is_held
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
-from spark_jobs.run_state.lock import QueryLock, is_held
 from tests.e2e.case import TRANSFORMS
 from tests.minimal import minimal_declaration
 

@@ -19,9 +19,9 @@ from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import LAUNCH, Launch
 from spark_jobs.launch.places import local
 from spark_jobs.launch.runs import find_run
+from spark_jobs.run_state.driver_lock import LEASE, QueryLock, take_launch_lock
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from spark_jobs.run_state.lease import LeaseRecord
-from spark_jobs.run_state.lock import LEASE, QueryLock, take_launch_lock
 from tests.orchestration.supervision.live_case import LiveCase
 from tests.services.processes import NEVER_ENDS, runs, wait_for
 
@@ -29,7 +29,7 @@ HOLD = f"""
 import sys
 from pathlib import Path
 from sources.config.loader import load_pipeline
-from spark_jobs.run_state.lock import QueryLock
+from spark_jobs.run_state.driver_lock import QueryLock
 with QueryLock(load_pipeline(Path(sys.argv[1])).require_generation()):
     print("held", flush=True)
     {NEVER_ENDS}

@@ -23,8 +23,8 @@ from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.launch.run_control import find_running
 from spark_jobs.launch.submission import submit
+from spark_jobs.run_state.driver_lock import QueryLock, seen_lease
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
-from spark_jobs.run_state.lock import QueryLock, seen_lease
 from tests.services.processes import wait_for
 from tests.services.s3_server import LOGIN, STORES, client, s3_server
 

@@ -21,7 +21,7 @@ from sources.state.generation import Generation, GenerationInfo
 from sources.storage.documents import LocalDocuments
 from sources.storage.folder import Folder
 from sources.storage.settings import S3Settings
-from spark_jobs.run_state import lease, lock
+from spark_jobs.run_state import driver_lock, lease
 from spark_jobs.run_state.lease import Lease, LeaseRecord, look, take
 from tests.services.processes import NEVER_ENDS, runs, wait_for
 from tests.services.s3_server import LOGIN, client
@@ -217,9 +217,9 @@ def test_a_driver_that_can_not_renew_it_in_time_has_to_end(
     generation = Generation(Folder(tmp_path, store), info)
     monkeypatch.setattr(Generation, "is_local", False)
     monkeypatch.setattr(lease, "TTL_S", 1)
-    with lock.QueryLock(generation, "launch") as held:
+    with driver_lock.QueryLock(generation, "launch") as held:
         held.require_held()
-        assert lock.is_held(generation)
+        assert driver_lock.is_held(generation)
         store.answers = False
 
         def is_lost() -> bool:
@@ -241,14 +241,14 @@ def test_of_two_launches_one_gets_the_lease(
     info = GenerationInfo(generation="g1", transaction_id="t", created_ms=0, contract={})
     generation = Generation(Folder(tmp_path, LocalDocuments()), info)
     monkeypatch.setattr(Generation, "is_local", False)
-    first = lock.take_launch_lock(generation, "one")
+    first = driver_lock.take_launch_lock(generation, "one")
     assert first is not None
-    assert lock.take_launch_lock(generation, "two") is None
-    assert lock.is_launched(generation)
-    assert not lock.is_held(generation)
+    assert driver_lock.take_launch_lock(generation, "two") is None
+    assert driver_lock.is_launched(generation)
+    assert not driver_lock.is_held(generation)
     first.release()
-    assert not lock.is_launched(generation)
-    second = lock.take_launch_lock(generation, "two")
+    assert not driver_lock.is_launched(generation)
+    second = driver_lock.take_launch_lock(generation, "two")
     assert second is not None
     second.release()
 

@@ -18,7 +18,7 @@ from sources.errors import StateError, UnavailableError
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.documents import LocalDocuments
 from sources.storage.folder import Folder
-from spark_jobs.run_state import lease, lock
+from spark_jobs.run_state import driver_lock, lease, lock, table_locks
 from spark_jobs.run_state.lease import OBSERVED_S, TTL_S, LeaseRecord, SeenLease, look, take
 
 NAME = "run/lease.json"
@@ -309,46 +309,46 @@ def generation(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> Generation:
 
 
 def test_a_driver_whose_state_is_in_a_store_is_known_by_its_lease(generation: Generation) -> None:
-    assert not lock.is_held(generation)
-    assert not lock.is_launched(generation)
-    assert not lock.is_driver(generation, os.getpid())
-    with lock.QueryLock(generation, "launch") as held:
+    assert not driver_lock.is_held(generation)
+    assert not driver_lock.is_launched(generation)
+    assert not driver_lock.is_driver(generation, os.getpid())
+    with driver_lock.QueryLock(generation, "launch") as held:
         assert held.is_lease
-        assert lock.is_held(generation)
-        assert lock.is_launched(generation)
-        assert lock.is_driver(generation, os.getpid())
-        assert not lock.is_driver(generation, os.getpid() + 1)
+        assert driver_lock.is_held(generation)
+        assert driver_lock.is_launched(generation)
+        assert driver_lock.is_driver(generation, os.getpid())
+        assert not driver_lock.is_driver(generation, os.getpid() + 1)
         with pytest.raises(StateError, match=r"holds the lock .*run/lease\.json"):
-            lock.QueryLock(generation, "another launch").__enter__()
-    assert not lock.is_held(generation)
+            driver_lock.QueryLock(generation, "another launch").__enter__()
+    assert not driver_lock.is_held(generation)
 
 
 def test_a_launch_is_no_driver_yet(generation: Generation) -> None:
-    launching = lock.take_launch_lock(generation, "launch")
+    launching = driver_lock.take_launch_lock(generation, "launch")
     assert launching is not None
-    assert lock.is_launched(generation)
-    assert not lock.is_held(generation)
-    assert not lock.is_driver(generation, os.getpid())
+    assert driver_lock.is_launched(generation)
+    assert not driver_lock.is_held(generation)
+    assert not driver_lock.is_driver(generation, os.getpid())
     launching.release()
 
 
 def test_who_changes_a_table_whose_state_is_in_a_store_is_known_by_a_lease(
     generation: Generation,
 ) -> None:
-    assert not lock.is_switching(generation)
-    held = lock.take_switch_lock(generation)
+    assert not table_locks.is_switching(generation)
+    held = table_locks.take_switch_lock(generation)
     assert held is not None
-    assert lock.is_switching(generation)
-    assert lock.take_switch_lock(generation) is None
+    assert table_locks.is_switching(generation)
+    assert table_locks.take_switch_lock(generation) is None
     held.release()
-    assert not lock.is_switching(generation)
+    assert not table_locks.is_switching(generation)
 
 
 def test_a_lock_that_is_taken_leaves_no_file_open(tmp_path: Path) -> None:
-    held = lock.take_driver_lock(Folder(tmp_path))
+    held = lock.take_lock(Folder(tmp_path), "driver")
     assert held is not None
     before = len(os.listdir("/proc/self/fd"))
-    assert lock.take_driver_lock(Folder(tmp_path)) is None
+    assert lock.take_lock(Folder(tmp_path), "driver") is None
     assert len(os.listdir("/proc/self/fd")) == before
     assert stat.S_IMODE((tmp_path / "driver.lock").stat().st_mode) == 0o644
     held.release()

@@ -14,8 +14,9 @@ import pytest
 from sources.errors import StateError
 from sources.state.generation import Generation, make_generation
 from sources.storage.folder import Folder
-from spark_jobs.run_state import lock
-from spark_jobs.run_state.lock import Lock, QueryLock
+from spark_jobs.run_state import driver_lock, lock, table_locks
+from spark_jobs.run_state.driver_lock import QueryLock
+from spark_jobs.run_state.lock import Lock
 from tests.services.processes import NEVER_ENDS, is_awaited, wait_for
 
 HOLD = f"""
@@ -34,24 +35,24 @@ def generation(tmp_path: Path) -> Generation:
 
 
 def test_two_drivers_never_share_a_checkpoint(generation: Generation) -> None:
-    assert not lock.is_held(generation)
+    assert not driver_lock.is_held(generation)
     with QueryLock(generation) as held:
         assert not held.is_lease
         held.require_held()
-        assert lock.is_held(generation)
+        assert driver_lock.is_held(generation)
         with pytest.raises(StateError, match="Another run of this pipeline is active") as caught:
             QueryLock(generation).__enter__()
         assert caught.value.transient
-    assert not lock.is_held(generation)
-    assert lock.seen_lease(generation) is None
+    assert not driver_lock.is_held(generation)
+    assert driver_lock.seen_lease(generation) is None
 
 
 TAKEN: dict[str, Callable[[Generation], Lock | None]] = {
-    "launch": lambda generation: lock.take_launch_lock(generation, "a"),
-    "switch": lambda generation: lock.take_switch_lock(Folder(generation.root.parent)),
-    "range": lambda generation: lock.take_range_lock(Folder(generation.root.parent)),
+    "launch": lambda generation: driver_lock.take_launch_lock(generation, "a"),
+    "switch": lambda generation: table_locks.take_switch_lock(Folder(generation.root.parent)),
+    "range": lambda generation: table_locks.take_range_lock(Folder(generation.root.parent)),
     "extension": lambda generation: lock.take_lock(Folder(generation.root.parent), "own"),
-    "shared driver": lambda generation: lock.take_driver_lock(Folder(generation.root.parent)),
+    "shared driver": lambda generation: lock.take_lock(Folder(generation.root.parent), "driver"),
 }
 
 
@@ -73,16 +74,19 @@ def test_a_lock_has_one_holder_and_is_free_afterwards(name: str, generation: Gen
 
 def test_launches_and_switches_are_seen_by_others(generation: Generation) -> None:
     home = Folder(generation.root.parent)
-    assert (lock.is_launched(generation), lock.is_switching(home)) == (False, False)
-    launch, switch = lock.take_launch_lock(generation, "a"), lock.take_switch_lock(home)
+    assert (driver_lock.is_launched(generation), table_locks.is_switching(home)) == (False, False)
+    launch, switch = (
+        driver_lock.take_launch_lock(generation, "a"),
+        table_locks.take_switch_lock(home),
+    )
     assert launch is not None
     assert switch is not None
-    assert (lock.is_launched(generation), lock.is_switching(home)) == (True, True)
-    assert not lock.is_held(generation), "no driver is up yet"
+    assert (driver_lock.is_launched(generation), table_locks.is_switching(home)) == (True, True)
+    assert not driver_lock.is_held(generation), "no driver is up yet"
     launch.hand_over(1)
     switch.release()
-    assert (lock.is_launched(generation), lock.is_switching(home)) == (False, False)
-    assert Path(lock.launch_lock_path(generation)).exists()
+    assert (driver_lock.is_launched(generation), table_locks.is_switching(home)) == (False, False)
+    assert Path(driver_lock.launch_lock_path(generation)).exists()
 
 
 def test_a_killed_holder_leaves_the_lock(generation: Generation) -> None:
@@ -91,24 +95,24 @@ def test_a_killed_holder_leaves_the_lock(generation: Generation) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"held\n"
-        assert lock.is_held(generation)
-        assert lock.is_driver(generation, other.pid)
-        assert not lock.is_driver(generation, os.getpid())
-        assert not lock.is_driver(generation, 2**22 + 1), "there is no such process"
+        assert driver_lock.is_held(generation)
+        assert driver_lock.is_driver(generation, other.pid)
+        assert not driver_lock.is_driver(generation, os.getpid())
+        assert not driver_lock.is_driver(generation, 2**22 + 1), "there is no such process"
         other.kill()
-    assert not lock.is_held(generation)
-    assert not lock.is_driver(generation, other.pid)
+    assert not driver_lock.is_held(generation)
+    assert not driver_lock.is_driver(generation, other.pid)
 
 
 def test_merges_wait_for_each_other(generation: Generation) -> None:
     done: list[str] = []
 
     def merge() -> None:
-        with lock.table_turn(generation):
+        with table_locks.table_turn(generation):
             done.append("second")
 
     waiting = threading.Thread(target=merge)
-    with lock.table_turn(generation):
+    with table_locks.table_turn(generation):
         waiting.start()
         path = generation.path("run/table.lock")
         wait_for(lambda: is_awaited(path), "the other merge")
@@ -120,5 +124,5 @@ def test_merges_wait_for_each_other(generation: Generation) -> None:
 def test_a_lock_that_can_not_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StateError, match="can't be taken: File exists") as caught:
-        lock.take_switch_lock(Folder(tmp_path / "file"))
+        table_locks.take_switch_lock(Folder(tmp_path / "file"))
     assert not caught.value.transient

@@ -34,8 +34,8 @@ from spark_jobs.inside.query.places.place import Growing, PlaceStream
 from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.inside.query.seam.metrics import SeamMetrics
 from spark_jobs.inside.query.streaming_query import RunningQuery
+from spark_jobs.run_state.driver_lock import QueryLock
 from spark_jobs.run_state.heartbeat import Heartbeat, describe
-from spark_jobs.run_state.lock import QueryLock
 
 
 @dataclass(frozen=True)

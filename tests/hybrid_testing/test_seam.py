@@ -219,6 +219,7 @@ def paid(orders: DataFrame, payments: DataFrame) -> DataFrame:
     return orders.withWatermark("at", "1 hour").join(of, F.expr(within)).select("id", "paid_at")
 
 
+@pytest.mark.spark
 def test_a_join_of_two_inputs_does_not_depend_on_where_their_histories_end(
     hybrid_spark: SparkSession,
 ) -> None:
@@ -239,6 +240,7 @@ def test_rows_of_inputs_come_by_event_time_and_late_ones_after_those_before_them
     assert order == ["b", "a", "a", "b", "a"]
 
 
+@pytest.mark.spark
 def test_an_input_without_rows_is_refused_by_its_name(hybrid_spark: SparkSession) -> None:
     of = {"orders": SCHEMA, "payments": SCHEMA}
     with pytest.raises(InputError, match="Input `payments` has no row"):

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import IsolationLevel, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from hybrid_extensions.servers.broker import create_topic
 from sources.errors import InputError
 from tests.hybrid_extensions.audit.audit_case import Case, Row, row
+from tests.services.processes import wait_for
 
 ROWS = [row(number) for number in range(40)]
 
@@ -41,6 +42,18 @@ class Live:
             producer.produce(self.topic, value, partition=partition, timestamp=1_000 + at, **more)
         producer.flush()
         (producer.commit_transaction if commit else producer.abort_transaction)()
+        # The broker writes the mark of its end later than it answers; readers wait for that mark.
+        wait_for(lambda: self._is_ended(partition), "the transaction has not ended", seconds=60)
+
+    def _is_ended(self, partition: int) -> bool:
+        """Return whether no transaction holds up readers of a partition."""
+        at, latest = TopicPartition(self.topic, partition), OffsetSpec.latest()
+        admin = AdminClient({"bootstrap.servers": self.servers})
+        stable, last = (
+            admin.list_offsets({at: latest}, isolation_level=level)[at].result().offset
+            for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
+        )
+        return stable == last
 
     def send_rows(
         self,

@@ -35,7 +35,11 @@ STEPS: list[tuple[Any, str]] = [
     (Folder, "delete"),
 ]
 BROKEN = [
-    (where, name, nth, done) for where, name in STEPS for nth in range(1, 5) for done in (0, 1)
+    (first, (where, name, nth, done))
+    for first in (0, 1)
+    for where, name in STEPS
+    for nth in range(1, 5)
+    for done in (0, 1)
 ]
 
 
@@ -95,10 +99,14 @@ def test_all_candidates_are_promoted_and_each_can_be_rolled_back(tmp_path: Path)
     assert seen(cases) == [OLD, OLD]
 
 
-@pytest.mark.parametrize("first", [0, 1], ids=["first", "second"])
-@pytest.mark.parametrize("at", BROKEN, ids=str)
+@pytest.mark.parametrize(
+    ("first", "at"),
+    # Every ninth is another step, call and side of it.
+    [pytest.param(*each, marks=[pytest.mark.slow] * (i % 9 > 0)) for i, each in enumerate(BROKEN)],
+    ids=str,
+)
 def test_one_that_breaks_off_anywhere_ends_with_all_or_none_by_whoever_comes_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: tuple[Any, str, int, int], first: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, at: tuple[Any, str, int, int]
 ) -> None:
     cases = pair(tmp_path)
     if not broken_off(cases, monkeypatch, at):

@@ -23,7 +23,6 @@ from sources.kafka.ranges.cut_ranges import Split
 from sources.ledger import SeamCount, count_name
 from sources.storage.tables.delta import delta_table
 from spark_jobs.inside.query.places import followed_topic
-from spark_jobs.inside.query.seam import topic_seam
 from spark_jobs.inside.query.seam.topic_seam import Seam
 from spark_jobs.inside.readers.topics import driver_records
 from spark_jobs.inside.readers.topics.direct_records import DirectRecords
@@ -149,8 +148,8 @@ def test_history_and_topic_are_written_by_the_tasks_that_parse_them(
     assert (report.expected, wrong(report), report.ok) == (2000, {}, True)
     direct, _ = files_of(loaded)
     assert len(direct) >= 3
-    # Beyond the seam, which is short, beside a history that is read to its end.
-    assert read_by_tasks == [2]
+    # Inside the seam and beyond it, beside a history that is read to its end.
+    assert read_by_tasks == [2, 2]
     # Spark skips files by what tasks said of them, and finds each row.
     found = spark.read.format("delta").load(str(tmp_path / "out"))
     for low in (0, 499, 999, 1000, 1998):
@@ -174,7 +173,6 @@ def test_rows_of_the_seam_are_written_or_left_out_by_tasks_that_can_tell(
     passing: tuple[str, list[int]],
 ) -> None:
     transform, by_spark = passing
-    monkeypatch.setattr(topic_seam, "LEAST_BY_TASKS", 0)
     case = Case(tmp_path, servers, partitions=2)
     case.write_json_history()
     # All of it is there before the plan, so that all of it is in the seam.

@@ -44,9 +44,6 @@ from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import PARTITION, TOPIC, read_topics
 from spark_jobs.inside.readers.topics.parse_records import parse_values, record_columns
 
-LEAST_BY_TASKS = 100_000
-"""Offsets from which on tasks write rows of the seam: shorter ones Spark, once warm, has sooner."""
-
 
 class Seam:
     """Seam between history and one topic: the offsets whose rows history may also contain.
@@ -163,13 +160,13 @@ class Seam:
             columns: Columns of the topic's rows.
 
         Returns:
-            None if only the filter can decide which rows are new, or if the seam is short.
+            None if only the filter can decide which rows are new.
 
         Raises:
             InputError: History is needed, and a planned file is missing or was rewritten.
             SeamError: History is needed, and Kafka has deleted records of it.
         """
-        if self.rule != "key" or self._offsets.total < LEAST_BY_TASKS:
+        if self.rule != "key":
             return None
         names = self._pipeline.key
         if (recent := self._known(spark)[0]) is not None:

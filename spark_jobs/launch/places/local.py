@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeGuard
 
@@ -147,4 +147,15 @@ def _group_alive(group: int) -> bool:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
-    return True
+    # Orphans that nobody reaps, as in a container without an init, stay zombies and answer, too.
+    states = list(_states(group))
+    return not states or any(state not in "ZX" for state in states)
+
+
+def _states(group: int) -> Iterator[str]:
+    """Yield the states of a group's processes as Linux's ``/proc`` has them; none elsewhere."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, _, of = stat.read_text(errors="replace").rpartition(")")[2].split()[:3]
+            if int(of) == group:
+                yield state

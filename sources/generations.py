@@ -21,6 +21,7 @@ from sources.state.adopted_table import Adopted
 from sources.state.generation import (
     CURRENT,
     IDENTITY,
+    PLAN,
     CurrentGeneration,
     Generation,
     changed_parts,
@@ -93,7 +94,7 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
         begun = read_generation(loaded.state, name)
         if is_unread(begun):
             # With a plan it is planned again if the declaration is another one by now.
-            return begun if begun.exists("plan.json") else _declared_now(loaded, begun)
+            return begun if begun.exists(PLAN) else _declared_now(loaded, begun)
         message = (
             f"Pipeline `{loaded.pipeline.name}` has a candidate already, generation {name}: there "
             "is one at a time."

@@ -15,7 +15,7 @@ from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, open_data
 from sources.common.sql.sql_names import quoted
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
-from sources.planning.plan import Plan
+from sources.planning.plan import Plan, find_plan
 from sources.serving import target_of
 from sources.state.generation import read_generation
 
@@ -38,7 +38,7 @@ def query_misfit(loaded: LoadedPipeline, generation: str) -> str | None:
         StateError: The state is damaged.
         UnavailableError: The store does not answer.
     """
-    plan = read_generation(loaded.state, generation).read("plan.json", Plan)
+    plan = find_plan(read_generation(loaded.state, generation))
     target = open_target(target_of(loaded, generation))
     try:
         query = expected_query(loaded)

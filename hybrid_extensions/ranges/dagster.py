@@ -47,6 +47,7 @@ from sources.common.fields import parse_instant
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
 from sources.serving import read_serving
+from sources.state.generation import PLAN
 
 WHEN_UPDATED = (
     dg.AutomationCondition.any_deps_updated().since_last_handled()
@@ -213,7 +214,7 @@ def _marks(loaded: LoadedPipeline) -> dg.SensorDefinition:
         with failures(loaded):
             fresh = load_pipeline(loaded.path)
             generation = fresh.open_generation(create=False)
-            if generation is None or not generation.exists("plan.json"):
+            if generation is None or not generation.exists(PLAN):
                 return dg.SkipReason("Nothing was planned yet.")
             events = filled_ranges(fresh, context.instance)
         if not events:

@@ -16,6 +16,7 @@ from sources.planning.files.file_plan import FoundFiles, micro_batches, read_spl
 from sources.planning.plan import Plan
 from sources.planning.topics.topic_plan import TopicPlan
 from sources.serving import target_of
+from sources.state.generation import PLAN
 from sources.state.state_table import read_state_table
 from sources.storage.folder import Folder
 
@@ -85,8 +86,7 @@ def preview(loaded: LoadedPipeline, plan: Plan) -> Preview:
         (
             (folder, found)
             for folder in earlier_generations(loaded, generation)
-            if (found := read_earlier(folder, "plan.json", Plan)) is not None
-            and found.is_whole(folder)
+            if (found := read_earlier(folder, PLAN, Plan)) is not None and found.is_whole(folder)
         ),
         None,
     )

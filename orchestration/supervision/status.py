@@ -30,7 +30,7 @@ from sources.extensions import contributions
 from sources.generations import acting_on
 from sources.kept_definitions import in_service
 from sources.planning.approval import find_approval
-from sources.planning.plan import Plan
+from sources.planning.plan import find_plan
 from sources.planning.topics.followed_columns import FollowedChange, followed_columns
 from sources.serving import candidate_name, is_replaced, read_serving
 from sources.state.generation import Generation
@@ -171,7 +171,7 @@ def status(loaded: LoadedPipeline) -> Status:
     refused = None if found is None else found.refused
     if found is None and generation is not None:
         refused = find_refusal(loaded, generation)
-    plan = None if generation is None else generation.read("plan.json", Plan)
+    plan = None if generation is None else find_plan(generation)
     waits = loaded.pipeline.approve and plan is not None
     if waits and generation is not None:
         waits = find_approval(generation) is None

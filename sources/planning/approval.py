@@ -16,10 +16,9 @@ from sources.errors import InputError, StateError
 from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
 from sources.state.action_log import recorded
-from sources.state.generation import Generation
+from sources.state.generation import PLAN, Generation
 
 _APPROVAL = "approval.json"
-_PLAN = "plan.json"
 # Of a digest, in the log of actions.
 _SHOWN = 12
 HOW_TO_APPROVE = "Read the plan (`hybrid plan P`), then approve it: `hybrid approve P --by NAME`."
@@ -157,7 +156,7 @@ def require_approved(context: PipelineContext) -> None:
     pipeline, generation = context.pipeline, context.generation
     if not pipeline.approve or find_approval(generation) is not None:
         return
-    is_planned = generation.read(_PLAN, Plan) is not None
+    is_planned = generation.read(PLAN, Plan) is not None
     kind = NotApprovedError if is_planned else StateError
     message = f"The plan of `{pipeline.name}` is not {'approved' if is_planned else 'made'} yet."
     raise kind(
@@ -169,5 +168,5 @@ def require_approved(context: PipelineContext) -> None:
 
 
 def _plan_digest(generation: Generation) -> str | None:
-    text = generation.read_bytes(_PLAN)
+    text = generation.read_bytes(PLAN)
     return None if text is None else hashlib.sha256(text).hexdigest()

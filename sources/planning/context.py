@@ -12,7 +12,7 @@ from sources.planning.exports import with_exports
 from sources.planning.files.table_places import with_planned_places
 from sources.planning.plan import Plan, require_plan
 from sources.planning.topics.followed_columns import with_followed_columns
-from sources.state.generation import Generation
+from sources.state.generation import PLAN, Generation
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class PipelineContext:
         Raises:
             UnavailableError: The state's store does not answer.
         """
-        return self.generation.exists("plan.json")
+        return self.generation.exists(PLAN)
 
     @cached_property
     def plan(self) -> Plan:

@@ -37,7 +37,7 @@ from sources.planning.files.file_plan import (
 from sources.planning.files.folder_plan import plan_folder
 from sources.planning.schema_check import check_key, check_sequence, compare_declared
 from sources.planning.topics.topic_plan import Earlier, TopicPlan, plan_topics
-from sources.state.generation import Generation
+from sources.state.generation import PLAN, Generation
 from sources.storage.folder import Folder
 from sources.storage.probe import require_writable
 
@@ -180,7 +180,7 @@ def make_plan(
     """
     # Where its plan is outdated, its exports are, too.
     generation = loaded.open_generation(create=False) if drop_outdated is None else None
-    if generation is not None and (kept := generation.read("plan.json", Plan)) is not None:
+    if generation is not None and (kept := find_plan(generation)) is not None:
         return kept
     loaded = with_required_exports(loaded, generation)
     plan, listings = (draft or draft_plan)(loaded)
@@ -198,7 +198,7 @@ def make_plan(
     keep_declaration(loaded, generation)
     for part in plan.listed:
         keep_splits(part, listings[part.source], generation)
-    return generation.put_if_absent("plan.json", plan)
+    return generation.put_if_absent(PLAN, plan)
 
 
 def log_server(generation: Generation, source: str | None = None) -> str:
@@ -216,10 +216,23 @@ def log_server(generation: Generation, source: str | None = None) -> str:
         StateError: The plan is damaged.
         UnavailableError: The state's store does not answer.
     """
-    plan = generation.read("plan.json", Plan)
+    plan = find_plan(generation)
     files = [] if plan is None else plan.files
     taken = [part.end.snapshot for part in files if source in (None, part.source)]
     return next((each.server for each in taken if isinstance(each, BinlogSnapshot)), "")
+
+
+def find_plan(generation: Generation) -> Plan | None:
+    """Return the plan of a generation from its state folder; None if it has none yet.
+
+    Args:
+        generation: State of the generation.
+
+    Raises:
+        StateError: The plan is damaged, or of an unknown version.
+        UnavailableError: The state's store does not answer.
+    """
+    return generation.read(PLAN, Plan)
 
 
 def require_plan(generation: Generation) -> Plan:
@@ -234,7 +247,7 @@ def require_plan(generation: Generation) -> Plan:
         StateError: The generation has no plan yet, or the plan is damaged or of an unknown version.
         UnavailableError: The state's store does not answer.
     """
-    plan = generation.read("plan.json", Plan)
+    plan = find_plan(generation)
     if plan is None:
         name = generation.info.generation
         message = f"Generation {name} has no plan yet in {generation.url}."

@@ -50,6 +50,8 @@ CURRENT = "current.json"
 """Name of the document that says which generation is the newest, in the pipeline's state."""
 IDENTITY = "generation.json"
 """Name of the document that a generation's folder begins with."""
+PLAN = "plan.json"
+"""Name of the document with the plan, in a generation's folder."""
 _REMOVED = "removed.json"
 
 

@@ -8,7 +8,7 @@ from sources.kept_definitions import read_kept
 from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
 from sources.planning.declaration_digests import is_planned_by
-from sources.planning.plan import Plan
+from sources.planning.plan import find_plan
 from sources.planning.transform_analysis import read_analysis
 from spark_jobs.checkpoint.history_watermark import history_watermark
 from spark_jobs.checkpoint.transform_compatibility import read_transforms
@@ -30,7 +30,7 @@ def require_readable(context: PipelineContext) -> None:
     """
     generation = context.generation
     read_kept(generation)
-    generation.read("plan.json", Plan)
+    find_plan(generation)
     is_planned_by(context.loaded, generation)
     read_analysis(generation)
     history_watermark(generation, is_live=True)

@@ -11,7 +11,7 @@ from sources.errors import InputError, StateError
 from sources.generations import is_unread, newest_before
 from sources.kept_definitions import declaration_of, is_kept
 from sources.planning.declaration_digests import is_planned_by
-from sources.planning.plan import Plan
+from sources.planning.plan import find_plan
 from sources.serving import FIRST, OWNER, newest_generation, read_serving, target_of
 from sources.state.generation import (
     CURRENT,
@@ -48,7 +48,7 @@ def find_outdated(loaded: LoadedPipeline) -> Generation | None:
     if loaded.kept is not None or not loaded.state.exists(f"{name}/{IDENTITY}"):
         return None
     generation = read_generation(loaded.state, name)
-    plan = generation.read("plan.json", Plan)
+    plan = find_plan(generation)
     is_whole = plan is None or plan.is_whole(generation)
     if (is_whole and is_planned_by(loaded, generation)) or not is_unread(generation):
         return None

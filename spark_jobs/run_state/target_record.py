@@ -12,11 +12,11 @@ from pydantic import Field
 
 from sources.common.positions import Part, Record
 from sources.state.adopted_table import Adopted
-from sources.state.generation import Generation
+from sources.state.generation import PLAN, Generation
 
 _ALWAYS = (
     "generation.json",
-    "plan.json",
+    PLAN,
     "columns.json",
     "history-files.parquet",
     Adopted.NAME,

@@ -20,7 +20,7 @@ from sources.config.source.event_time import AHEAD, EventTime
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.hybrid import Boundedness
-from sources.planning.plan import Plan
+from sources.planning.plan import find_plan
 from sources.state.generation import Generation
 
 _AHEAD_MS = span_ms(AHEAD)
@@ -91,7 +91,7 @@ def bounds_of(
         and source.boundedness is Boundedness.BOUNDED
         and source.converge is None
         and generation is not None
-        and (plan := generation.read("plan.json", Plan)) is not None
+        and (plan := find_plan(generation)) is not None
     ):
         clock_ms = plan.created_ms
     return Bounds(event_time, *event_time.bounds_ms(clock_ms))

@@ -46,7 +46,7 @@ from sources.hybrid import Boundedness
 from sources.planning.files.discovery import found_so_far
 from sources.planning.files.file_plan import FoundFiles
 from sources.planning.files.passed_range import position_after
-from sources.planning.plan import Plan
+from sources.planning.plan import find_plan
 from sources.storage.stores import Stores
 
 _NO_DATA = re.compile(r"\.|_[^=]*$|.*\._COPYING_$|\+tmp$")
@@ -206,7 +206,7 @@ class AuditFiles:
         if source.format != "delta":
             return None
         generation = self._loaded.open_generation(create=False)
-        plan = None if generation is None else generation.read("plan.json", Plan)
+        plan = None if generation is None else find_plan(generation)
         if generation is None or plan is None:
             return None
         parts: Sequence[FoundFiles] = [part for part in plan.files if part.source == source.name]

@@ -40,7 +40,7 @@ from sources.ledger import read_ledger
 from sources.planning.files.discovery import found_so_far
 from sources.planning.files.file_plan import FoundFiles, read_splits
 from sources.planning.files.rounds import history_of
-from sources.planning.plan import Plan
+from sources.planning.plan import find_plan
 from sources.state.generation import Generation
 
 
@@ -161,7 +161,7 @@ def _count_left_out(
 
 def _planned_paths(generation: Generation, source: FileSource) -> list[str] | None:
     """Return the paths of a source's planned files; None if nothing was planned."""
-    plan = generation.read("plan.json", Plan)
+    plan = find_plan(generation)
     if plan is None:
         return None
     is_last = plan.folder is not None and plan.folder.source == source.name

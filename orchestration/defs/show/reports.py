@@ -37,7 +37,7 @@ from sources.ledger import read_ledger
 from sources.planning.approval import find_approval
 from sources.serving import read_serving
 from sources.state.action_log import read_actions
-from sources.state.generation import Generation
+from sources.state.generation import PLAN, Generation
 from spark_jobs.launch.launch_record import last_launch_id
 from spark_jobs.run_state.heartbeat import read_heartbeat
 
@@ -125,7 +125,7 @@ def reports(
         for each, tick in found
     ]
     generation = loaded.open_generation(create=False)
-    if generation is None or not (found or generation.exists("plan.json")):
+    if generation is None or not (found or generation.exists(PLAN)):
         return Reports([], cursor, "Nothing was planned yet, so there is nothing to watch.")
     # Until it has shown itself, a run has neither met what is expected of it nor failed.
     known = [each for each in found if each[1].verdict.health != "starting"]

@@ -27,7 +27,7 @@ from sources.files.listing.new_files import list_arrived, paths_of
 from sources.planning.context import PipelineContext
 from sources.planning.files.file_plan import FilePlan, read_splits
 from sources.planning.files.rounds import Due, history_of, make_round
-from sources.planning.plan import Plan
+from sources.planning.plan import Plan, find_plan
 from sources.state.generation import Generation
 
 _LISTED_MS = 1000
@@ -159,7 +159,7 @@ def open_in_words(context: PipelineContext) -> str | None:
         StateError: The state is damaged.
         UnavailableError: A store does not answer.
     """
-    plan = context.generation.read("plan.json", Plan)
+    plan = find_plan(context.generation)
     if plan is None or (source := _open_source(context, plan)) is None:
         return None
     where = context.loaded.place(folder_of(source.patterns))

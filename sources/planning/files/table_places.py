@@ -16,7 +16,7 @@ from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import ErrorReport
 from sources.planning.files.passed_range import position_after
-from sources.planning.plan import Plan
+from sources.planning.plan import find_plan
 from sources.state.generation import Generation
 
 
@@ -81,7 +81,7 @@ def with_planned_places(loaded: LoadedPipeline, generation: Generation) -> Loade
         UnavailableError: The state's store does not answer.
     """
     named = {source.name for source in loaded.pipeline.file_sources if source.is_placed_by_plan}
-    if not named or (plan := generation.read("plan.json", Plan)) is None:
+    if not named or (plan := find_plan(generation)) is None:
         return loaded
     places = {part.source: part.table for part in plan.files if part.table}
     for part in [*plan.files, *([] if plan.folder is None else [plan.folder])]:

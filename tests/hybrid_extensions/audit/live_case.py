@@ -53,7 +53,7 @@ class Live:
             admin.list_offsets({at: latest}, isolation_level=level)[at].result().offset
             for level in (IsolationLevel.READ_COMMITTED, IsolationLevel.READ_UNCOMMITTED)
         )
-        return stable == last
+        return bool(stable == last)
 
     def send_rows(
         self,

@@ -218,6 +218,7 @@ def require_candidate(loaded: LoadedPipeline, hint: str) -> str:
 
     Raises:
         StateError: There is no generation yet, or the newest one serves or has served.
+        UnavailableError: The state's store does not answer.
     """
     if (name := candidate_name(loaded)) is None:
         message = (

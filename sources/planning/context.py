@@ -48,6 +48,7 @@ class PipelineContext:
         for.
 
         Raises:
+            InputError: The scheme of ``state`` is not supported, or its store refuses.
             StateError: Nothing was planned yet, or the declaration changed in a way that the
                 checkpoint can't follow.
             UnavailableError: The state's store does not answer.
@@ -62,6 +63,7 @@ class PipelineContext:
         for.
 
         Raises:
+            InputError: The scheme of ``state`` is not supported, or its store refuses.
             StateError: The declaration changed in a way that the checkpoint can't follow.
             UnavailableError: The state's store does not answer.
         """

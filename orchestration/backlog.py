@@ -266,7 +266,9 @@ class FolderBacklog:
 
         Raises:
             InputError: The folder can't be read.
-            UnavailableError: The store does not answer.
+            StateError: There is no plan, the last source of the pipeline or of its plan is no
+                growing folder, or the state is damaged.
+            UnavailableError: A store does not answer.
         """
         folder = self._folder()
         return folder.splits - _done(beat) + len(folder.undiscovered())
@@ -306,7 +308,9 @@ class FolderBacklogAsOfNow(FolderBacklog):
 
     Raises:
         InputError: The folder can't be read.
-        UnavailableError: The store does not answer.
+        StateError: There is no plan, the last source of the pipeline or of its plan is no growing
+            folder, or the state is damaged.
+        UnavailableError: A store does not answer.
     """
 
     def __init__(self, context: PipelineContext) -> None:
@@ -325,7 +329,9 @@ class FolderBacklogAsOfNow(FolderBacklog):
 
         Raises:
             InputError: The folder can't be read.
-            UnavailableError: The store does not answer.
+            StateError: There is no plan, the last source of the pipeline or of its plan is no
+                growing folder, or the state is damaged.
+            UnavailableError: A store does not answer.
         """
         if self._splits is None:
             folder = self._folder()

@@ -104,6 +104,7 @@ def own_request(loaded: LoadedPipeline, by: str) -> Iterator[None]:
         by: Who interrupts it; empty if unknown.
 
     Raises:
+        InputError: After an interrupt: the state's store refuses.
         StateError: After an interrupt: the state can't be read or written.
         UnavailableError: After an interrupt: the state's store does not answer.
     """

@@ -181,7 +181,10 @@ def look_up_older(
 
     Raises:
         StreamingQueryException: The failure as given, if it has another reason.
-        InputError, SeamError: History can't be read any more.
+        InputError: A planned file of history is missing or was rewritten.
+        SeamError: Kafka has deleted records of history, or history holds the key of such a row with
+            other values only.
+        UnavailableError: A storage does not answer.
     """
     if not seams or report_of(error).kind != OlderThanKeysError.kind:
         raise error

@@ -125,6 +125,7 @@ class Stager:
 
         Raises:
             StateError: The state folder can't be written.
+            UnavailableError: The state's store does not answer.
         """
         if not self._held:
             return

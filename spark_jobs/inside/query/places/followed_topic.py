@@ -296,6 +296,10 @@ class ExpectedTopic:
         live: The topic's source.
         end: The end position that the source being read will have.
         history: All sources up to and including that one.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
 
     def __init__(
@@ -366,7 +370,8 @@ class ExpectedTopic:
         the same. Nothing is read from the topic.
 
         Raises:
-            UnavailableError: The broker does not answer.
+            StateError: The state is damaged, or can't be written.
+            UnavailableError: The broker, the schema registry or the state's store does not answer.
             InputError: The schema of the values can't be obtained.
         """
         generation, live = self._context.generation, self._live

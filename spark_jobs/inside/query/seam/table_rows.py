@@ -73,7 +73,8 @@ def table_of_history(
 
     Raises:
         InputError: The table can't be read.
-        UnavailableError: The table's store does not answer.
+        StateError: The state or the checkpoint is damaged.
+        UnavailableError: The store of the state or of the table does not answer.
     """
     generation, place = context.generation, context.pipeline.place_of(source)
     last = offset_log.last_committed(generation.checkpoint)

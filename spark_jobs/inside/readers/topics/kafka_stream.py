@@ -91,7 +91,13 @@ def read_topics(
 
 
 def client_options(source: KafkaSource) -> dict[str, str]:
-    """Return the options for the client of Spark's Kafka source; secrets are in plain text."""
+    """Return the options for the client of Spark's Kafka source; secrets are in plain text.
+
+    Raises:
+        InputError: A file of ``security`` can't be read or contains no certificate or key in PEM,
+            or its encryption contradicts ``key_password``.
+        UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
+    """
     return {
         **{f"kafka.{name}": value for name, value in source.properties.of_java.items()},
         **spark_settings(source.security),

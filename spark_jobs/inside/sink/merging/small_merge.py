@@ -144,6 +144,9 @@ def merge_by_rust(
 
     Returns:
         Whether it is done; False if Spark has to, as for :func:`merge_small`.
+
+    Raises:
+        UnavailableError: The login to the table's store has expired.
     """
     if small.rows > MOST_ROWS or small.bytes > MOST_BYTES:
         return False

@@ -23,8 +23,8 @@ from spark_jobs.launch.questions.spark_process import SparkProcess
 class TransformCheck:
     """Check of a pipeline's transform (each has one) against its plan; a context manager.
 
-    Spark does it. Its process is started by :meth:`start`, so that it comes up while files are listed, or
-    else by the first analysis; it is ended when the context is left, also one that was given.
+    Done by a Spark process, which :meth:`start` starts, so that it comes up while files are listed,
+    or else the first analysis. When the context is left, the process is ended, also a given one.
 
     Args:
         loaded: The pipeline.

@@ -21,6 +21,9 @@ _WAY_OUT = (
     "new generation: `hybrid generation new P`, `hybrid run P`, `hybrid generation promote P`."
 )
 
+# Raised where text is no JSON, or JSON of another form.
+_NO_VALUE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+
 
 def _latest(checkpoint: Folder, folder: str) -> int | None:
     names = (name.rpartition("/")[2] for name in checkpoint.names(f"{folder}/*"))
@@ -155,13 +158,24 @@ def _lines(checkpoint: Folder, batch_id: int) -> list[str]:
         raise StateError(message, _WAY_OUT, file=path)
     lines = data.decode(errors="replace").splitlines()
     if not _is_whole(lines):
-        path = checkpoint.location(name)
-        message = (
-            f"Checkpoint file {path} is damaged, as after a power failure, so it is unknown up to "
-            f"where micro-batch {batch_id} read its sources. No row was read or written."
-        )
-        raise StateError(message, _WAY_OUT, file=path)
+        raise _damaged(checkpoint, name, f"up to where micro-batch {batch_id} read its sources")
     return lines
+
+
+def _damaged(checkpoint: Folder, name: str, unknown: str) -> StateError:
+    """Return the error for a file of the checkpoint that is damaged.
+
+    Args:
+        checkpoint: The checkpoint's folder.
+        name: Path of the file in it.
+        unknown: What is unknown without the file: end of a sentence.
+    """
+    path = checkpoint.location(name)
+    message = (
+        f"Checkpoint file {path} is damaged, as after a power failure, so it is unknown {unknown}. "
+        "No row was read or written."
+    )
+    return StateError(message, _WAY_OUT, file=path)
 
 
 def _is_whole(lines: Sequence[str]) -> bool:
@@ -265,11 +279,15 @@ def initial_kafka_offsets(checkpoint: Folder, place: int) -> Offsets | None:
         StateError: The file in which Spark keeps them is damaged.
         UnavailableError: The checkpoint's store does not answer.
     """
-    data = checkpoint.read_bytes(f"sources/{place}/0")
+    name = f"sources/{place}/0"
+    data = checkpoint.read_bytes(name)
     if data is None:
         return None
-    text = data.decode()
-    return flatten(json.loads(text[text.index("{") :]))
+    text = data.decode(errors="replace")
+    try:
+        return flatten(json.loads(text[text.index("{") :]))
+    except _NO_VALUE:
+        raise _damaged(checkpoint, name, "at which offsets its query has started") from None
 
 
 def query_id(checkpoint: Folder) -> str | None:
@@ -281,8 +299,13 @@ def query_id(checkpoint: Folder) -> str | None:
         StateError: The checkpoint's file ``metadata`` is damaged.
         UnavailableError: The checkpoint's store does not answer.
     """
-    data = checkpoint.read_bytes("metadata")
-    return None if data is None else str(json.loads(data)["id"])
+    name = "metadata"
+    if (data := checkpoint.read_bytes(name)) is None:
+        return None
+    try:
+        return str(json.loads(data)["id"])
+    except _NO_VALUE:
+        raise _damaged(checkpoint, name, "which query it belongs to") from None
 
 
 def make_query_id(checkpoint: Folder) -> None:

@@ -84,6 +84,8 @@ def backlog_of(context: PipelineContext, *, as_of_now: bool = False) -> Backlog:
 
     Raises:
         InputError: With ``as_of_now``: the topic or the folder can't be read.
+        StateError: With ``as_of_now``: there is no plan, the folder is no growing one, or the state
+            is damaged.
         UnavailableError: With ``as_of_now``: the broker or the store does not answer.
     """
     read = context.pipeline.turn_of(context.pipeline.sources[-1].name)

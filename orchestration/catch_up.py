@@ -135,6 +135,7 @@ class UpToNow:
 
     Raises:
         InputError: The topic or the folder can't be read.
+        StateError: There is no plan, or the state is damaged.
         UnavailableError: The broker or the store does not answer.
     """
 

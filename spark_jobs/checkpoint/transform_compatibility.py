@@ -134,7 +134,11 @@ def last_change(generation: Generation) -> str | None:
 
 
 def first_batch(generation: Generation) -> int:
-    """Return the number of the micro-batch after the last committed one; 0 for a new checkpoint."""
+    """Return the number of the micro-batch after the last committed one; 0 for a new checkpoint.
+
+    Raises:
+        UnavailableError: The checkpoint's store does not answer.
+    """
     committed = offset_log.last_committed(generation.checkpoint)
     return 0 if committed is None else committed + 1
 

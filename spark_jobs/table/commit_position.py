@@ -128,6 +128,7 @@ class CommitPositions:
 
         Raises:
             StateError: The file with the micro-batch's offsets is missing or damaged.
+            UnavailableError: The checkpoint's store does not answer.
         """
         ends = offset_log.offsets_of(self.generation.checkpoint, batch_id)
         named = zip(self.sources, ends, strict=False)

@@ -184,6 +184,7 @@ def require_whole(context: PipelineContext, doing: str) -> None:
         doing: What is refused, as a past participle, such as ``compared``.
 
     Raises:
+        InputError: The store of the snapshot refuses.
         StateError: The table is not whole yet (transient); or the state is damaged.
         UnavailableError: A store does not answer.
     """

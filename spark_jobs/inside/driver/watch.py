@@ -100,9 +100,12 @@ def watch(
         is_over: Called before each look; True stops the query.
 
     Raises:
-        StateError: A later launch has replaced this one, or the driver's lease is lost.
+        StateError: A later launch has replaced this one, the driver's lease is lost, checkpoint,
+            state and target do not belong together any more, or the state is damaged, or can't be
+            written.
         SeamError: Kafka will soon delete records that are read after history.
         InputError: The captured table was altered, or a quarantine table can't be written.
+        UnavailableError: The store of the state or of a table does not answer.
         StreamingQueryException: The query failed in Spark.
     """
     query = running.spark_query

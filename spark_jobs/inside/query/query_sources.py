@@ -143,6 +143,11 @@ class QueryDeclaration:
         """Return whether every planned split of all that the run reads was read and committed.
 
         By the checkpoint as it is now; always False for a source without an end.
+
+        Raises:
+            StateError: The file with the offsets of the last committed micro-batch is missing or
+                damaged.
+            UnavailableError: The state's store does not answer.
         """
         places = self.read_places.items()
         return all(place.is_drained(self.committed(number)) for number, place in places)
@@ -182,6 +187,10 @@ class QueryDeclaration:
 
         By the checkpoint as it is now; call it for a source with an end once it is drained. The
         :meth:`Seam.count` of each is then due.
+
+        Raises:
+            StateError: The checkpoint or the count of a seam's rows is damaged.
+            UnavailableError: The state's store does not answer.
         """
         return [
             place.seam

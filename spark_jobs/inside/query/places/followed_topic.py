@@ -128,9 +128,11 @@ class FollowedTopic:
             place: Number of its place in the query's union, from 0.
 
         Raises:
-            InputError: The schema of the values can't be obtained, or a planned file is missing or
-                was rewritten.
+            InputError: The schema of the values can't be obtained, a planned file is missing or was
+                rewritten, or the target can't be read.
             SeamError: Kafka has deleted records of history.
+            StateError: The state is damaged.
+            UnavailableError: History is needed, and a storage does not answer.
         """
         parse, certain = batch_parser(spark, self.source, self.columns, self.rules), None
         if parse is not None and self._filter is not None:
@@ -183,8 +185,13 @@ class FollowedTopic:
             place: Number of its place in the query's union, from 0.
 
         Raises:
-            InputError: The schema of the values can't be obtained.
-            StateError: The seam is filtered by log position, and ``sequence`` is not declared.
+            InputError: The schema of the values can't be obtained, or history is needed, and a
+                planned file is missing or was rewritten, or the target can't be read.
+            SeamError: History is needed, and Kafka has deleted records of it.
+            StateError: The seam is filtered by log position, and ``sequence`` is not declared; or
+                the state is damaged.
+            UnavailableError: A storage does not answer, or ``bootstrap_servers`` is ``local``, and
+                no local broker is running.
         """
         seam = self._filter
         if not are_whole(self.source, self.rules):

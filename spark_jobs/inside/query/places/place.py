@@ -271,6 +271,10 @@ class SourcePlace(ABC):
 
         Args:
             _committed: Spark's offset of the source, decoded from JSON; None if never read.
+
+        Raises:
+            StateError: The count of the rows is damaged, or of an unknown version.
+            UnavailableError: The state's store does not answer.
         """
         return False
 

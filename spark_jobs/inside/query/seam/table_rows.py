@@ -44,6 +44,12 @@ def is_in_table(spark: SparkSession, context: PipelineContext, columns: Collecti
         spark: The Spark session.
         context: The pipeline and its state.
         columns: Names of the columns.
+
+    Raises:
+        InputError: The transform's function can't be imported or is not callable, or its query file
+            can't be read.
+        StateError: The record of the transforms is damaged.
+        UnavailableError: The state's store does not answer.
     """
     pipeline, used = context.pipeline, read_transforms(context.generation)
     if context.input is not None:

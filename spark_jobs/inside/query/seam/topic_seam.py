@@ -243,6 +243,12 @@ class Seam:
         """Return whether the filter's keys will be read from the target, once it has history.
 
         They are if the transform passes on history's rows, and to parse them again would take long.
+
+        Raises:
+            InputError: The transform's function can't be imported or is not callable, or its query
+                file can't be read.
+            StateError: The state is damaged.
+            UnavailableError: The state's store does not answer.
         """
         is_due = self._needs_keys() and self._history.is_parsed
         return is_due and is_in_table(spark, self._context, self._key_columns.all)

@@ -146,6 +146,8 @@ def parse_values(
     Raises:
         InputError: The schema of the values can't be obtained, ``select`` does not fit it, or Spark
             can't evaluate a rule.
+        StateError: The state is damaged.
+        UnavailableError: The schema registry or the state's store does not answer.
     """
     staging = staging_folder(generation, source.name) if raw.isStreaming else None
     records = records_of(raw, source, read)

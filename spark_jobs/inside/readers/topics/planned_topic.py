@@ -181,6 +181,9 @@ class PlannedTopic:
 
         Raises:
             InputError: The schema of the values can't be obtained, or ``select`` does not fit it.
+            StateError: The state is damaged.
+            UnavailableError: The schema registry or the state's store does not answer; or
+                ``bootstrap_servers`` is ``local``, and no local broker is running.
         """
         splits = self._splits_of(spark)
         raw = splits.mapInArrow(range_reader(self._source), ddl(columns_of(self._source)))
@@ -205,6 +208,9 @@ class PlannedTopic:
             spark: The Spark session.
             parse: How they parse, from :meth:`batch_parser`.
             writers: How they write.
+
+        Raises:
+            UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
         """
         records = DirectRecords(self._source, self._read, self._event_time, parse, writers)
         return records.of_splits(self._splits_of(spark))

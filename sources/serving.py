@@ -146,6 +146,7 @@ def write_serving(loaded: LoadedPipeline, serving: Serving) -> None:
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     loaded.state.replace(_SERVING, serving)
 

@@ -110,6 +110,7 @@ class PipelineContext:
         Raises:
             StateError: An earlier source has not finished; names it.
             InputError: The pipeline has no source of this name.
+            UnavailableError: The state's store does not answer.
         """
         self.switch_state.require_turn(self.pipeline.turn_of(name)[0].name)
 

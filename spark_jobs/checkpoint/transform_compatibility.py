@@ -74,6 +74,10 @@ def read_transforms(generation: Generation) -> list[Transform]:
 
     Read from the state folder; empty before the first query was built. The last transform may not
     have committed a micro-batch yet.
+
+    Raises:
+        StateError: A document is damaged, or of an unknown version.
+        UnavailableError: The state's store does not answer.
     """
     numbers = sorted(
         int(number)
@@ -99,7 +103,9 @@ def record_transform(generation: Generation, found: Transform) -> str | None:
 
     Raises:
         StateError: A stateful operator would resume with state that means something else, such as
-            sums over windows of another length; or a newer Spark wrote the checkpoint.
+            sums over windows of another length; a newer Spark wrote the checkpoint; or a document
+            is damaged, or can't be written.
+        UnavailableError: The state's store does not answer.
     """
     known = read_transforms(generation)
     before = next((each for each in reversed(known) if each.first_batch < found.first_batch), None)

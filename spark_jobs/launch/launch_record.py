@@ -143,6 +143,7 @@ def record_launch(generation: Generation, known: Launch | None, launch: Launch) 
     Raises:
         StateError: Another launch was recorded since ``known`` was read (transient); or the state
             can't be written.
+        UnavailableError: The state's store does not answer.
     """
     if generation.replace_known(LAUNCH, known, launch):
         return

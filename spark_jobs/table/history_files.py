@@ -167,6 +167,7 @@ def keep_compacted(generation: Generation, number: int, files: CompactedFiles | 
 
     Raises:
         StateError: The state folder can't be written.
+        UnavailableError: The state's store does not answer.
     """
     name = f"{_COMPACTIONS}/{_LARGEST + number}.json"
     if files is None:

@@ -108,6 +108,10 @@ class Measurement:
     Args:
         declared: Declaration of the query.
         started_ms: When this launch began, in ms since the epoch.
+
+    Raises:
+        StateError: Several topics are read, and the checkpoint is damaged.
+        UnavailableError: Several topics are read, and the checkpoint's store does not answer.
     """
 
     def __init__(self, declared: QueryDeclaration, started_ms: int) -> None:

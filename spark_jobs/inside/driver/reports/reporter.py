@@ -164,7 +164,10 @@ class Reporter:
             The reporter of this query.
 
         Raises:
-            InputError, StateError, UnavailableError: As :meth:`update`.
+            InputError: The state's store refuses.
+            StateError: The checkpoint or the launch record is damaged, or the state can't be
+                written.
+            UnavailableError: The state's store does not answer.
         """
         self._tasks = TaskWatch(spark, self._launch_id)
         self._growing = declared.place.growing
@@ -418,6 +421,12 @@ class QueryReporter:
 
         Returns:
             Number of the last committed micro-batch; None if none was committed.
+
+        Raises:
+            InputError: The state's store refuses.
+            StateError: The checkpoint or the launch record is damaged, or the state can't be
+                written.
+            UnavailableError: The state's store does not answer.
         """
         self._reporter.follow_tasks(running)
         self._reporter.look_at_tasks()

@@ -105,9 +105,13 @@ class FollowedTopic:
 
         Raises:
             InputError: The schema of the values can't be obtained, ``select`` does not fit it, or
-                the filter needs history and a planned file is missing or was rewritten.
+                the filter needs history, and a planned file is missing or was rewritten, or the
+                target can't be read.
             SeamError: The filter needs history, and Kafka has deleted records of it.
-            StateError: The seam is filtered by log position, and ``sequence`` is not declared.
+            StateError: The seam is filtered by log position, and ``sequence`` is not declared; or
+                the state is damaged.
+            UnavailableError: The schema registry or a store does not answer, or
+                ``bootstrap_servers`` is ``local``, and no local broker is running.
         """
         is_ready = prepared is not None and prepared.made_of == self._made_of
         rows = prepared.rows if prepared is not None and is_ready else self._parsed(spark)
@@ -224,6 +228,9 @@ class FollowedTopic:
 
         Raises:
             InputError: The schema of the values can't be obtained, or ``select`` does not fit it.
+            StateError: The state is damaged.
+            UnavailableError: The schema registry or the state's store does not answer, or
+                ``bootstrap_servers`` is ``local``, and no local broker is running.
         """
         return Prepared(self._made_of, self._parsed(spark))
 

@@ -277,6 +277,9 @@ class PlannedTopic:
 
         Raises:
             InputError: The schema of the values can't be obtained, or ``select`` does not fit it.
+            StateError: The state is damaged.
+            UnavailableError: The schema registry or the state's store does not answer; or
+                ``bootstrap_servers`` is ``local``, and no local broker is running.
         """
         raw = read_topics(spark, self._source, self._range.starts, self._range.ends)
         if raw is None:

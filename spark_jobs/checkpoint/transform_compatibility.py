@@ -125,6 +125,10 @@ def last_change(generation: Generation) -> str | None:
     """Describe the last change of a generation's transform as a warning; None without a change.
 
     It names the first micro-batch of the new transform, and where the old one's rows end.
+
+    Raises:
+        StateError: A document of a transform is damaged, or of an unknown version.
+        UnavailableError: The state's store does not answer.
     """
     pairs = pairwise(read_transforms(generation))
     changes = [(before, now) for before, now in pairs if not now.is_like(before)]

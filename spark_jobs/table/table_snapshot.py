@@ -75,7 +75,6 @@ def read_snapshot(folder: Folder, version: int | None = None) -> TableSnapshot:
 
     Raises:
         InputError: The table can't be read at that version.
-        StateError: The snapshot is damaged, or of an unknown version.
         UnavailableError: The table's store does not answer.
     """
     number = int(open_table(folder, version).version())

@@ -57,6 +57,7 @@ def waiting_change(source: FileSource, generation: Generation) -> str | None:
 
     Raises:
         StateError: The document is damaged, or of another version.
+        UnavailableError: The state's store does not answer.
     """
     if by_plan(source, generation).batch == source.batch:
         return None

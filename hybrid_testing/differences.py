@@ -68,6 +68,10 @@ def differences(
         found: Folder of another one, with the same columns.
         key: Columns that identify a row; all columns if rows may repeat.
         tolerance: By floating-point column: by which part of its value it may differ.
+
+    Raises:
+        InputError: The Delta log of one of the tables can't be read.
+        UnavailableError: The store of one of the tables does not answer.
     """
     with (
         TemporaryDirectory(prefix="hybrid-testing-") as scratch,

@@ -13,7 +13,11 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def hybrid_spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A Spark session for all tests of transforms, from ``local_session``."""
+    """A Spark session for all tests of transforms, from ``local_session``.
+
+    Raises:
+        InputError: Java is missing or too old, or a jar can't be downloaded.
+    """
     # pytest loads the plugin wherever this project is installed, also for tests without Spark.
     from hybrid_testing.session import local_session  # noqa: PLC0415
 

@@ -72,6 +72,9 @@ class Trial:
             folder: Empty folder.
 
         Raises:
+            InputError: ``event_time`` or a field of ``sink`` is not valid, or no installed
+                extension analyzes transforms.
+            StateError: The file of the pipeline can't be written to ``folder``.
             TrialError: The transform fails, does what Spark can't do with a stream, or lacks a
                 column that the sink names.
         """
@@ -103,6 +106,8 @@ class Trial:
             folder: Empty folder for the pipeline's files, state and target.
 
         Raises:
+            InputError: ``event_time`` or a field of ``sink`` is not valid.
+            StateError: The file of the pipeline can't be written to ``folder``.
             TrialError: A run failed.
         """
         for number, part in enumerate(parts):

@@ -84,6 +84,8 @@ def backlog_of(context: PipelineContext, *, as_of_now: bool = False) -> Backlog:
 
     Raises:
         InputError: With ``as_of_now``: the topic or the folder can't be read.
+        StateError: With ``as_of_now``: there is no plan, the folder is no growing one, or the state
+            is damaged.
         UnavailableError: With ``as_of_now``: the broker or the store does not answer.
     """
     read = context.pipeline.turn_of(context.pipeline.sources[-1].name)
@@ -266,7 +268,9 @@ class FolderBacklog:
 
         Raises:
             InputError: The folder can't be read.
-            UnavailableError: The store does not answer.
+            StateError: There is no plan, the last source of the pipeline or of its plan is no
+                growing folder, or the state is damaged.
+            UnavailableError: A store does not answer.
         """
         folder = self._folder()
         return folder.splits - _done(beat) + len(folder.undiscovered())
@@ -306,7 +310,9 @@ class FolderBacklogAsOfNow(FolderBacklog):
 
     Raises:
         InputError: The folder can't be read.
-        UnavailableError: The store does not answer.
+        StateError: There is no plan, the last source of the pipeline or of its plan is no growing
+            folder, or the state is damaged.
+        UnavailableError: A store does not answer.
     """
 
     def __init__(self, context: PipelineContext) -> None:
@@ -325,7 +331,9 @@ class FolderBacklogAsOfNow(FolderBacklog):
 
         Raises:
             InputError: The folder can't be read.
-            UnavailableError: The store does not answer.
+            StateError: There is no plan, the last source of the pipeline or of its plan is no
+                growing folder, or the state is damaged.
+            UnavailableError: A store does not answer.
         """
         if self._splits is None:
             folder = self._folder()

@@ -39,11 +39,12 @@ def wait_until_caught_up(
             in which unit that is counted, with what waits elsewhere.
 
     Raises:
-        RunError: The run ended before that, no connector reads the database's log, or a
-            transaction stays open.
+        RunError: The run ended before that, a transaction stays open, no connector reads the
+            database's log, it confirms nothing more, or its slot is missing or lost.
         InputError: The topic or the folder can't be read, or something was done to the captured
             table that no change reports.
-        UnavailableError: The broker, the store or the captured database does not answer.
+        StateError: State or checkpoint is damaged.
+        UnavailableError: The broker, a store or the captured database does not answer.
     """
     name = context.pipeline.sources[-1].name
     backlog = backlog_of(context)
@@ -134,6 +135,7 @@ class UpToNow:
 
     Raises:
         InputError: The topic or the folder can't be read.
+        StateError: There is no plan, or the state is damaged.
         UnavailableError: The broker or the store does not answer.
     """
 
@@ -152,10 +154,12 @@ class UpToNow:
             beat: The run's latest heartbeat.
 
         Raises:
-            RunError: No connector reads the captured database's log.
+            RunError: No connector reads the captured database's log, it confirms nothing more, or
+                its slot is missing or lost.
             InputError: The topic or the folder can't be read, or something was done to the captured
                 table that no change reports.
-            UnavailableError: The broker, the store or the captured database does not answer.
+            StateError: State or checkpoint is damaged.
+            UnavailableError: The broker, a store or the captured database does not answer.
         """
         left = self._backlog.waiting(beat)
         if not self._is_written and not self._connector.is_behind(left, beat):

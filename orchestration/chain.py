@@ -106,8 +106,10 @@ class ChainRun:
         """The pipeline and its state, read once, by the first step after the plan.
 
         Raises:
+            InputError: The scheme of ``state`` is not supported, or its store refuses.
             StateError: Nothing was planned yet, or the declaration changed in a way that the
                 checkpoint can't follow.
+            UnavailableError: The state's store does not answer.
         """
         return PipelineContext.require(self.loaded)
 

@@ -124,7 +124,8 @@ def require_not_deleted(context: PipelineContext) -> None:
     Raises:
         SeamError: Names topic and partition, and how many offsets are lost.
         InputError: The broker does not know the topic, or refuses.
-        UnavailableError: The broker does not answer.
+        StateError: The checkpoint or the plan is damaged.
+        UnavailableError: The broker or the state's store does not answer.
     """
     for source in context.pipeline.turn_of(context.pipeline.sources[-1].name):
         if isinstance(source, KafkaSource):

@@ -64,7 +64,11 @@ class CapturedTables(ABC):
 
 
 def installed_tables() -> CapturedTables | None:
-    """Return what the first installed extension that captures tables adds; None without any."""
+    """Return what the first installed extension that captures tables adds; None without any.
+
+    Raises:
+        InputError: An extension can't be loaded.
+    """
     return next(contributions("captured_tables"), None)
 
 

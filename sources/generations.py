@@ -71,11 +71,12 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
         by: Who begins it, for the log of actions; None if unknown.
 
     Raises:
+        InputError: The store of the state or of a table refuses.
         StateError: The pipeline has not run yet; there is a candidate that has read something, to
             be promoted or discarded first; the serving generation's kept declaration is lost, and
             the pipeline's file has changed; another process has begun or discarded one meanwhile
             (transient); or the state can't be written.
-        UnavailableError: The state's store does not answer.
+        UnavailableError: The store of the state or of a table does not answer.
     """
     serving = read_serving(loaded)
     known = loaded.state.read(CURRENT, CurrentGeneration)
@@ -234,9 +235,10 @@ def discard(loaded: LoadedPipeline, generation: str | None = None) -> str:
             None.
 
     Raises:
+        InputError: The store of the state or of the table refuses.
         StateError: The newest generation serves or has served, or there is none; or, while this
             process was suspended, another one has promoted or discarded it (transient).
-        UnavailableError: The state's store does not answer.
+        UnavailableError: The store of the state or of the table does not answer.
     """
     hint = (
         "There is nothing to discard: a generation that serves, or has served, is kept. `hybrid "

@@ -178,6 +178,7 @@ class SwitchState:
 
         Raises:
             StateError: The document is damaged, or of an unknown version.
+            UnavailableError: The state's store does not answer.
         """
         return self._generation.read(f"positions/{name}-end.json", EndPosition)
 
@@ -189,6 +190,7 @@ class SwitchState:
         Raises:
             InputError: The chain has no source of this name.
             StateError: A position is damaged.
+            UnavailableError: The state's store does not answer.
         """
         earlier = self._chain.sources[: self._chain.index(name)]
         return [end for source in earlier if (end := self.end_of(source.name)) is not None]
@@ -198,6 +200,7 @@ class SwitchState:
 
         Raises:
             StateError: The document is damaged, or of an unknown version.
+            UnavailableError: The state's store does not answer.
         """
         return self._generation.read(f"positions/{name}-start.json", StartPosition)
 
@@ -207,9 +210,9 @@ class SwitchState:
         A topic before it belongs to another input, and is followed together with it.
 
         Raises:
-            StateError: An earlier source has not finished; names it.
+            StateError: An earlier source has not finished; names it. Or a position is damaged.
             InputError: The chain has no source of this name.
-
+            UnavailableError: The state's store does not answer.
         """
         for source in self._chain.sources[: self._chain.index(name)]:
             is_bounded = source.boundedness is Boundedness.BOUNDED
@@ -232,6 +235,7 @@ class SwitchState:
         Raises:
             StateError: The hand-over to the source, which decides it, was not made; or the document
                 is damaged.
+            UnavailableError: The state's store does not answer.
         """
         start = self.start_of(name)
         if start is None:
@@ -250,8 +254,10 @@ class SwitchState:
             The recorded position: if one was recorded before, that one, and ``end`` is dropped.
 
         Raises:
-            StateError: An earlier source has not finished, or the state can't be written.
+            StateError: An earlier source has not finished, a position is damaged, or the state
+                can't be written.
             InputError: The chain has no source of this name.
+            UnavailableError: The state's store does not answer.
         """
         self.require_turn(end.source)
         return self._generation.put_if_absent(f"positions/{end.source}-end.json", end)
@@ -271,11 +277,12 @@ class SwitchState:
             The recorded start position; an earlier decision is never replaced.
 
         Raises:
-            StateError: An earlier source has not finished, or the state can't be written.
+            StateError: An earlier source has not finished, a position is damaged, or the state
+                can't be written.
             InputError: The chain has no source of this name.
             SeamError: The factory returned something that is not a start position of this source.
                 Errors that the factory raises are passed on.
-
+            UnavailableError: The state's store does not answer.
         """
         self.require_turn(name)
         if (decided := self.start_of(name)) is not None:

@@ -43,7 +43,8 @@ def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
     actions. Does nothing if ``loaded`` is such a copy itself.
 
     Raises:
-        StateError: The state can't be written.
+        StateError: The state can't be written, or is damaged.
+        UnavailableError: The state's store does not answer.
         OSError: The pipeline's file or a module can't be read.
     """
     if loaded.kept is not None:

@@ -146,6 +146,7 @@ def write_serving(loaded: LoadedPipeline, serving: Serving) -> None:
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     loaded.state.replace(_SERVING, serving)
 
@@ -218,6 +219,7 @@ def require_candidate(loaded: LoadedPipeline, hint: str) -> str:
 
     Raises:
         StateError: There is no generation yet, or the newest one serves or has served.
+        UnavailableError: The state's store does not answer.
     """
     if (name := candidate_name(loaded)) is None:
         message = (

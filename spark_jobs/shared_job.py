@@ -26,6 +26,9 @@ def main(arguments: list[str]) -> int:
 
     Returns:
         Exit status, 0; if the JVM has ended, the process exits with 1.
+
+    Raises:
+        InputError: An extension can't be loaded.
     """
     parser = argparse.ArgumentParser(description="Run pipelines that share a driver.")
     parser.add_argument("--folder", type=Path, required=True)

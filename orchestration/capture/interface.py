@@ -163,7 +163,11 @@ class Capture(ABC):
 
 
 def installed_capture() -> Capture | None:
-    """Return the capture of the first installed extension that has one; None without any."""
+    """Return the capture of the first installed extension that has one; None without any.
+
+    Raises:
+        InputError: An extension can't be loaded.
+    """
     return next(contributions("capture"), None)
 
 

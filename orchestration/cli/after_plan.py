@@ -14,6 +14,7 @@ def after_plan(loaded: LoadedPipeline) -> str:
         loaded: The pipeline, whose newest generation has a plan.
 
     Raises:
+        InputError: The scheme of ``state`` is not supported, or its store refuses.
         StateError: The state can't be read.
         UnavailableError: The state's store does not answer.
     """

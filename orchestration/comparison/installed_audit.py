@@ -63,7 +63,11 @@ class Audit(ABC):
 
 
 def installed_audit() -> Audit | None:
-    """Return the audit of the first installed extension that has one; None without any."""
+    """Return the audit of the first installed extension that has one; None without any.
+
+    Raises:
+        InputError: An extension can't be loaded.
+    """
     return next(contributions("audit"), None)
 
 

@@ -104,6 +104,7 @@ def own_request(loaded: LoadedPipeline, by: str) -> Iterator[None]:
         by: Who interrupts it; empty if unknown.
 
     Raises:
+        InputError: After an interrupt: the state's store refuses.
         StateError: After an interrupt: the state can't be read or written.
         UnavailableError: After an interrupt: the state's store does not answer.
     """
@@ -175,7 +176,9 @@ def is_live(loaded: LoadedPipeline) -> bool:
     """Return whether the Spark driver of a pipeline's last source is running; False without a plan.
 
     Raises:
-        StateError: The declaration changed in a way that the checkpoint can't follow.
+        InputError: The scheme of ``state`` is not supported, or its store refuses.
+        StateError: The declaration changed in a way that the checkpoint can't follow, or the state
+            is damaged.
         UnavailableError: The state's store or a cluster does not answer.
     """
     context = PipelineContext.find(loaded)

@@ -69,6 +69,7 @@ def preview(loaded: LoadedPipeline, plan: Plan) -> Preview:
     The previous plan is that of the newest older generation that has a readable one.
 
     Raises:
+        InputError: The scheme of ``state`` is not supported, or its store refuses.
         StateError: The pipeline has no state, since no plan was made; or a table of splits is
             missing.
         UnavailableError: A store or a broker does not answer.

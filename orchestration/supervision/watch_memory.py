@@ -88,6 +88,7 @@ def read_watch(generation: Folder, requested_ms: int) -> Watch:
 
     Raises:
         StateError: The file can't be read, or another version of this package wrote it.
+        UnavailableError: The state's store does not answer.
     """
     found = generation.read(_WATCH, Watch)
     if found is None or found.requested_ms == requested_ms:

@@ -48,6 +48,7 @@ class PipelineContext:
         for.
 
         Raises:
+            InputError: The scheme of ``state`` is not supported, or its store refuses.
             StateError: Nothing was planned yet, or the declaration changed in a way that the
                 checkpoint can't follow.
             UnavailableError: The state's store does not answer.
@@ -62,6 +63,7 @@ class PipelineContext:
         for.
 
         Raises:
+            InputError: The scheme of ``state`` is not supported, or its store refuses.
             StateError: The declaration changed in a way that the checkpoint can't follow.
             UnavailableError: The state's store does not answer.
         """
@@ -108,6 +110,7 @@ class PipelineContext:
         Raises:
             StateError: An earlier source has not finished; names it.
             InputError: The pipeline has no source of this name.
+            UnavailableError: The state's store does not answer.
         """
         self.switch_state.require_turn(self.pipeline.turn_of(name)[0].name)
 

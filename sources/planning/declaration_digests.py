@@ -42,6 +42,7 @@ def keep_declaration(loaded: LoadedPipeline, generation: Generation) -> None:
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     generation.replace(_NAME, PlannedBy.of(loaded))
 

@@ -169,6 +169,7 @@ def keep_analysis(generation: Generation, analysis: TransformAnalysis) -> None:
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     generation.replace(_NAME, analysis)
 

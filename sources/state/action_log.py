@@ -109,6 +109,7 @@ def begin_action(
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     own = Action(
         id=uuid.uuid4().hex,

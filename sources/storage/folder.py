@@ -21,6 +21,10 @@ _TO_WRITE = (
     "Free space on its disk, or make the folder writable, then try again: completed steps are "
     "skipped."
 )
+_TO_READ = (
+    "Let the user of this process read the file, or restore it from a backup of the state folder, "
+    "then try again."
+)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers of a disk that is full, which may have space again by itself."""
 _MIN_FREE = 64 * 1024  # bytes; below that not even a few small documents can be written
@@ -204,12 +208,17 @@ class Folder:
             kind: Type of the document.
 
         Raises:
-            StateError: The document has an unknown version or is damaged.
-            OSError: The file exists and can't be read.
-
+            StateError: The document has an unknown version, is damaged, or can't be read (transient
+                unless it is no file, or this user may not read it).
         """
-        text = self.read_bytes(name)
-        return None if text is None else kind.parse(text, self.location(name))
+        place = self.location(name)
+        try:
+            text = self.read_bytes(name)
+        except OSError as error:
+            message = f"State file {place} can't be read: [Errno {error.errno}] {error.strerror}."
+            may_pass = not isinstance(error, PermissionError | IsADirectoryError)
+            raise StateError(message, _TO_READ, transient=may_pass, file=place) from error
+        return None if text is None else kind.parse(text, place)
 
     def replace(self, name: str, document: Record) -> None:
         """Write a document, over an existing one if there is one, in one atomic step.

@@ -34,8 +34,9 @@ class BatchRanges:
             something to read.
 
         Raises:
-            StateError: The file with the offsets of the micro-batch, or of the one before it, is
-                missing or damaged.
+            StateError: The file with the offsets of the micro-batch, of the one before it, or of
+                the topic's start is missing or damaged.
+            UnavailableError: The checkpoint's store does not answer.
         """
         before, after = self._before(batch_id), offset_log.offsets_of(self._checkpoint, batch_id)
         self._known = (batch_id, after)

@@ -33,6 +33,7 @@ def keep_history_watermark(generation: Generation) -> None:
 
     Raises:
         StateError: The state can't be read or written.
+        UnavailableError: The state's store does not answer.
     """
     if (reached := _reached(generation)) is not None:
         generation.put_if_absent(_NAME, reached)
@@ -51,6 +52,7 @@ def history_watermark(generation: Generation, *, is_live: bool) -> HistoryWaterm
 
     Raises:
         StateError: The state can't be read.
+        UnavailableError: The state's store does not answer.
     """
     known = generation.read(_NAME, HistoryWatermark)
     return known if known is not None or is_live else _reached(generation)

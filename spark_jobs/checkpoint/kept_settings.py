@@ -24,6 +24,7 @@ def overruled_settings(pipeline: Pipeline, checkpoint: Folder) -> str | None:
 
     Raises:
         StateError: The file of the last micro-batch's offsets is missing or damaged.
+        UnavailableError: The checkpoint's store does not answer.
     """
     conf = pipeline.spark.conf
     declared = {name: value for name, value in conf.items() if name.startswith(_OF_SQL)}

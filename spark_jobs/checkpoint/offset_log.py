@@ -21,6 +21,9 @@ _WAY_OUT = (
     "new generation: `hybrid generation new P`, `hybrid run P`, `hybrid generation promote P`."
 )
 
+# Raised where text is no JSON, or JSON of another form.
+_NO_VALUE = (ValueError, TypeError, LookupError, AttributeError, RecursionError)
+
 
 def _latest(checkpoint: Folder, folder: str) -> int | None:
     names = (name.rpartition("/")[2] for name in checkpoint.names(f"{folder}/*"))
@@ -31,12 +34,19 @@ def last_planned(checkpoint: Folder) -> int | None:
     """Return the number of the last micro-batch in the checkpoint's ``offsets``; None without any.
 
     Its offsets are written; if it is not committed, Spark repeats it at the next start.
+
+    Raises:
+        UnavailableError: The checkpoint's store does not answer.
     """
     return _latest(checkpoint, "offsets")
 
 
 def last_committed(checkpoint: Folder) -> int | None:
-    """Return the number of the last micro-batch in the checkpoint's ``commits``, or None."""
+    """Return the number of the last micro-batch in the checkpoint's ``commits``, or None.
+
+    Raises:
+        UnavailableError: The checkpoint's store does not answer.
+    """
     return _latest(checkpoint, "commits")
 
 
@@ -44,6 +54,9 @@ def committed_at_ms(checkpoint: Folder, batch_id: int) -> int | None:
     """Return when a micro-batch was committed, in ms since 1970, by its file under ``commits``.
 
     None if the micro-batch is not committed, or Spark has removed its file.
+
+    Raises:
+        UnavailableError: The checkpoint's store does not answer.
     """
     found = checkpoint.document(f"commits/{batch_id}")
     return None if found is None else found.modified_ms
@@ -62,6 +75,7 @@ def offset_of(checkpoint: Folder, batch_id: int, place: int) -> Any:
 
     Raises:
         StateError: The micro-batch's file is missing or damaged.
+        UnavailableError: The checkpoint's store does not answer.
     """
     found = offsets_of(checkpoint, batch_id)
     return None if place >= len(found) else found[place]
@@ -79,6 +93,7 @@ def offsets_of(checkpoint: Folder, batch_id: int) -> list[Any]:
 
     Raises:
         StateError: The micro-batch's file is missing or damaged.
+        UnavailableError: The checkpoint's store does not answer.
     """
     lines = _lines(checkpoint, batch_id)[2:]
     return [None if line == "-" else json.loads(line) for line in lines]
@@ -93,6 +108,7 @@ def watermark_ms(checkpoint: Folder, batch_id: int) -> int:
 
     Raises:
         StateError: The micro-batch's file is missing or damaged.
+        UnavailableError: The checkpoint's store does not answer.
     """
     return int(json.loads(_lines(checkpoint, batch_id)[1])["batchWatermarkMs"])
 
@@ -106,6 +122,7 @@ def clock_ms(checkpoint: Folder, batch_id: int) -> int:
 
     Raises:
         StateError: The micro-batch's file is missing or damaged.
+        UnavailableError: The checkpoint's store does not answer.
     """
     return int(json.loads(_lines(checkpoint, batch_id)[1])["batchTimestampMs"])
 
@@ -122,6 +139,7 @@ def kept_settings(checkpoint: Folder, batch_id: int) -> dict[str, str]:
 
     Raises:
         StateError: The micro-batch's file is missing or damaged.
+        UnavailableError: The checkpoint's store does not answer.
     """
     found: dict[str, str] = json.loads(_lines(checkpoint, batch_id)[1]).get("conf", {})
     return found
@@ -140,13 +158,24 @@ def _lines(checkpoint: Folder, batch_id: int) -> list[str]:
         raise StateError(message, _WAY_OUT, file=path)
     lines = data.decode(errors="replace").splitlines()
     if not _is_whole(lines):
-        path = checkpoint.location(name)
-        message = (
-            f"Checkpoint file {path} is damaged, as after a power failure, so it is unknown up to "
-            f"where micro-batch {batch_id} read its sources. No row was read or written."
-        )
-        raise StateError(message, _WAY_OUT, file=path)
+        raise _damaged(checkpoint, name, f"up to where micro-batch {batch_id} read its sources")
     return lines
+
+
+def _damaged(checkpoint: Folder, name: str, unknown: str) -> StateError:
+    """Return the error for a file of the checkpoint that is damaged.
+
+    Args:
+        checkpoint: The checkpoint's folder.
+        name: Path of the file in it.
+        unknown: What is unknown without the file: end of a sentence.
+    """
+    path = checkpoint.location(name)
+    message = (
+        f"Checkpoint file {path} is damaged, as after a power failure, so it is unknown {unknown}. "
+        "No row was read or written."
+    )
+    return StateError(message, _WAY_OUT, file=path)
 
 
 def _is_whole(lines: Sequence[str]) -> bool:
@@ -173,6 +202,7 @@ def committed_offset(checkpoint: Folder, place: int) -> Any:
     Raises:
         StateError: The file with the offsets of the last committed micro-batch is missing or
             damaged.
+        UnavailableError: The checkpoint's store does not answer.
     """
     batch_id = last_committed(checkpoint)
     return None if batch_id is None else offset_of(checkpoint, batch_id, place)
@@ -200,6 +230,7 @@ def next_offsets(checkpoint: Folder, place: int) -> Offsets:
     Raises:
         StateError: The file with the offsets of the last committed micro-batch is missing or
             damaged.
+        UnavailableError: The checkpoint's store does not answer.
     """
     return kafka_offsets(committed_offset(checkpoint, place))
 
@@ -243,21 +274,38 @@ def initial_kafka_offsets(checkpoint: Folder, place: int) -> Offsets | None:
 
     Returns:
         None if the source was never started on this checkpoint.
+
+    Raises:
+        StateError: The file in which Spark keeps them is damaged.
+        UnavailableError: The checkpoint's store does not answer.
     """
-    data = checkpoint.read_bytes(f"sources/{place}/0")
+    name = f"sources/{place}/0"
+    data = checkpoint.read_bytes(name)
     if data is None:
         return None
-    text = data.decode()
-    return flatten(json.loads(text[text.index("{") :]))
+    text = data.decode(errors="replace")
+    try:
+        return flatten(json.loads(text[text.index("{") :]))
+    except _NO_VALUE:
+        raise _damaged(checkpoint, name, "at which offsets its query has started") from None
 
 
 def query_id(checkpoint: Folder) -> str | None:
     """Return the id of the query that the checkpoint belongs to; None before its first start.
 
     Delta's streaming sink has it as the application id of its transactions.
+
+    Raises:
+        StateError: The checkpoint's file ``metadata`` is damaged.
+        UnavailableError: The checkpoint's store does not answer.
     """
-    data = checkpoint.read_bytes("metadata")
-    return None if data is None else str(json.loads(data)["id"])
+    name = "metadata"
+    if (data := checkpoint.read_bytes(name)) is None:
+        return None
+    try:
+        return str(json.loads(data)["id"])
+    except _NO_VALUE:
+        raise _damaged(checkpoint, name, "which query it belongs to") from None
 
 
 def make_query_id(checkpoint: Folder) -> None:
@@ -266,8 +314,8 @@ def make_query_id(checkpoint: Folder) -> None:
     Spark takes the id that it finds, so that a target can refuse the query by it.
 
     Raises:
-        StateError: The checkpoint can't be written.
-        UnavailableError: Its store does not answer.
+        StateError: The checkpoint can't be written, or its file ``metadata`` is damaged.
+        UnavailableError: The checkpoint's store does not answer.
     """
     if query_id(checkpoint) is None:
         text = json.dumps({"id": str(uuid.uuid4())})

@@ -74,6 +74,10 @@ def read_transforms(generation: Generation) -> list[Transform]:
 
     Read from the state folder; empty before the first query was built. The last transform may not
     have committed a micro-batch yet.
+
+    Raises:
+        StateError: A document is damaged, or of an unknown version.
+        UnavailableError: The state's store does not answer.
     """
     numbers = sorted(
         int(number)
@@ -99,7 +103,9 @@ def record_transform(generation: Generation, found: Transform) -> str | None:
 
     Raises:
         StateError: A stateful operator would resume with state that means something else, such as
-            sums over windows of another length; or a newer Spark wrote the checkpoint.
+            sums over windows of another length; a newer Spark wrote the checkpoint; or a document
+            is damaged, or can't be written.
+        UnavailableError: The state's store does not answer.
     """
     known = read_transforms(generation)
     before = next((each for each in reversed(known) if each.first_batch < found.first_batch), None)
@@ -119,6 +125,10 @@ def last_change(generation: Generation) -> str | None:
     """Describe the last change of a generation's transform as a warning; None without a change.
 
     It names the first micro-batch of the new transform, and where the old one's rows end.
+
+    Raises:
+        StateError: A document of a transform is damaged, or of an unknown version.
+        UnavailableError: The state's store does not answer.
     """
     pairs = pairwise(read_transforms(generation))
     changes = [(before, now) for before, now in pairs if not now.is_like(before)]
@@ -134,7 +144,11 @@ def last_change(generation: Generation) -> str | None:
 
 
 def first_batch(generation: Generation) -> int:
-    """Return the number of the micro-batch after the last committed one; 0 for a new checkpoint."""
+    """Return the number of the micro-batch after the last committed one; 0 for a new checkpoint.
+
+    Raises:
+        UnavailableError: The checkpoint's store does not answer.
+    """
     committed = offset_log.last_committed(generation.checkpoint)
     return 0 if committed is None else committed + 1
 

@@ -38,11 +38,19 @@ class ClassArchive(Protocol):
 
 
 def installed_archive() -> ClassArchive | None:
-    """Return the archive of the first installed extension that has one; None without any."""
+    """Return the archive of the first installed extension that has one; None without any.
+
+    Raises:
+        InputError: An extension can't be loaded.
+    """
     return next(contributions("class_archive"), None)
 
 
 def with_archive(home: Path, jars: Sequence[Path], conf: dict[str, str]) -> dict[str, str]:
-    """Return properties by :meth:`ClassArchive.use`; unchanged if no extension archives classes."""
+    """Return properties by :meth:`ClassArchive.use`; unchanged if no extension archives classes.
+
+    Raises:
+        InputError: There is no Java, or an extension can't be loaded.
+    """
     archive = installed_archive()
     return conf if archive is None else archive.use(home, jars, conf)

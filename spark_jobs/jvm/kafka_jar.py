@@ -22,7 +22,11 @@ PROVIDER = "hybridbackfill.kafka.LimitedKafka"
 
 
 def class_path() -> list[str]:
-    """Return the jars of Spark that the sources are compiled against."""
+    """Return the jars of Spark that the sources are compiled against.
+
+    Raises:
+        InputError: ``SPARK_HOME`` is not set, and PySpark is not installed.
+    """
     return [f"{spark_home()}/jars/*"]
 
 

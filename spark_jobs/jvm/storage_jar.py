@@ -67,7 +67,12 @@ def use_own_classes(spark: SparkSession) -> None:
 
 
 def class_path() -> list[str]:
-    """Return the jars of Spark, Hadoop and Delta that a query has, which the sources need."""
+    """Return the jars of Spark, Hadoop and Delta that a query has, which the sources need.
+
+    Raises:
+        InputError: Java is missing, a jar can't be downloaded, the cache folder can't be written,
+            or the folder named in ``HYBRID_JARS`` lacks a set.
+    """
     pyspark = importlib.util.find_spec("pyspark")
     spark = "" if pyspark is None else str(Path(str(pyspark.origin)).with_name("jars"))
     return [f"{spark}/*", *map(str, (*resolve("spark"), *resolve("s3")))]

@@ -73,6 +73,10 @@ class DriverState:
 
         A cluster is asked at most every 5 s: until then the last answer is returned again. One that
         does not answer leads to the state ``unknown``, not to an error.
+
+        Raises:
+            StateError: The driver is local, and the lease of its launch is damaged.
+            UnavailableError: The driver is local, and the state's store does not answer.
         """
         if self._answer is not None and self.is_on_cluster:
             asked_at, status = self._answer
@@ -91,6 +95,10 @@ class DriverState:
         """Read this launch's present record; None if there has been a later launch.
 
         Its ``source`` differs from ``launch`` once the driver has switched to another source.
+
+        Raises:
+            StateError: The launch's record is damaged, or of an unknown version.
+            UnavailableError: The state's store does not answer.
         """
         last = last_launch(self.generation)
         return last if last is not None and last.launch_id == self.launch.launch_id else None
@@ -99,6 +107,10 @@ class DriverState:
         """Return whether the driver's last heartbeat says that it ended; its process may remain.
 
         False without a heartbeat, and for a driver that was killed, as neither reports its end.
+
+        Raises:
+            StateError: The heartbeat is damaged, or of an unknown version.
+            UnavailableError: The state's store does not answer.
         """
         beat = self.beat()
         return beat is not None and beat.state not in ALIVE
@@ -108,6 +120,10 @@ class DriverState:
 
         False for processes that remain after their driver has reported its end or lost its lock.
         True for a driver on a cluster that does not answer.
+
+        Raises:
+            StateError: The heartbeat or a lease is damaged.
+            UnavailableError: The state's store does not answer.
         """
         if self.is_over():
             return False
@@ -124,6 +140,10 @@ class DriverState:
         """Return whether a cluster runs the driver, or a ``spark-submit`` is submitting it.
 
         True, too, if the cluster does not answer: only a reported end counts as an end.
+
+        Raises:
+            StateError: The heartbeat or a lease is damaged.
+            UnavailableError: The state's store does not answer.
         """
         if is_launched(self.generation) or self._is_heard():
             return True
@@ -135,7 +155,8 @@ class DriverState:
         False once there is a later launch.
 
         Raises:
-            StateError: The launch's record can't be read.
+            StateError: The launch's record is damaged, or of an unknown version.
+            UnavailableError: The state's store does not answer.
         """
         recorded = self.recorded()
         if recorded is None:
@@ -143,7 +164,12 @@ class DriverState:
         return self.launch.source not in (recorded.source, *recorded.then)
 
     def is_switching_to(self, source: str) -> bool:
-        """Return whether the living driver has finished its source and reads ``source`` next."""
+        """Return whether the living driver has finished its source and reads ``source`` next.
+
+        Raises:
+            StateError: The heartbeat or a lease is damaged.
+            UnavailableError: The state's store does not answer.
+        """
         beat = self.beat()
         is_done = beat is not None and beat.state == "finished" and is_held(self.generation)
         return is_done and self.launch.then[:1] == [source]
@@ -155,6 +181,9 @@ class DriverState:
 
         Args:
             count: Most lines.
+
+        Raises:
+            UnavailableError: The state's store does not answer.
         """
         log = local_path(self.generation, self.launch.log)
         own = self.launcher.logs(self.launch, count) or run_log.last_lines(log, count)
@@ -164,7 +193,9 @@ class DriverState:
         """Refuse to start another driver while it is unknown whether this one still runs.
 
         Raises:
-            UnavailableError: Its cluster does not answer, and no heartbeat shows that it runs.
+            StateError: The heartbeat or a lease is damaged.
+            UnavailableError: Its cluster does not answer, and no heartbeat shows that it runs; or
+                the state's store does not answer.
         """
         if self.is_on_cluster and not self._is_heard() and self.status().state == "unknown":
             message = (

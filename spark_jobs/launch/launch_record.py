@@ -51,7 +51,11 @@ class Place(Part):
 
     @property
     def is_managed(self) -> bool:
-        """Whether the driver runs on a managed service."""
+        """Whether the driver runs on a managed service.
+
+        Raises:
+            InputError: An extension can't be loaded.
+        """
         return self.kind in managed_services()
 
 
@@ -118,6 +122,7 @@ def last_launch_id(generation: Generation) -> str | None:
 
     Raises:
         StateError: The record's file is damaged, or of an unknown version.
+        UnavailableError: The state's store does not answer.
     """
     launch = last_launch(generation)
     return None if launch is None else launch.launch_id
@@ -138,6 +143,7 @@ def record_launch(generation: Generation, known: Launch | None, launch: Launch) 
     Raises:
         StateError: Another launch was recorded since ``known`` was read (transient); or the state
             can't be written.
+        UnavailableError: The state's store does not answer.
     """
     if generation.replace_known(LAUNCH, known, launch):
         return
@@ -158,7 +164,8 @@ def record_group(generation: Generation, launch_id: str, group: int) -> None:
         group: The process group.
 
     Raises:
-        StateError: The state can't be written.
+        StateError: The record is damaged, or the state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     _change(generation, launch_id, lambda last: last.model_copy(update={"group": group}))
 
@@ -173,7 +180,8 @@ def record_switch(generation: Generation, launch_id: str, source: str) -> None:
 
     Raises:
         StateError: Another driver was launched in the meantime, or the launch was not to read this
-            source.
+            source; or the record is damaged, or can't be written.
+        UnavailableError: The state's store does not answer.
     """
 
     def switched(last: Launch) -> Launch | None:

@@ -77,6 +77,7 @@ def last_driver(generation: Generation) -> DriverState | None:
     Raises:
         InputError: No installed extension knows the place of the driver.
         StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     launch = last_launch(generation)
     return None if launch is None else DriverState.of(generation, launch)
@@ -91,6 +92,11 @@ def why_ended(generation: Generation, source: str) -> str | None:
     Args:
         generation: State folder of the generation.
         source: Name of the source.
+
+    Raises:
+        InputError: No installed extension knows the place of the driver.
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     driver = last_driver(generation)
     if driver is None or driver.source != source or not driver.is_on_cluster:
@@ -110,6 +116,11 @@ def last_lines(
         lines: Most lines.
         previous: Return the lines of the launch before the last, such as of a driver that was
             killed and restarted; only the machine that launched it has them.
+
+    Raises:
+        InputError: No installed extension knows the place of the driver.
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     driver = last_driver(generation)
     if driver is None:

@@ -67,9 +67,12 @@ def drop_unread(loaded: LoadedPipeline, generation: Generation) -> None:
         generation: Its newest generation, for which no run has read anything.
 
     Raises:
+        InputError: The kept copy of the declaration is not valid, or needs an environment variable
+            that is not set.
         StateError: A run of it is active, or has written to the table; another process has begun it
             again, or read something for it, in the meantime (transient); or the state can't be
             written.
+        UnavailableError: The store of the state or of the table does not answer.
     """
     lock = take_launch_lock(generation, uuid.uuid4().hex)
     try:

@@ -62,6 +62,8 @@ class WatchedRun:
         Raises:
             RunError: There was no heartbeat for longer than ``silence``: the driver is frozen. The
                 caller has to end it.
+            StateError: The heartbeat, the launch's record or a lease is damaged.
+            UnavailableError: The state's store does not answer.
         """
         seen, shown, heard = 0, "", time.monotonic()
         while self._is_alive() and not self.driver.has_switched():
@@ -99,7 +101,8 @@ class WatchedRun:
 
         Raises:
             RunError: Another machine launched the run, or the cluster did not end it.
-            UnavailableError: The cluster does not answer.
+            StateError: The launch's record, the heartbeat or a lease is damaged.
+            UnavailableError: The cluster or the state's store does not answer.
             InputError: The cluster's command line tool is not installed.
         """
         driver = self.driver
@@ -121,7 +124,8 @@ class WatchedRun:
 
         Raises:
             RunError: The cluster did not end it.
-            UnavailableError: The cluster does not answer.
+            StateError: The heartbeat or a lease is damaged, or the state can't be written.
+            UnavailableError: The cluster or the state's store does not answer.
             InputError: The cluster's command line tool is not installed.
         """
         self.driver.launcher.stop(self.driver.launch)
@@ -148,6 +152,8 @@ class WatchedRun:
         Returns if the driver succeeded, or went on to a later source.
 
         Raises:
+            StateError: The launch's record or the heartbeat is damaged.
+            UnavailableError: The state's store does not answer.
             DriverError: It did not; with what the driver reported, or the last lines of its log.
         """
         if self.driver.has_switched():
@@ -163,6 +169,10 @@ class WatchedRun:
 
         It contains what the driver reported, or else the last lines of the run's log; and what
         keeps the state folder from being written, if anything does.
+
+        Raises:
+            StateError: The heartbeat or a lease is damaged.
+            UnavailableError: The state's store does not answer.
         """
         how, beat = self._ended().reason, self.driver.beat()
         reported = None if beat is None else beat.failure

@@ -72,5 +72,6 @@ def read_repairs(generation: Folder) -> Repairs:
 
     Raises:
         StateError: The state can't be read.
+        UnavailableError: The state's store does not answer.
     """
     return generation.read(Repairs.NAME, Repairs) or Repairs()

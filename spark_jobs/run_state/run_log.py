@@ -73,6 +73,9 @@ def kept_lines(folder: Folder, name: str, count: int) -> str:
         folder: Folder of the state.
         name: Path of the log in it.
         count: Most lines.
+
+    Raises:
+        UnavailableError: The state's store does not answer.
     """
     data = None if folder.is_local else folder.read_bytes(name)
     return "" if data is None else "\n".join(data.decode(errors="replace").splitlines()[-count:])

@@ -134,6 +134,10 @@ def was_requested(generation: Generation) -> bool:
     """Return whether a live run had been requested when the target's record was last written.
 
     False without a record.
+
+    Raises:
+        StateError: The record is damaged, or of another version.
+        UnavailableError: The state's store does not answer.
     """
     record = read_target_record(generation)
     return record is not None and _REQUESTED in record.documents

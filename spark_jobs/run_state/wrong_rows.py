@@ -126,6 +126,7 @@ def keep_wrong_rows(
 
     Raises:
         StateError: The state can't be read or written.
+        UnavailableError: The state's store does not answer.
     """
     before = kept_wrong_rows(generation, source)
     keys, unknown = dict(before.keys), 0

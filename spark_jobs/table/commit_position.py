@@ -75,7 +75,8 @@ class CommitPosition(Part):
     def of(cls, commit: Commit) -> Self | None:
         """Return the position that a commit says; None if it says none.
 
-        None, too, if the commit lacks the transaction of the micro-batch that it names.
+        None, too, if the position has the right form but not its fields, or if the commit lacks the
+        transaction of the micro-batch that it names.
 
         Raises:
             StateError: It is of a form that this version does not know.
@@ -127,6 +128,7 @@ class CommitPositions:
 
         Raises:
             StateError: The file with the micro-batch's offsets is missing or damaged.
+            UnavailableError: The checkpoint's store does not answer.
         """
         ends = offset_log.offsets_of(self.generation.checkpoint, batch_id)
         named = zip(self.sources, ends, strict=False)
@@ -196,6 +198,7 @@ def find_position(table: Folder, version: int | None = None) -> CommitPosition:
     Raises:
         StateError: The commits do not contain it; the message names the version, and why.
         InputError: The table can't be read.
+        UnavailableError: The table's store does not answer.
     """
     opened = open_table(table, version)
     owner = opened.metadata().configuration.get(OWNER)

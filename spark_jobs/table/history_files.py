@@ -81,6 +81,7 @@ def keep_history_files(generation: Generation, table: Folder, target: Folder) ->
     Raises:
         InputError: The table can't be read.
         StateError: The state can't be written.
+        UnavailableError: The store of the table or of the state does not answer.
     """
     if not generation.exists(_NAME):
         inside = table.name_in(target)
@@ -98,12 +99,17 @@ def record_history_files(generation: Generation, paths: Sequence[str]) -> None:
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     write_state_table(generation, _NAME, pa.table({_COLUMN: pa.array(paths, pa.string())}))
 
 
 def has_history_files(generation: Generation) -> bool:
-    """Return whether files of history are recorded: the live stream was started at least once."""
+    """Return whether files of history are recorded: a live stream after history was started.
+
+    Raises:
+        UnavailableError: The state's store does not answer.
+    """
     return generation.exists(_NAME)
 
 
@@ -115,8 +121,9 @@ def read_history_files(generation: Generation, table: DeltaTable) -> HistoryFile
         table: The table that it writes to now.
 
     Raises:
-        StateError: They were not recorded, since the live stream was never started; or the record
-            can't be read.
+        StateError: They were not recorded, since the live stream was never started, or no source
+            comes before it; or a record can't be read.
+        UnavailableError: The state's store does not answer.
     """
     if not generation.exists(_NAME):
         path = generation.location(_NAME)
@@ -160,6 +167,7 @@ def keep_compacted(generation: Generation, number: int, files: CompactedFiles | 
 
     Raises:
         StateError: The state folder can't be written.
+        UnavailableError: The state's store does not answer.
     """
     name = f"{_COMPACTIONS}/{_LARGEST + number}.json"
     if files is None:

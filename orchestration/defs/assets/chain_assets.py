@@ -95,6 +95,9 @@ def pipeline_assets(
     Args:
         loaded: The pipeline.
         after: Assets that the first one depends on.
+
+    Raises:
+        InputError: The pipeline declares a snapshot, and no installed extension captures tables.
     """
     made: list[dg.AssetsDefinition] = []
     for step in steps_of(loaded):

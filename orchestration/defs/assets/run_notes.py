@@ -52,6 +52,7 @@ def live_metadata(
         beat: First heartbeat of the live run.
 
     Raises:
+        InputError: The scheme of ``state`` is not supported, or its store refuses.
         StateError: The state can't be read.
         UnavailableError: A store or a broker does not answer.
     """

@@ -165,6 +165,7 @@ def table_metadata(loaded: LoadedPipeline, facts: TableFacts) -> Metadata:
         facts: Facts from the table's log.
 
     Raises:
+        InputError: The scheme of ``state`` is not supported, or its store refuses.
         StateError: The state can't be read.
         UnavailableError: The state's store does not answer.
     """
@@ -198,6 +199,7 @@ def some_rows(loaded: LoadedPipeline, facts: TableFacts) -> Metadata:
 
     Raises:
         InputError: The table can't be read.
+        StateError: The state is damaged.
         UnavailableError: Its store does not answer.
     """
     rows = first_rows(loaded, facts.columns)

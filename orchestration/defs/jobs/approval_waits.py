@@ -54,6 +54,7 @@ def report_approval(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> dg.
         loaded: The pipeline.
 
     Raises:
+        InputError: The scheme of ``state`` is not supported, or its store refuses.
         StateError: Nothing was planned yet, or the state can't be read.
         UnavailableError: The state's store does not answer.
     """
@@ -75,6 +76,7 @@ def end_waits(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> bool:
         Whether there was such a run.
 
     Raises:
+        InputError: The scheme of ``state`` is not supported, or its store refuses.
         StateError: The state can't be read.
         UnavailableError: The state's store does not answer.
     """
@@ -96,6 +98,7 @@ def after_approval(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> list
         loaded: The pipeline, by its file.
 
     Raises:
+        InputError: The scheme of ``state`` is not supported, or its store refuses.
         StateError: The state can't be read.
         UnavailableError: The state's store does not answer.
     """

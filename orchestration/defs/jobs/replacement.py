@@ -37,5 +37,9 @@ class Replacement(ABC):
 
 
 def installed_replacement() -> Replacement | None:
-    """Return what the first installed extension that replaces tables adds; None without any."""
+    """Return what the first installed extension that replaces tables adds; None without any.
+
+    Raises:
+        InputError: An extension can't be loaded.
+    """
     return next(contributions("replacement"), None)

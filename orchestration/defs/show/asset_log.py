@@ -54,7 +54,14 @@ class AssetLog(Observer):
         self._is_linked = False
 
     def started(self, step: Step[Any]) -> None:
-        """Log that Spark starts, unless the source was read before or is being read."""
+        """Log that Spark starts, unless the source was read before or is being read.
+
+        Raises:
+            InputError: The scheme of ``state`` is not supported, or its store refuses.
+            StateError: The state is damaged, or the declaration changed in a way that the
+                checkpoint can't follow.
+            UnavailableError: The state's store does not answer.
+        """
         if not isinstance(step, BoundedStep | LiveStep):
             return
         generation = self._loaded.open_generation(create=False)
@@ -77,7 +84,14 @@ class AssetLog(Observer):
         print(line, file=sys.stderr, flush=True)  # noqa: T201
 
     def beat(self, step: Step[Any], beat: Heartbeat) -> None:
-        """Log a link to Spark's UI once it exists, and the progress from time to time."""
+        """Log a link to Spark's UI once it exists, and the progress from time to time.
+
+        Raises:
+            InputError: The scheme of ``state`` is not supported, or its store refuses.
+            StateError: The state is damaged, or the declaration changed in a way that the
+                checkpoint can't follow.
+            UnavailableError: The state's store does not answer.
+        """
         generation = self._loaded.require_generation()
         if beat.ui_url is not None and not self._is_linked:
             self._is_linked = True

@@ -27,6 +27,7 @@ def plan(loaded: LoadedPipeline, made: Plan) -> Metadata:
         made: The plan of its newest generation.
 
     Raises:
+        InputError: The scheme of ``state`` is not supported, or its store refuses.
         StateError: Nothing was planned yet, or a table of splits is missing.
         UnavailableError: A store or a broker does not answer.
     """

@@ -152,7 +152,9 @@ def _prefer(folder: str, package: str) -> None:
 
 
 def require_transform(loaded: LoadedPipeline) -> None:
-    """Refuse a transform whose function or query file can't be loaded; Spark is not started.
+    """Refuse the pipeline's transform (each has one) if its function or query can't be loaded.
+
+    Spark is not started.
 
     Args:
         loaded: The pipeline.

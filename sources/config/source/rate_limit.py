@@ -124,6 +124,7 @@ def put_in_force(generation: Generation, source: str, limit: RateLimit) -> None:
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     generation.replace(_name(source), CurrentRate(source=source, limit=limit))
 

@@ -37,6 +37,9 @@ class RecordKeys:
 
     Args:
         table: The table as it is declared.
+
+    Raises:
+        InputError: The table has a schema registry, and no installed extension decodes its values.
     """
 
     def __init__(self, table: DeclaredTable) -> None:

@@ -34,6 +34,9 @@ class PartitionedFiles(WrappedFormat):
     Args:
         form: Reader of the format.
         partitions: Partition columns and their Spark SQL types.
+
+    Raises:
+        InputError: The type of a partition column is not supported.
     """
 
     def __init__(self, form: Format, partitions: Mapping[str, str]) -> None:
@@ -100,6 +103,7 @@ def without_partitions(
 
     Raises:
         InputError: A file holds another value than its folder's name; or it can't be read.
+        UnavailableError: The storage does not answer.
     """
     names = partitions.names
     held = [[name for name in names if name in schema.names] for _, schema in footers.schemas]

@@ -40,6 +40,9 @@ class Sampler:
     Attributes:
         bad: Bad rows that were found and are tolerated (``on_bad_record``), without their content;
             a row may be in it twice.
+
+    Raises:
+        InputError: No installed extension reads the format, or its library is not installed.
     """
 
     def __init__(

@@ -161,6 +161,7 @@ def written_chunks(
         is_later: Whether the folder is listed again, after the plan was made.
 
     Raises:
+        InputError: The folder's store refuses.
         StateError: The files are a database snapshot that is not complete, and has to be.
         UnavailableError: The folder's store does not answer.
     """

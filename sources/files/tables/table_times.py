@@ -74,6 +74,7 @@ class FilesOfVersion(NamedTuple):
 
         Raises:
             InputError: The number of a file's rows is not known, and the file can't be read.
+            UnavailableError: The storage does not answer.
         """
         found = []
         for path, partition, deleted, known in zip(*self, strict=True):

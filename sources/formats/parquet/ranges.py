@@ -78,6 +78,7 @@ def read_range(
         deleted: Deletion vector of the file, whose rows are left out; None without deleted rows.
 
     Raises:
+        InputError: Rows are deleted, and the extra ``lake`` is not installed.
         OSError, pyarrow.ArrowException: The file can't be read.
     """
     with stores.of(path).open(path) as stream, parquet_file(stream) as file:

@@ -41,6 +41,8 @@ def consumer_settings(source: KafkaSource) -> dict[str, Any]:
         Settings of librdkafka, secrets in plain text: not to be printed or stored.
 
     Raises:
+        InputError: A file of ``security`` can't be read or contains no certificate or key in PEM,
+            its encryption contradicts ``key_password``, or the extra ``msk`` is not installed.
         UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
     """
     return {

@@ -81,6 +81,9 @@ def request_failed(
 
     Returns:
         An :class:`UnavailableError` if waiting may help, otherwise an :class:`InputError`.
+
+    Raises:
+        UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running by now.
     """
     servers = resolve_bootstrap(source.bootstrap_servers)
     message = f"{what} of source `{source.name}` (`{source.subscription}`): {describe(error)}."

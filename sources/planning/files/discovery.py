@@ -66,8 +66,9 @@ class GrowingFolder:
             milliseconds.
 
     Raises:
-        StateError: There is no plan, or the last source of the pipeline or of its plan is not a
-            folder with ``discovery_interval``.
+        StateError: There is no plan, the last source of the pipeline or of its plan is not a folder
+            with ``discovery_interval``, or the state is damaged.
+        UnavailableError: The state's store does not answer.
     """
 
     def __init__(self, context: PipelineContext) -> None:

@@ -430,6 +430,7 @@ def keep_splits(files: FoundFiles, listing: FileListing, generation: Generation)
 
     Raises:
         StateError: The file can't be written.
+        UnavailableError: The state's store does not answer.
     """
     write_state_table(generation, files.splits_file, listing.splits)
 

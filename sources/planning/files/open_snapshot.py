@@ -57,6 +57,10 @@ class OpenSnapshot:
 
     Attributes:
         interval_ms: Time between two looks at the snapshot's folder, in milliseconds.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
 
     interval_ms = _LISTED_MS
@@ -134,6 +138,7 @@ class OpenSnapshot:
 
         Raises:
             StateError: The state can't be written.
+            UnavailableError: The state's store does not answer.
         """
         chunks = len(self._known.unique())
         mark = WholeTable(source=self._source.name, chunks=chunks, at_ms=now_ms())
@@ -156,6 +161,7 @@ def open_in_words(context: PipelineContext) -> str | None:
     Such as ``snapshot: 3 of 10 chunks; the table is not whole yet``. None, too, before a plan.
 
     Raises:
+        InputError: The store of the snapshot refuses.
         StateError: The state is damaged.
         UnavailableError: A store does not answer.
     """
@@ -178,6 +184,7 @@ def require_whole(context: PipelineContext, doing: str) -> None:
         doing: What is refused, as a past participle, such as ``compared``.
 
     Raises:
+        InputError: The store of the snapshot refuses.
         StateError: The table is not whole yet (transient); or the state is damaged.
         UnavailableError: A store does not answer.
     """

@@ -50,6 +50,8 @@ class RetentionGuard:
         Raises:
             SeamError: Kafka will delete records that are read after history in less time than the
                 topic's ``headroom``, and its ``on_gap`` is ``fail``.
+            StateError: A range or a round of the plan is damaged, or the heartbeat can't be
+                written.
         """
         if self._topic is None or time.monotonic() - self._looked_at < INTERVAL_S:
             return

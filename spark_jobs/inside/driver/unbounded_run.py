@@ -60,6 +60,8 @@ def run_unbounded(
         SeamError: Records to be read are no longer in Kafka.
         StateError: It is not this source's turn, or a later launch has replaced this one.
         UnavailableError: A broker, a store or the catalog does not answer.
+        HybridError: Columns of the captured table changed in a way that can't be followed; with the
+            reason.
         StreamingQueryException: The query failed in Spark.
     """
     while not stop.is_set():

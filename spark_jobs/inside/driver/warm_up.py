@@ -83,6 +83,10 @@ def expected_topic(query: QueryDeclaration, live: KafkaSource) -> ExpectedTopic 
 
     Returns:
         None if the end of the bounded source is not known yet.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     end = query.place.end
     return None if end is None else ExpectedTopic(query.context, live, end, query.history)

@@ -100,9 +100,12 @@ def watch(
         is_over: Called before each look; True stops the query.
 
     Raises:
-        StateError: A later launch has replaced this one, or the driver's lease is lost.
+        StateError: A later launch has replaced this one, the driver's lease is lost, checkpoint,
+            state and target do not belong together any more, or the state is damaged, or can't be
+            written.
         SeamError: Kafka will soon delete records that are read after history.
         InputError: The captured table was altered, or a quarantine table can't be written.
+        UnavailableError: The store of the state or of a table does not answer.
         StreamingQueryException: The query failed in Spark.
     """
     query = running.spark_query
@@ -181,7 +184,10 @@ def look_up_older(
 
     Raises:
         StreamingQueryException: The failure as given, if it has another reason.
-        InputError, SeamError: History can't be read any more.
+        InputError: A planned file of history is missing or was rewritten.
+        SeamError: Kafka has deleted records of history, or history holds the key of such a row with
+            other values only.
+        UnavailableError: A storage does not answer.
     """
     if not seams or report_of(error).kind != OlderThanKeysError.kind:
         raise error

@@ -57,13 +57,17 @@ def copying_sink(
 ) -> AddedSink | None:
     """Return the sink that copies files of history into the target (``sink.copy_files``).
 
-    None if no file may be copied: rows are then written.
+    None without ``sink.copy_files``, with ``sample``, and for an unbounded query: rows are then
+    written.
 
     Args:
         query: Declaration of the query.
         target: The table's folder.
         guard: Refuses a micro-batch that does not follow what the target holds.
         positions: Says the positions of micro-batches, for their commits.
+
+    Raises:
+        InputError: Files are to be copied, and no installed extension copies files.
     """
     make = copying(query.context.pipeline, "copying_sink") if query.is_bounded else None
     found: AddedSink | None = None if make is None else make(query, target, guard, positions)

@@ -79,6 +79,10 @@ def direct_query(
     Returns:
         None if Spark has to process and write the rows: they may not be written past it
         (:func:`may_be_direct`), or the table is not a plain one.
+
+    Raises:
+        InputError: The table can't be read.
+        UnavailableError: The table's store does not answer.
     """
     direct, columns, rows = streams[query.index].direct, on_no_rows.passed, on_no_rows.rows
     if direct is None or columns is None or not may_be_direct(query, streams, on_no_rows):

@@ -106,6 +106,10 @@ class QueryDeclaration:
 
         Returns:
             A sentence about it, the first time; else None.
+
+        Raises:
+            StateError: The checkpoint is damaged, or the state can't be written.
+            UnavailableError: The state's store does not answer.
         """
         for index, place in enumerate(self.places):
             if place.growing is not None:
@@ -126,6 +130,11 @@ class QueryDeclaration:
 
         Returns:
             Spark's offset, decoded from JSON; None if the source was never read.
+
+        Raises:
+            StateError: The file with the offsets of the last committed micro-batch is missing or
+                damaged.
+            UnavailableError: The state's store does not answer.
         """
         place = self.index if place is None else place
         return offset_log.committed_offset(self.generation.checkpoint, place)
@@ -134,6 +143,11 @@ class QueryDeclaration:
         """Return whether every planned split of all that the run reads was read and committed.
 
         By the checkpoint as it is now; always False for a source without an end.
+
+        Raises:
+            StateError: The file with the offsets of the last committed micro-batch is missing or
+                damaged.
+            UnavailableError: The state's store does not answer.
         """
         places = self.read_places.items()
         return all(place.is_drained(self.committed(number)) for number, place in places)
@@ -173,6 +187,10 @@ class QueryDeclaration:
 
         By the checkpoint as it is now; call it for a source with an end once it is drained. The
         :meth:`Seam.count` of each is then due.
+
+        Raises:
+            StateError: The checkpoint or the count of a seam's rows is damaged.
+            UnavailableError: The state's store does not answer.
         """
         return [
             place.seam
@@ -185,6 +203,10 @@ class QueryDeclaration:
 
         Read from the state folder at each call. The query has to be declared and built again to
         apply it.
+
+        Raises:
+            StateError: A document with a limit is damaged, or of another version.
+            UnavailableError: The state's store does not answer.
         """
         sources = self.context.pipeline.sources
         return any(
@@ -209,8 +231,11 @@ def declare_query(
             read; None if there is none. It is used only if it still fits.
 
     Raises:
-        StateError: A source before it has not finished, or the decision where it starts (its
-            hand-over) was not made.
+        InputError: The pipeline has no source of this name, or Spark can't read a file that arrived
+            after the plan.
+        StateError: A source before it has not finished, the decision where it starts (its
+            hand-over) was not made, or the state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     context.require_turn(name)
     pipeline = context.pipeline
@@ -276,6 +301,11 @@ def make_place(
     Returns:
         The place; and the source as it is read from its plan, or None if its turn has not come or
         it is a topic that is followed without end.
+
+    Raises:
+        InputError: Spark can't read a file that arrived after the plan.
+        StateError: The source's hand-over was not made, or the state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     source = turn.source
     if isinstance(source, KafkaSource):

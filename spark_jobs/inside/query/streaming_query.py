@@ -49,6 +49,10 @@ class RunningQuery:
 
         So it has if the rate limit was changed, or if all is read under a rate limit. Asked at each
         look at the query.
+
+        Raises:
+            StateError: The document of the rate limit or the checkpoint is damaged.
+            UnavailableError: The state's store does not answer.
         """
         return self.declared.has_new_rate() or (self.is_paced and self.is_drained())
 
@@ -57,6 +61,10 @@ class RunningQuery:
 
         It must if its seam filter has nothing left to do, its rate limit was changed, or larger
         files have arrived. Asked at each look at the query.
+
+        Raises:
+            StateError: The document of the rate limit or the checkpoint is damaged.
+            UnavailableError: The state's store does not answer.
         """
         declared = self.declared
         is_outdated = any(

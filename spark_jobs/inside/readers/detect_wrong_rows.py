@@ -37,7 +37,12 @@ class RepairWatch:
     unchanged: str | None
 
     def wrong_keys(self) -> set[bytes]:
-        """Return the record keys of wrong rows, from the generation's state; empty for none."""
+        """Return the record keys of wrong rows, from the generation's state; empty for none.
+
+        Raises:
+            StateError: A document of the wrong rows is damaged.
+            UnavailableError: The state's store does not answer.
+        """
         return read_wrong_rows(self.generation, self.source).record_keys
 
     def staged(self, good: pa.RecordBatch, wrong: Collection[bytes]) -> pa.RecordBatch:

@@ -112,6 +112,7 @@ class Stager:
 
         Raises:
             StateError: The state folder can't be written.
+            UnavailableError: The state's store does not answer.
         """
         self._held.append(records)
         self._bytes += records.nbytes
@@ -125,6 +126,7 @@ class Stager:
 
         Raises:
             StateError: The state folder can't be written.
+            UnavailableError: The state's store does not answer.
         """
         if not self._held:
             return

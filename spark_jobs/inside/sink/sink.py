@@ -213,6 +213,9 @@ def write_stream(  # noqa: PLR0913 - the last one is rare
             into text, reach the driver with their fields.
         in_driver: The micro-batches of the same rows, of which the driver may read small ones; None
             if Spark has to read all.
+
+    Raises:
+        InputError: The sink has ``sequence`` or ``history``, and no installed extension merges so.
     """
     pipeline, generation = loaded.pipeline, positions.generation
     name, is_stateful = generation.info.transaction_id, bool(Shape(rows).stateful)

@@ -48,6 +48,10 @@ class LocalLauncher:
 
         Other processes than the one that started it see the launch lock only, so that they don't
         know whether it succeeded.
+
+        Raises:
+            StateError: The lease of the launch is damaged.
+            UnavailableError: The state's store does not answer.
         """
         if self._process is None:
             return DriverStatus("running" if is_launched(self._generation) else "ended")
@@ -63,6 +67,8 @@ class LocalLauncher:
 
         Raises:
             RunError: The run is active, and another machine launched it.
+            StateError: The heartbeat or the lease of the launch is damaged.
+            UnavailableError: The state's store does not answer.
         """
         if launch.group is not None and self._is_running(launch):
             if not launch.is_from_here:

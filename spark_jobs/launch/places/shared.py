@@ -84,7 +84,11 @@ class SharedDrivers(ABC):
 
 
 def installed_drivers() -> SharedDrivers | None:
-    """Return what the first installed extension that shares drivers adds; None without any."""
+    """Return what the first installed extension that shares drivers adds; None without any.
+
+    Raises:
+        InputError: An extension can't be loaded.
+    """
     return next(contributions("shared_drivers"), None)
 
 

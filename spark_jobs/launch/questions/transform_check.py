@@ -21,10 +21,10 @@ from spark_jobs.launch.questions.spark_process import SparkProcess
 
 
 class TransformCheck:
-    """Check of a pipeline's transform against its plan, by Spark; a context manager.
+    """Check of a pipeline's transform (each has one) against its plan; a context manager.
 
-    The Spark process is started by :meth:`start`, so that it comes up while files are listed, or
-    else by the first analysis; it is ended when the context is left.
+    Done by a Spark process, which :meth:`start` starts, so that it comes up while files are listed,
+    or else the first analysis. When the context is left, the process is ended, also a given one.
 
     Args:
         loaded: The pipeline.
@@ -49,7 +49,7 @@ class TransformCheck:
         """Start the Spark process of the check, without waiting for it; raises nothing.
 
         Call it early, as Spark takes seconds to start. The check itself reports why a start has
-        failed.
+        failed. Does nothing if no installed extension analyzes transforms.
         """
         if _is_analyzed():
             self.process.start()
@@ -57,7 +57,8 @@ class TransformCheck:
     def require(self, plan: Plan) -> None:
         """Refuse a plan whose transform can't run on the planned columns.
 
-        If Spark can't run on this machine, nothing is refused.
+        Nothing is refused if Spark can't run on this machine, or no installed extension analyzes
+        transforms.
 
         Raises:
             InputError: The transform fails, or does not fit a stream or the sink; names file and
@@ -79,6 +80,7 @@ class TransformCheck:
             InputError: The transform fails, or does not fit a stream or the sink.
             SeamError: The transform would count rows of a seam twice.
             StateError: The state is damaged, or can't be written.
+            UnavailableError: The state's store does not answer.
         """
         request = request_by_plan(self._loaded, plan)
         kept = read_analysis(generation)
@@ -98,6 +100,7 @@ class TransformCheck:
             InputError: The transform fails, or does not fit a stream or the sink.
             SeamError: The transform would count rows of a seam twice.
             StateError: The state is damaged.
+            UnavailableError: The state's store does not answer.
         """
         return self._of(request_by_plan(self._loaded, plan), read_analysis(generation))
 

@@ -118,6 +118,9 @@ def variable_prefixes(place: Place) -> tuple[str, ...]:
     """Return prefixes of Spark properties that give a driver at a place an environment variable.
 
     Empty for a driver on this machine, which has the variables of its launch.
+
+    Raises:
+        InputError: An extension can't be loaded.
     """
     if place.is_managed:
         return (managed_services()[place.kind].environment,)

@@ -132,6 +132,9 @@ def job_arguments(
         sources: Names of the sources, in order.
         launch_id: Identifier of the launch.
         generation: Name of the generation that it is for; None for the newest one by then.
+
+    Raises:
+        InputError: ``SPARK_HOME`` is not set, and PySpark is not installed.
     """
     version = version_at(spark_home())
     return [

@@ -69,7 +69,12 @@ class TargetSide:
 
     @classmethod
     def of(cls, loaded: LoadedPipeline, generation: Generation) -> TargetSide:
-        """Return a generation with the table that it writes to, which the state decides."""
+        """Return a generation with the table that it writes to, which the state decides.
+
+        Raises:
+            StateError: The state is damaged.
+            UnavailableError: The state's store does not answer.
+        """
         is_append = loaded.pipeline.sink.mode == "append"
         return cls(generation, target_of(loaded, generation.name), is_append)
 
@@ -77,6 +82,10 @@ class TargetSide:
         """Return Delta's application id of the micro-batches; None before the query's first start.
 
         Read from the checkpoint at each call.
+
+        Raises:
+            StateError: The checkpoint's file with the id is damaged.
+            UnavailableError: The checkpoint's store does not answer.
         """
         if self.is_append:
             return offset_log.query_id(self.generation.checkpoint)

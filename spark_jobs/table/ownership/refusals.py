@@ -78,6 +78,9 @@ def table_missing(generation: Generation, table: Folder, committed: int) -> Stat
         generation: The generation.
         table: Folder of the target.
         committed: Last micro-batch that the checkpoint has committed.
+
+    Raises:
+        UnavailableError: The checkpoint's store does not answer.
     """
     message = (
         f"The table {table} is missing. The rows of {_batches(0, committed)}"
@@ -293,6 +296,9 @@ def batches_lost(
         table: Folder of the target.
         written: Last micro-batch that the target holds; None for none.
         committed: Last micro-batch that the checkpoint has committed.
+
+    Raises:
+        UnavailableError: The checkpoint's store does not answer.
     """
     first = 0 if written is None else written + 1
     message = (

@@ -95,9 +95,11 @@ class TargetGuard:
                 None to read it here.
 
         Raises:
+            InputError: The table can't be read.
             StateError: Others changed rows of the table, another driver has started on it, the
                 table is gone or was replaced by an older copy, or the checkpoint is not the one
                 that wrote it. The query has to end.
+            UnavailableError: The store of the table or of the state does not answer.
         """
         with self._lock:
             # Before the table: a micro-batch is committed there first.
@@ -115,8 +117,10 @@ class TargetGuard:
         Called in ``foreachBatch`` before anything is written.
 
         Raises:
+            InputError: The table can't be read.
             StateError: The target lacks micro-batches or holds later ones, others changed its rows,
                 or it was replaced by an older copy.
+            UnavailableError: The table's store does not answer.
         """
         with self._lock:
             self._read()
@@ -131,7 +135,8 @@ class TargetGuard:
         """Record the last verified version of the target in the state; call it when a query ends.
 
         Raises:
-            StateError: The state can't be written.
+            StateError: The state is damaged, or can't be written.
+            UnavailableError: The store of the table or of the state does not answer.
         """
         with self._lock:
             self._keep()

@@ -92,8 +92,10 @@ def accept_foreign_changes(side: TargetSide, by: str, at_ms: int) -> list[Accept
         What was accepted; empty if nothing had to be.
 
     Raises:
+        InputError: The target can't be read.
         StateError: A run is active; or a change is a RESTORE, which takes rows away that the
             pipeline has written; or checkpoint, state and target don't belong together otherwise.
+        UnavailableError: The store of the state or of the target does not answer.
     """
     if is_held(side.generation):
         raise refusals.run_active(side.generation, side.table)
@@ -128,8 +130,9 @@ def record_moved_rows(loaded: LoadedPipeline, generation: Generation, since: int
         since: Version of the target before its rows were replaced.
 
     Raises:
-        StateError: The state can't be written.
+        StateError: The state is damaged, or can't be written.
         InputError: The target can't be read.
+        UnavailableError: The store of the state or of the target does not answer.
     """
     if (record := read_target_record(generation)) is None:
         return
@@ -145,6 +148,11 @@ def verified_record(side: TargetSide, record: TargetRecord, version: int) -> Tar
         side: The generation and its target.
         record: The record before.
         version: The version, which is read from the table.
+
+    Raises:
+        StateError: The checkpoint is damaged.
+        UnavailableError: The login to the table's store has expired, or the state's store does not
+            answer.
     """
     writer = side.writer()
     table = delta_table(side.table, version)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -21,7 +22,7 @@ from sources.state.generation import (
     read_generation,
     remove_generation,
 )
-from sources.storage.documents import LocalDocuments
+from sources.storage.documents import Document, LocalDocuments
 from sources.storage.folder import Folder
 from tests.services.small_disk import small_disk
 
@@ -233,3 +234,19 @@ def test_a_document_is_as_old_as_the_clock_of_the_disk_says(tmp_path: Path) -> N
     age_ms = LocalDocuments().age_ms(str(path))
     assert age_ms is not None
     assert before - at_s * 1000 <= age_ms <= now_ms() - at_s * 1000
+
+
+@pytest.mark.parametrize(
+    ("number", "may_pass"), [(errno.EACCES, False), (errno.EISDIR, False), (errno.ESTALE, True)]
+)
+def test_a_document_that_can_not_be_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, *, may_pass: bool
+) -> None:
+    def refuse(_: LocalDocuments, path: str) -> Document | None:
+        raise OSError(number, os.strerror(number), path)
+
+    monkeypatch.setattr(LocalDocuments, "read", refuse)
+    with pytest.raises(StateError, match=f"State file {tmp_path}/end.json can't be read: ") as seen:
+        Folder(tmp_path).read("end.json", EndPosition)
+    assert os.strerror(number) in str(seen.value)
+    assert seen.value.transient is may_pass

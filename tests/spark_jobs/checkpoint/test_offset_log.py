@@ -117,3 +117,28 @@ def test_a_damaged_file_is_refused_by_name_and_never_taken_for_a_source_that_was
         offset_log.next_offsets(Folder(tmp_path), 0)
     with pytest.raises(StateError, match="is damaged"):
         offset_log.watermark_ms(Folder(tmp_path), 0)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\0" * 40, '{"id":"a', "[]", "{}", "[" * 100_000],
+    ids=["empty", "zeros", "cut", "a list", "without id", "nested without end"],
+)
+def test_a_damaged_id_of_the_query_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    (tmp_path / "metadata").write_text(text)
+    for read in (offset_log.query_id, offset_log.make_query_id):
+        with pytest.raises(StateError, match=f"Checkpoint file {tmp_path}/metadata is damaged"):
+            read(Folder(tmp_path))
+    assert (tmp_path / "metadata").read_text() == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "\0" * 40, "v1\n", 'v1\n{"t":{"0":5', 'v1\n{"t":5}'],
+    ids=["empty", "zeros", "without offsets", "cut", "of another form"],
+)
+def test_a_damaged_start_of_a_topic_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    (tmp_path / "sources" / "1").mkdir(parents=True)
+    (tmp_path / "sources" / "1" / "0").write_text(text)
+    with pytest.raises(StateError, match=f"Checkpoint file {tmp_path}/sources/1/0 is damaged"):
+        offset_log.initial_kafka_offsets(Folder(tmp_path), 1)

@@ -51,6 +51,9 @@ class Collector:
         event_time: The pipeline's event time with its policy ``outside``.
         stores: Stores that the quarantine table may be in.
         rules: The pipeline's rules.
+
+    Raises:
+        InputError: The scheme of the quarantine table's path is not supported.
     """
 
     def __init__(
@@ -80,6 +83,8 @@ class Collector:
 
         Raises:
             InputError: The quarantine table can't be written.
+            StateError: The state is damaged, or can't be written.
+            UnavailableError: The store of the state or of the quarantine table does not answer.
         """
         committed = offset_log.last_committed(self._generation.checkpoint)
         counted = self._generation.read(bad_count_name(self._source), BadRecordCount)
@@ -179,6 +184,9 @@ class Collectors:
     Args:
         pipeline: The pipeline's declaration.
         generation: State of the generation, which keeps staged records and their counts.
+
+    Raises:
+        InputError: The scheme of a quarantine table's path is not supported.
     """
 
     def __init__(self, pipeline: Pipeline, generation: Generation) -> None:

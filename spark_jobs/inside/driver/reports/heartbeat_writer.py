@@ -34,6 +34,11 @@ class HeartbeatWriter:
         lag: Records of a followed topic that wait to be read, as the query last saw it; None if
             unknown. The caller sets it; it becomes part of the samples.
         started_ms: When this launch began, in ms since the epoch.
+
+    Raises:
+        InputError: The state's store refuses.
+        StateError: The progress log or the launch record is damaged, or the state can't be written.
+        UnavailableError: The state's store does not answer.
     """
 
     def __init__(self, generation: Generation, first: Heartbeat) -> None:
@@ -69,6 +74,8 @@ class HeartbeatWriter:
             **changes: New values by name of the field.
 
         Raises:
+            InputError: The state's store refuses.
+            StateError: The launch record is damaged, or the state can't be written.
             UnavailableError: The state's store does not answer.
         """
         with self._lock:
@@ -84,6 +91,10 @@ class HeartbeatWriter:
         """Return whether a later launch is recorded in the state folder, so that this one must end.
 
         Read from the state at each call. False if no launch is recorded.
+
+        Raises:
+            StateError: The launch record is damaged, or of an unknown version.
+            UnavailableError: The state's store does not answer.
         """
         last = last_launch(self._generation)
         is_own = last is None or last.launch_id == self._latest.launch_id

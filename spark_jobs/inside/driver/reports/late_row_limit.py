@@ -26,6 +26,10 @@ class LateRowCounter:
     Args:
         context: The pipeline and its state.
         source: Name of the source that the query reads.
+
+    Raises:
+        StateError: A count of late rows is damaged, or of an unknown version.
+        UnavailableError: The state's store does not answer.
     """
 
     def __init__(self, context: PipelineContext, source: str) -> None:
@@ -77,7 +81,8 @@ def require_no_late_rows(context: PipelineContext) -> None:
 
     Raises:
         StateError: Names the first micro-batch that dropped rows, their number, the watermark, the
-            operator, and the ways out.
+            operator, and the ways out; or a count in the state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     limit = context.pipeline.supervision.late_rows.history
     bounded = [

@@ -108,6 +108,10 @@ class Measurement:
     Args:
         declared: Declaration of the query.
         started_ms: When this launch began, in ms since the epoch.
+
+    Raises:
+        StateError: Several topics are read, and the checkpoint is damaged.
+        UnavailableError: Several topics are read, and the checkpoint's store does not answer.
     """
 
     def __init__(self, declared: QueryDeclaration, started_ms: int) -> None:
@@ -189,6 +193,9 @@ class Measurement:
         """Return the number of the last micro-batch that is committed in the checkpoint.
 
         Read from the checkpoint's ``commits`` at each call; None if nothing was committed.
+
+        Raises:
+            UnavailableError: The checkpoint's store does not answer.
         """
         return offset_log.last_committed(self._declared.generation.checkpoint)
 
@@ -224,6 +231,10 @@ class Measurement:
             Values by name of a :class:`~spark_jobs.run_state.heartbeat.Heartbeat` field: number and
             time of the micro-batch, rates, watermark, operators' state, and how far the source was
             read.
+
+        Raises:
+            StateError: The file with the micro-batch's offsets is missing or damaged.
+            UnavailableError: The checkpoint's store does not answer.
         """
         declared = self._declared
         self._seen = (str(latest.runId), committed)
@@ -309,6 +320,9 @@ class Measurement:
             committed: Number of the last committed micro-batch; None without any.
             beat: The heartbeat before, whose value is kept if this launch committed nothing.
             idle: Whether the query waits for data; then the result is now.
+
+        Raises:
+            UnavailableError: The checkpoint's store does not answer.
         """
         if idle:
             return now_ms()

@@ -113,6 +113,11 @@ class Reporter:
         listeners: Receivers of the job's messages: Dagster's run and standard error.
         every_s: Seconds between two heartbeats of a driver that has nothing new to report.
         seam_metrics: What the micro-batches of this launch have reported of the source's seam.
+
+    Raises:
+        InputError: The state's store refuses.
+        StateError: The progress log or the launch record is damaged, or the state can't be written.
+        UnavailableError: The state's store does not answer.
     """
 
     def __init__(
@@ -157,6 +162,12 @@ class Reporter:
 
         Returns:
             The reporter of this query.
+
+        Raises:
+            InputError: The state's store refuses.
+            StateError: The checkpoint or the launch record is damaged, or the state can't be
+                written.
+            UnavailableError: The state's store does not answer.
         """
         self._tasks = TaskWatch(spark, self._launch_id)
         self._growing = declared.place.growing
@@ -174,6 +185,9 @@ class Reporter:
         Args:
             count: Rows of this source dropped behind the watermark so far, by this launch and those
                 before it.
+
+        Raises:
+            InputError, StateError, UnavailableError: As :meth:`update`.
         """
         if count != self._beat.latest.late_rows:
             self.update(late_rows=count)
@@ -228,6 +242,8 @@ class Reporter:
             **fields: New values by name of a field of the heartbeat.
 
         Raises:
+            InputError: The state's store refuses.
+            StateError: The launch record is damaged, or the state can't be written.
             UnavailableError: The state's store does not answer.
         """
         if self._growing is not None:
@@ -236,7 +252,12 @@ class Reporter:
         self._beat.update(**fields)
 
     def is_replaced(self) -> bool:
-        """Return whether the state folder records a later launch, so that this one must end."""
+        """Return whether the state folder records a later launch, so that this one must end.
+
+        Raises:
+            StateError: The launch record is damaged, or of an unknown version.
+            UnavailableError: The state's store does not answer.
+        """
         return self._beat.is_replaced()
 
     def has_lease(self) -> bool:
@@ -258,12 +279,20 @@ class Reporter:
             self._lock.require_held()
 
     def ended(self, state: Literal["finished", "stopped"]) -> None:
-        """Write the state of a run that ended without a failure; Dagster's log gets a line, too."""
+        """Write the state of a run that ended without a failure; Dagster's log gets a line, too.
+
+        Raises:
+            InputError, StateError, UnavailableError: As :meth:`update`.
+        """
         self.update(state=state)
         self.listeners.log(f"{self._beat.latest.source}: {state}.")
 
     def failed(self, report: ErrorReport) -> None:
-        """Write the heartbeat of a failed run: state ``failed``, with the error's report."""
+        """Write the heartbeat of a failed run: state ``failed``, with the error's report.
+
+        Raises:
+            InputError, StateError, UnavailableError: As :meth:`update`.
+        """
         self.update(state="failed", failure=report)
 
     def position(self) -> str:
@@ -285,6 +314,9 @@ class Reporter:
 
         Args:
             text: The time that remains, in words; None if Kafka deletes nothing.
+
+        Raises:
+            InputError, StateError, UnavailableError: As :meth:`update`.
         """
         self.update(retention=text)
 
@@ -294,6 +326,9 @@ class Reporter:
         Args:
             counts: Records dropped or quarantined since the generation began, by name of the
                 source.
+
+        Raises:
+            InputError, StateError, UnavailableError: As :meth:`update`.
         """
         count, beat = counts.get(self._beat.latest.source), self._beat.latest
         if count is None:
@@ -344,6 +379,12 @@ class QueryReporter:
 
         Call it before a query with a watermark is started. Reports the count of earlier runs, and
         warns if they left micro-batches whose count is unknown.
+
+        Raises:
+            InputError: The state's store refuses.
+            StateError: A count of late rows or the launch record is damaged, or the state can't be
+                written.
+            UnavailableError: The state's store does not answer.
         """
         self._late = LateRowCounter(declared.context, declared.source.name)
         self._reporter.late_rows(self._late.counted.dropped)
@@ -380,6 +421,12 @@ class QueryReporter:
 
         Returns:
             Number of the last committed micro-batch; None if none was committed.
+
+        Raises:
+            InputError: The state's store refuses.
+            StateError: The checkpoint or the launch record is damaged, or the state can't be
+                written.
+            UnavailableError: The state's store does not answer.
         """
         self._reporter.follow_tasks(running)
         self._reporter.look_at_tasks()

@@ -93,7 +93,8 @@ class PlannedFilesPlace(SourcePlace):
         Raises:
             InputError: A planned file that is still to be read is missing or was rewritten, or
                 ``select`` does not fit.
-            UnavailableError: The storage does not answer.
+            StateError: The checkpoint is damaged, or the state can't be written.
+            UnavailableError: The storage or the state's store does not answer.
         """
         interval = 0
         if self._rate is not None:
@@ -136,6 +137,8 @@ class PlannedFilesPlace(SourcePlace):
 
         Raises:
             InputError: A new file can't be read, or has other columns.
+            SeamError: The hand-over could not be made for another reason.
+            StateError: The state is damaged, or can't be written.
             UnavailableError: A broker or storage does not answer.
             GapError: The hand-over could not be made, and no file has arrived that may help.
         """
@@ -173,7 +176,8 @@ class OpenSnapshotPlace(SourcePlace):
 
         Raises:
             InputError: A chunk that is still to be read is missing or was rewritten.
-            UnavailableError: The storage does not answer.
+            StateError: The checkpoint is damaged, or the state can't be written.
+            UnavailableError: The storage or the state's store does not answer.
         """
         committed = offset_log.committed_offset(self._context.generation.checkpoint, self._index)
         entries = offset_log.position_in_plan(committed, self._planned.entries)
@@ -198,6 +202,10 @@ class OpenSnapshotPlace(SourcePlace):
 
         Returns:
             A sentence about it, the first time; None before and afterwards.
+
+        Raises:
+            StateError: The state can't be written.
+            UnavailableError: The state's store does not answer.
         """
         is_planned = self.folder.is_complete and self._taken_in == len(self.folder.parts)
         if self._is_whole or not is_planned:
@@ -243,7 +251,8 @@ class GrowingFolderPlace(SourcePlace):
         Raises:
             InputError: A file found that is still to be read is missing or was rewritten, or
                 ``select`` does not fit.
-            UnavailableError: The storage does not answer.
+            StateError: The checkpoint is damaged, or the state can't be written.
+            UnavailableError: The storage or the state's store does not answer.
         """
         checkpoint = self._context.generation.checkpoint
         committed = offset_log.committed_offset(checkpoint, self._index)

@@ -105,9 +105,13 @@ class FollowedTopic:
 
         Raises:
             InputError: The schema of the values can't be obtained, ``select`` does not fit it, or
-                the filter needs history and a planned file is missing or was rewritten.
+                the filter needs history, and a planned file is missing or was rewritten, or the
+                target can't be read.
             SeamError: The filter needs history, and Kafka has deleted records of it.
-            StateError: The seam is filtered by log position, and ``sequence`` is not declared.
+            StateError: The seam is filtered by log position, and ``sequence`` is not declared; or
+                the state is damaged.
+            UnavailableError: The schema registry or a store does not answer, or
+                ``bootstrap_servers`` is ``local``, and no local broker is running.
         """
         is_ready = prepared is not None and prepared.made_of == self._made_of
         rows = prepared.rows if prepared is not None and is_ready else self._parsed(spark)
@@ -128,9 +132,11 @@ class FollowedTopic:
             place: Number of its place in the query's union, from 0.
 
         Raises:
-            InputError: The schema of the values can't be obtained, or a planned file is missing or
-                was rewritten.
+            InputError: The schema of the values can't be obtained, a planned file is missing or was
+                rewritten, or the target can't be read.
             SeamError: Kafka has deleted records of history.
+            StateError: The state is damaged.
+            UnavailableError: History is needed, and a storage does not answer.
         """
         parse, certain = batch_parser(spark, self.source, self.columns, self.rules), None
         if parse is not None and self._filter is not None:
@@ -183,8 +189,13 @@ class FollowedTopic:
             place: Number of its place in the query's union, from 0.
 
         Raises:
-            InputError: The schema of the values can't be obtained.
-            StateError: The seam is filtered by log position, and ``sequence`` is not declared.
+            InputError: The schema of the values can't be obtained, or history is needed, and a
+                planned file is missing or was rewritten, or the target can't be read.
+            SeamError: History is needed, and Kafka has deleted records of it.
+            StateError: The seam is filtered by log position, and ``sequence`` is not declared; or
+                the state is damaged.
+            UnavailableError: A storage does not answer, or ``bootstrap_servers`` is ``local``, and
+                no local broker is running.
         """
         seam = self._filter
         if not are_whole(self.source, self.rules):
@@ -217,6 +228,9 @@ class FollowedTopic:
 
         Raises:
             InputError: The schema of the values can't be obtained, or ``select`` does not fit it.
+            StateError: The state is damaged.
+            UnavailableError: The schema registry or the state's store does not answer, or
+                ``bootstrap_servers`` is ``local``, and no local broker is running.
         """
         return Prepared(self._made_of, self._parsed(spark))
 
@@ -296,6 +310,10 @@ class ExpectedTopic:
         live: The topic's source.
         end: The end position that the source being read will have.
         history: All sources up to and including that one.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
 
     def __init__(
@@ -366,7 +384,8 @@ class ExpectedTopic:
         the same. Nothing is read from the topic.
 
         Raises:
-            UnavailableError: The broker does not answer.
+            StateError: The state is damaged, or can't be written.
+            UnavailableError: The broker, the schema registry or the state's store does not answer.
             InputError: The schema of the values can't be obtained.
         """
         generation, live = self._context.generation, self._live

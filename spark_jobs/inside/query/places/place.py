@@ -153,6 +153,11 @@ class Growing(Protocol):
 
         Args:
             arrived: The files, whose discovery is in the state folder already.
+
+        Raises:
+            InputError: Spark is to read the source's files, and can't read these.
+            StateError: The state is damaged, or can't be written.
+            UnavailableError: The state's store does not answer.
         """
 
     def settle(self, committed: Any) -> str | None:
@@ -163,6 +168,10 @@ class Growing(Protocol):
 
         Returns:
             A sentence about it, the first time; else None.
+
+        Raises:
+            StateError: The state can't be written.
+            UnavailableError: The state's store does not answer.
         """
 
 
@@ -206,8 +215,8 @@ class SourcePlace(ABC):
         Raises:
             InputError: Planned files changed, or ``select`` does not fit.
             SeamError: The start offsets, or records to be read next, are no longer in Kafka.
-            StateError: The hand-over (the decision where the source starts) was not made, or the
-                checkpoint has other start offsets.
+            StateError: The hand-over (the decision where the source starts) was not made, the
+                checkpoint has other start offsets or is damaged, or the state can't be written.
             UnavailableError: A broker or storage does not answer.
         """
 
@@ -236,6 +245,8 @@ class SourcePlace(ABC):
 
         Raises:
             InputError: A new file can't be read, or has other columns.
+            SeamError: The hand-over could not be made for another reason.
+            StateError: The state is damaged, or can't be written.
             UnavailableError: A broker or storage does not answer.
             GapError: The hand-over could not be made, and no file has arrived that may help.
         """
@@ -260,6 +271,10 @@ class SourcePlace(ABC):
 
         Args:
             _committed: Spark's offset of the source, decoded from JSON; None if never read.
+
+        Raises:
+            StateError: The count of the rows is damaged, or of an unknown version.
+            UnavailableError: The state's store does not answer.
         """
         return False
 
@@ -281,7 +296,7 @@ class WaitingPlace(SourcePlace):
         self._planned = planned
 
     def stream(self, spark: SparkSession) -> PlaceStream:
-        """Return an empty stream, after a check of ``select``, which would fail hours later.
+        """Return a stream without rows, after a check of ``select``, which would fail hours later.
 
         Raises:
             InputError: Spark can't evaluate ``select``, or a type differs from the planned one.

@@ -138,6 +138,10 @@ class TopicRangePlace(SourcePlace):
         """Return whether the seam's rows have to be counted; call it once the whole range is read.
 
         The seam is the interval of offsets in which its rows may repeat history.
+
+        Raises:
+            StateError: The count of the rows is damaged, or of an unknown version.
+            UnavailableError: The state's store does not answer.
         """
         return self._seam.is_to_count()
 
@@ -247,6 +251,10 @@ class FollowedTopicPlace(SourcePlace):
 
         Args:
             committed: Spark's offset of the source, decoded from JSON; None if never read.
+
+        Raises:
+            StateError: The count of the rows is damaged, or of an unknown version.
+            UnavailableError: The state's store does not answer.
         """
         is_passed = self._seam.is_passed(offset_log.kafka_offsets(committed))
         return is_passed and self._seam.is_to_count()

@@ -265,6 +265,10 @@ class KeyFilter(SeamFilter):
         :class:`OlderThanKeysError` at the first row of the seam that is older than the kept keys,
         unless :meth:`look_up_older` was called before; and with a :class:`SeamError` at the first
         row whose key history holds with other values only.
+
+        Raises:
+            StateError: The document of the kept keys is damaged, or the state can't be written.
+            UnavailableError: The state's store does not answer.
         """
         if self._recent is not None:
             # In one task, as they are few and each micro-batch groups them again.
@@ -349,6 +353,10 @@ class KeyFilter(SeamFilter):
 
         Each key is there once, with the hashes of all its rows, as Parquet next to the checkpoint.
         The first call reads history and writes them there; meanwhile others of this driver wait.
+
+        Raises:
+            StateError: The document of the kept keys is damaged, or the state can't be written.
+            UnavailableError: The state's store does not answer.
         """
         # The live query is built while the warm-up still looks the keys up, if history is short.
         with _KEEPING[self._folder.url]:

@@ -65,6 +65,10 @@ def find_kept(place: Folder, name: str) -> KeptRows | None:
     Args:
         place: A folder of the state.
         name: Name, such as ``keys``.
+
+    Raises:
+        StateError: Their document is damaged, or of an unknown version.
+        UnavailableError: The state's store does not answer.
     """
     return place.read(f"{name}.json", KeptRows)
 

@@ -44,6 +44,12 @@ def is_in_table(spark: SparkSession, context: PipelineContext, columns: Collecti
         spark: The Spark session.
         context: The pipeline and its state.
         columns: Names of the columns.
+
+    Raises:
+        InputError: The transform's function can't be imported or is not callable, or its query file
+            can't be read.
+        StateError: The record of the transforms is damaged.
+        UnavailableError: The state's store does not answer.
     """
     pipeline, used = context.pipeline, read_transforms(context.generation)
     if context.input is not None:
@@ -73,7 +79,8 @@ def table_of_history(
 
     Raises:
         InputError: The table can't be read.
-        UnavailableError: The table's store does not answer.
+        StateError: The state or the checkpoint is damaged.
+        UnavailableError: The store of the state or of the table does not answer.
     """
     generation, place = context.generation, context.pipeline.place_of(source)
     last = offset_log.last_committed(generation.checkpoint)

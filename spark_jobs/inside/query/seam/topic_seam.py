@@ -62,6 +62,10 @@ class Seam:
         rule: By what rows that history has delivered are recognized: ``key``, ``event_time``,
             ``sequence``; or ``none``, ``off`` or ``replay`` if no row is filtered.
         counts: Row counts of micro-batches whose tasks write what is certainly new.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
 
     def __init__(
@@ -130,7 +134,12 @@ class Seam:
         )
 
     def is_to_count(self) -> bool:
-        """Return whether the seam is filtered and the state has no count of its rows yet."""
+        """Return whether the seam is filtered and the state has no count of its rows yet.
+
+        Raises:
+            StateError: The count is damaged, or of an unknown version.
+            UnavailableError: The state's store does not answer.
+        """
         name = count_name(self._source.name)
         return self._ends_with_seam and self._generation.read(name, SeamCount) is None
 
@@ -144,9 +153,12 @@ class Seam:
             rows: Parsed records with their topic, partition and offset (``LOG_COLUMNS``).
 
         Raises:
-            InputError: History is needed, and a planned file is missing or was rewritten.
+            InputError: History is needed, and a planned file is missing or was rewritten, or the
+                target can't be read.
             SeamError: History is needed, and Kafka has deleted records of it.
-            StateError: The rule is ``sequence``, and the pipeline or the end position has none.
+            StateError: The rule is ``sequence``, and the pipeline or the end position has none; or
+                the state is damaged.
+            UnavailableError: History is needed, and a storage does not answer.
         """
         return self._without_held(rows, self._mark(rows))
 
@@ -163,8 +175,11 @@ class Seam:
             None if only the filter can decide which rows are new.
 
         Raises:
-            InputError: History is needed, and a planned file is missing or was rewritten.
+            InputError: History is needed, and a planned file is missing or was rewritten, or the
+                target can't be read.
             SeamError: History is needed, and Kafka has deleted records of it.
+            StateError: The state is damaged.
+            UnavailableError: History is needed, and a storage does not answer.
         """
         if self.rule != "key":
             return None
@@ -199,7 +214,12 @@ class Seam:
             columns: Columns of the topic's rows.
 
         Raises:
-            StateError: The rule is ``sequence``, and the pipeline or the end position has none.
+            InputError: History is needed, and a planned file is missing or was rewritten, or the
+                target can't be read.
+            SeamError: History is needed, and Kafka has deleted records of it.
+            StateError: The rule is ``sequence``, and the pipeline or the end position has none; or
+                the state is damaged.
+            UnavailableError: History is needed, and a storage does not answer.
         """
         return None if self._ends_with_seam else DriverFilter.of(self._filter(spark), columns)
 
@@ -209,6 +229,9 @@ class Seam:
         Args:
             rows: As for :meth:`apply`, of a micro-batch.
             batch_id: Its number; those of a seam that ends are counted in ``counts``.
+
+        Raises:
+            InputError, SeamError, StateError, UnavailableError: As :meth:`apply`.
         """
         marked = self._mark(rows)
         return _new(self.counts.observe(marked, batch_id) if self._ends_with_seam else marked)
@@ -217,6 +240,12 @@ class Seam:
         """Return whether the filter's keys will be read from the target, once it has history.
 
         They are if the transform passes on history's rows, and to parse them again would take long.
+
+        Raises:
+            InputError: The transform's function can't be imported or is not callable, or its query
+                file can't be read.
+            StateError: The state is damaged.
+            UnavailableError: The state's store does not answer.
         """
         is_due = self._needs_keys() and self._history.is_parsed
         return is_due and is_in_table(spark, self._context, self._key_columns.all)
@@ -229,6 +258,8 @@ class Seam:
         Raises:
             InputError: A planned file is missing or was rewritten.
             SeamError: Kafka has deleted records of history.
+            StateError: The state is damaged, or can't be written.
+            UnavailableError: A storage does not answer.
         """
         if self._needs_keys() and not self.waits_for_table(spark):
             self._history.require_unchanged()
@@ -247,6 +278,7 @@ class Seam:
             InputError: A planned file is missing or was rewritten.
             SeamError: Kafka has deleted records of history, or history holds the key of such a row
                 with other values only.
+            UnavailableError: A storage does not answer.
         """
         self._history.require_unchanged()
         rows = self._rows(spark)
@@ -266,8 +298,10 @@ class Seam:
             The counts by partition; those of another process if it has recorded them first.
 
         Raises:
-            InputError: The schema of the values can't be obtained.
-            StateError: The rule is ``sequence``, and the pipeline or the end position has none.
+            InputError: The schema of the values can't be obtained, or the target can't be read.
+            StateError: The rule is ``sequence``, and the pipeline or the end position has none; or
+                the state is damaged, or can't be written.
+            UnavailableError: A store does not answer.
         """
         found = metrics.by_partition(spark, self._offsets)
         if found is None:

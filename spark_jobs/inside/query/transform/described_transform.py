@@ -64,6 +64,10 @@ def apply_to_no_rows(spark: SparkSession, context: PipelineContext) -> Transform
     Args:
         spark: The Spark session.
         context: The pipeline and its state.
+
+    Raises:
+        InputError: The transform's function can't be imported or is not callable, or its query file
+            can't be read.
     """
     transform, given = load_transform(context.loaded), _no_rows(spark, context)
     return TransformOnNoRows(transform, given, transform(given))

@@ -87,6 +87,9 @@ def as_one(
         source: Declaration of the source, with ``schema_drift``.
         read: Planned columns of the files, partition columns included.
         kept: Names of further columns of the log that are kept, in front.
+
+    Raises:
+        InputError: The declared default of a column is not a value of its planned type.
     """
     drift = source.schema_drift
     assert drift is not None

@@ -80,10 +80,14 @@ class EntryWriter:
             log: The log.
             versions: Its versions from the first one on.
             parts: All parts of the source's plan, which the versions refer to by number.
-            found: The listing that each of these parts is from.
+            found: The listing that each of these parts is from; at least one if Spark reads the
+                source.
 
         Raises:
+            InputError: Spark reads the source, and the expression of the event time in ``select``
+                is not SQL; or a file has deleted rows, and the extra ``lake`` is not installed.
             StateError: The state can't be written.
+            UnavailableError: The state's store does not answer.
         """
         is_native = self.source.is_read_by_spark
         files = self._native_files(parts, found) if is_native else FilesOfLog(self._split_columns)

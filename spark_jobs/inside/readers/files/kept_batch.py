@@ -30,6 +30,7 @@ def by_plan(source: FileSource, generation: Generation) -> FileSource:
 
     Raises:
         StateError: The document is damaged, or of another version.
+        UnavailableError: The state's store does not answer.
     """
     if source.is_read_by_spark or (kept := generation.read(_name(source), KeptBatch)) is None:
         return source
@@ -43,6 +44,7 @@ def keep_batch(source: FileSource, generation: Generation) -> None:
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     if not source.is_read_by_spark:
         generation.put_if_absent(_name(source), KeptBatch(batch=source.batch))
@@ -55,6 +57,7 @@ def waiting_change(source: FileSource, generation: Generation) -> str | None:
 
     Raises:
         StateError: The document is damaged, or of another version.
+        UnavailableError: The state's store does not answer.
     """
     if by_plan(source, generation).batch == source.batch:
         return None

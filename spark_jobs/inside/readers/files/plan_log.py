@@ -167,7 +167,9 @@ class PlanLog:
             entries: The files of the version, in reading order.
 
         Raises:
+            InputError: A file has deleted rows, and the extra ``lake`` is not installed.
             StateError: The folder can't be written.
+            UnavailableError: The folder's store does not answer.
         """
         header = [] if version else _header(files)
         lines = (

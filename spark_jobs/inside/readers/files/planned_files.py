@@ -74,6 +74,12 @@ class PlannedSource:
             event time does not count. Which do is part of the plan.
         stores: Access to the storage that holds the files.
         rules: Rules that its rows have to meet.
+
+    Raises:
+        InputError: Spark is to read the source's files, and can't read one that arrived after the
+            plan.
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
     """
 
     def __init__(
@@ -119,7 +125,8 @@ class PlannedSource:
 
         Raises:
             InputError: Spark was to read the source's files, and can't read these.
-            StateError: The state can't be written.
+            StateError: The state is damaged, or can't be written.
+            UnavailableError: The state's store does not answer.
         """
         _require_readable(self._source, [found])
         part = PlannedPart(read_splits(found, self._generation), self._source)
@@ -217,6 +224,7 @@ class PlannedSource:
             InputError: Event times of rows do not count, and ``event_time.outside`` is ``fail`` by
                 now; or Spark can't evaluate a rule.
             StateError: The state can't be written.
+            UnavailableError: A storage does not answer.
         """
         keep_batch(self._source, self._generation)
         is_native = self._source.is_read_by_spark

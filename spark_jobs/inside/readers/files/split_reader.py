@@ -49,6 +49,9 @@ def split_reader(
         event_time: Declaration of the event time; the bounds are those of each split.
         stores: The stores that hold the files.
         staging: Folder in which bad rows are staged; None for a batch.
+
+    Raises:
+        InputError: No installed extension reads the format, or its library is not installed.
     """
     whole = None if source.arrival is not None else format_of(source)
     elsewhere = {*source.partitions, *PLACES.names}

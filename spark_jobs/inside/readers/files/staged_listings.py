@@ -34,6 +34,10 @@ def folder_to_stage(generation: Generation, source: str, what: str) -> Folder | 
         generation: State of the generation.
         source: Name of the source.
         what: Which rows of which listing, such as ``outside-0``.
+
+    Raises:
+        StateError: The document of the listing is damaged, or the state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     committed = offset_log.last_committed(generation.checkpoint)
     done = -1 if committed is None else committed

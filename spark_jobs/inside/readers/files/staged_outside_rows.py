@@ -71,7 +71,8 @@ def stage_outside(
     Raises:
         InputError: There are such rows, and ``event_time.outside`` is ``fail`` by now; or a file
             can't be read.
-        StateError: The state can't be written.
+        StateError: The state is damaged, or can't be written.
+        UnavailableError: The storage or the state's store does not answer.
     """
     number, splits, found = listing
     times = found.times

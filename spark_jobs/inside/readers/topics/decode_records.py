@@ -56,6 +56,7 @@ class KeyCheck(NamedTuple):
         Raises:
             InputError: Of the first such record: contains both keys, and topic, partition and
                 offset.
+            UnavailableError: The schema registry does not answer.
         """
         if (found := self.keys.first_other(batch.column(KEY), self.columns)) is not None:
             at, error = found

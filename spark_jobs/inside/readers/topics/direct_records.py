@@ -106,7 +106,13 @@ class DirectRecords:
     The reports of tasks on the records that they write, and the records that they leave to Spark,
     are rows of one DataFrame: a row has either columns of ``writers.told``, or those of a record,
     as ``records_of`` in :mod:`spark_jobs.inside.readers.topics.parse_records` returns them; the
-    others are null. A task that leaves records reports their number in a row of its own.
+    others are null. A task that leaves records reports their number in a row of its own
+    (``writers.left``); one that leaves rows out, as ``judge`` says, reports their number by
+    partition in another one (``writers.held``).
+
+    Errors of reading and writing come from the tasks, once the frame is evaluated, as
+    :func:`spark_jobs.inside.readers.spark_errors.reporting` passes them on: for example a
+    ``SeamError`` if Kafka has deleted records of a split.
 
     Attributes:
         source: The declaration.
@@ -152,6 +158,9 @@ class DirectRecords:
 
         Args:
             splits: Topic, partition, first offset and the one after the last.
+
+        Raises:
+            UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
         """
         return self._read(splits, self.event_time.clock_ms or 0, lambda batch: batch)
 
@@ -162,8 +171,11 @@ class DirectRecords:
 
         Args:
             splits: The splits.
-            numbers: Numbers of all splits, from 0, in tasks.
+            numbers: One column: for each split its index in ``splits``.
             clock_ms: Clock of the micro-batch, in Unix milliseconds, for a check without its own.
+
+        Raises:
+            UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
         """
         rows = as_rows(splits)
         clock_ms = self.event_time.clock_ms or clock_ms

@@ -66,6 +66,12 @@ class DriverRecords:
         event_time: The pipeline's event time, with the bounds that its times have to be in.
         place: Number of the topic's place in the query's union, from 0.
         decode: Parses records, as :func:`decoding` does: adds ``REASON``.
+
+    Raises:
+        InputError: A file of the declaration can't be read, or a library is not installed.
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer, or ``bootstrap_servers`` is ``local``,
+            and no local broker is running.
     """
 
     def __init__(
@@ -173,6 +179,9 @@ def driver_records(
 
     Raises:
         InputError: A file of the declaration can't be read, or a library is not installed.
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer, or ``bootstrap_servers`` is ``local``,
+            and no local broker is running.
     """
     values = source.value_schema(columns)
     decode: Step | None = None

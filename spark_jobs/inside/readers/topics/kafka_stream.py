@@ -37,6 +37,11 @@ def stream_topics(
             only if the checkpoint has never read these topics.
         max_offsets: Highest number of offsets in one micro-batch, all partitions together.
         through: Spark's name of the source, and options of its own.
+
+    Raises:
+        InputError: A file of ``security`` can't be read or contains no certificate or key in PEM,
+            or its encryption contradicts ``key_password``.
+        UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
     """
     name, options = through
     return (
@@ -73,6 +78,11 @@ def read_topics(
 
     Returns:
         None if the range is empty in all partitions.
+
+    Raises:
+        InputError: A file of ``security`` can't be read or contains no certificate or key in PEM,
+            or its encryption contradicts ``key_password``.
+        UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
     """
     partitions = sorted(at for at in starts if starts[at] < ends.get(at, 0))
     if not partitions:
@@ -91,7 +101,13 @@ def read_topics(
 
 
 def client_options(source: KafkaSource) -> dict[str, str]:
-    """Return the options for the client of Spark's Kafka source; secrets are in plain text."""
+    """Return the options for the client of Spark's Kafka source; secrets are in plain text.
+
+    Raises:
+        InputError: A file of ``security`` can't be read or contains no certificate or key in PEM,
+            or its encryption contradicts ``key_password``.
+        UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
+    """
     return {
         **{f"kafka.{name}": value for name, value in source.properties.of_java.items()},
         **spark_settings(source.security),

@@ -95,6 +95,11 @@ def watches_of(generation: Generation, source: KafkaSource) -> Watches:
     Args:
         generation: State of the generation.
         source: The declaration; of one that is no captured table nothing is checked.
+
+    Raises:
+        InputError: The table has a schema registry, and no installed extension decodes its values.
+        StateError: The document of the key is damaged.
+        UnavailableError: The state's store does not answer.
     """
     if source.changes is None:
         return Watches(None, None)
@@ -141,6 +146,8 @@ def parse_values(
     Raises:
         InputError: The schema of the values can't be obtained, ``select`` does not fit it, or Spark
             can't evaluate a rule.
+        StateError: The state is damaged.
+        UnavailableError: The schema registry or the state's store does not answer.
     """
     staging = staging_folder(generation, source.name) if raw.isStreaming else None
     records = records_of(raw, source, read)
@@ -170,6 +177,8 @@ def rows_of(
     Raises:
         InputError: The schema of the values can't be obtained, ``select`` does not fit it, or Spark
             can't evaluate a rule.
+        StateError: The state is damaged.
+        UnavailableError: The schema registry or the state's store does not answer.
     """
     event_time, rules, staging = checks
     is_staged = staging is not None

@@ -52,6 +52,9 @@ class PlannedTopic:
         read: Names and types of all columns of a record, before ``select``.
         event_time: The pipeline's event time, with the bounds that its times have to be in.
         rules: Rules that its rows have to meet.
+
+    Raises:
+        InputError: ``select`` does not fit the columns.
     """
 
     def __init__(
@@ -128,6 +131,7 @@ class PlannedTopic:
             entries_done: Number of log entries that were read already: their records may be gone.
 
         Raises:
+            InputError: The broker refuses, or has no such topic.
             SeamError: Records are deleted; the message names the first such partition with both
                 offsets.
             UnavailableError: The broker does not answer.
@@ -177,13 +181,21 @@ class PlannedTopic:
 
         Raises:
             InputError: The schema of the values can't be obtained, or ``select`` does not fit it.
+            StateError: The state is damaged.
+            UnavailableError: The schema registry or the state's store does not answer; or
+                ``bootstrap_servers`` is ``local``, and no local broker is running.
         """
         splits = self._splits_of(spark)
         raw = splits.mapInArrow(range_reader(self._source), ddl(columns_of(self._source)))
         return self._parsed(raw)
 
     def batch_parser(self, spark: SparkSession) -> BatchParser | None:
-        """Return the parser for tasks that write rows; None if Spark must see or parse them."""
+        """Return the parser for tasks that write rows; None if Spark must see or parse them.
+
+        Raises:
+            InputError: The decoder of the value's format can't be built, as for a schema file that
+                can't be read.
+        """
         return batch_parser(spark, self._source, self._read, self._rules)
 
     def written(self, spark: SparkSession, parse: BatchParser, writers: RowWriters) -> DataFrame:
@@ -196,6 +208,9 @@ class PlannedTopic:
             spark: The Spark session.
             parse: How they parse, from :meth:`batch_parser`.
             writers: How they write.
+
+        Raises:
+            UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
         """
         records = DirectRecords(self._source, self._read, self._event_time, parse, writers)
         return records.of_splits(self._splits_of(spark))
@@ -214,6 +229,12 @@ class PlannedTopic:
         Returns:
             Rows with the source's output columns. A bad record fails the query later, or is staged
             and left out (``on_bad_record``).
+
+        Raises:
+            InputError: The schema of the values can't be obtained, ``select`` does not fit it, or
+                Spark can't evaluate a rule.
+            StateError: The state is damaged.
+            UnavailableError: The schema registry or the state's store does not answer.
         """
         checks = (
             self._event_time,
@@ -256,6 +277,9 @@ class PlannedTopic:
 
         Raises:
             InputError: The schema of the values can't be obtained, or ``select`` does not fit it.
+            StateError: The state is damaged.
+            UnavailableError: The schema registry or the state's store does not answer; or
+                ``bootstrap_servers`` is ``local``, and no local broker is running.
         """
         raw = read_topics(spark, self._source, self._range.starts, self._range.ends)
         if raw is None:

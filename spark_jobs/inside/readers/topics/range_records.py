@@ -101,6 +101,9 @@ def range_reader(source: KafkaSource) -> Step:
     Its input are rows of splits (topic, partition, first offset, offset after the last), its output
     rows like those of Spark's own Kafka source. A range of which records were deleted fails the
     task with a :class:`SeamError` that names topic, partition and offset.
+
+    Raises:
+        UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
     """
     fetch, columns = fetcher(source), columns_of(source)
     return reporting(lambda batches: (each.batch(columns) for each in fetch(batches)))
@@ -114,6 +117,7 @@ def fetcher(source: KafkaSource) -> Callable[[Iterator[pa.RecordBatch]], Iterato
 
     Raises:
         SeamError: By the function: records of a range were deleted.
+        UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running.
     """
     # Only the driver's machine knows the address of a local broker.
     servers = resolve_bootstrap(source.bootstrap_servers)

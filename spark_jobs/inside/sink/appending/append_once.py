@@ -37,6 +37,9 @@ def append_once(
         positions: Says the position of the micro-batch, for its commit; None to say none.
 
     Raises:
+        InputError: The table can't be read.
+        StateError: The checkpoint is damaged.
+        UnavailableError: The store of the table or of the checkpoint does not answer.
         CommitFailedError: Another process has written this micro-batch meanwhile.
     """
     query_id = str(offset_log.query_id(generation.checkpoint))
@@ -64,6 +67,10 @@ def append_rows(
         target: The table's folder.
         generation: Generation that owns the target.
         positions: Says the position of the micro-batch, for its commit; None to say none.
+
+    Raises:
+        StateError: The checkpoint is damaged.
+        UnavailableError: The checkpoint's store does not answer.
     """
     query_id = str(offset_log.query_id(generation.checkpoint))
     options = {"txnAppId": query_id, "txnVersion": str(batch_id)}

@@ -91,7 +91,10 @@ class DirectSink:
         Evaluating the batch makes tasks write the files; the commit adds them to the table.
 
         Raises:
-            StateError: The target lacks micro-batches, or holds later ones.
+            InputError: The table can't be read.
+            StateError: The target lacks micro-batches, holds later ones, or others changed its
+                rows; or the checkpoint is damaged.
+            UnavailableError: The store of the table or of the checkpoint does not answer.
             CommitFailedError: Another process has written this micro-batch meanwhile.
         """
         self.guard.before(batch_id)

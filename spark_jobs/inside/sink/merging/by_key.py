@@ -44,6 +44,7 @@ def merge_by_key(
 
     Raises:
         InputError: Two rows of the batch have the same key.
+        UnavailableError: The login to the table's store has expired.
     """
     batch = batch.persist()
     try:

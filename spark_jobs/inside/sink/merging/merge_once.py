@@ -60,6 +60,9 @@ def merge_once(
             the table records this version, or a higher one, for the application
             (https://docs.delta.io/latest/delta-streaming.html, idempotent writes).
         small: What has to be known for a MERGE without Spark; None if only Spark can do it.
+
+    Raises:
+        UnavailableError: The login to the table's store has expired.
     """
     if small is not None and merge_small(rows, target, match, small, transaction):
         return

@@ -88,8 +88,11 @@ class Merging:
             guard: Refuses a micro-batch that does not follow what the target holds.
 
         Raises:
-            StateError: The target lacks micro-batches, or holds later ones.
-            InputError: The rows can't be merged, such as two with the same key.
+            StateError: The target lacks micro-batches, holds later ones, or others changed its
+                rows.
+            InputError: The rows can't be merged, such as two with the same key; or the table can't
+                be read.
+            UnavailableError: The table's store does not answer.
         """
         guard.before(batch_id)
         self.rows(batch, batch_id)

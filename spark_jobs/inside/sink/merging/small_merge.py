@@ -108,6 +108,9 @@ def merge_small(
     Returns:
         Whether it is done; False if the MERGE is not small, only Spark can do it, or another commit
         was in the way: then Spark has to.
+
+    Raises:
+        UnavailableError: The login to the table's store has expired.
     """
     if not compares_alike(rows.schema, small.compared):
         return False
@@ -144,6 +147,9 @@ def merge_by_rust(
 
     Returns:
         Whether it is done; False if Spark has to, as for :func:`merge_small`.
+
+    Raises:
+        UnavailableError: The login to the table's store has expired.
     """
     if small.rows > MOST_ROWS or small.bytes > MOST_BYTES:
         return False

@@ -224,12 +224,18 @@ def contributions(what: str) -> Iterator[Any]:
         what: The place: name of a field of :class:`Extension`, such as ``commands``.
 
     Raises:
-        InputError: An extension can't be loaded.
-        ImportError: The module that an extension names can't be imported.
+        InputError: An extension, or what it names, can't be loaded.
     """
     for each in extensions():
-        if (name := getattr(each, what)) is not None:
-            yield resolve_name(name)
+        if (name := getattr(each, what)) is None:
+            continue
+        try:
+            found = resolve_name(name)
+        except (ImportError, AttributeError) as error:
+            message = f"Extension `{each.name}` can't be loaded: it names {name} ({error})."
+            hint = "Correct or uninstall what was installed with it; its commands need it, too."
+            raise InputError(message, hint) from error
+        yield found
 
 
 def items_added(what: str) -> Iterator[Any]:
@@ -239,8 +245,7 @@ def items_added(what: str) -> Iterator[Any]:
         what: The place: name of such a field of :class:`Extension`.
 
     Raises:
-        InputError: An extension can't be loaded.
-        ImportError: The module that an extension names can't be imported.
+        InputError: As of :func:`contributions`.
     """
     for added in contributions(what):
         yield from added

@@ -29,6 +29,7 @@ from orchestration.cli.output import (
     person,
 )
 from orchestration.cli.usage import Commands
+from sources.errors import HybridError
 from sources.extensions import contributions
 
 app = typer.Typer(
@@ -65,7 +66,13 @@ def main() -> None:
     # Called once the threads have ended that the interpreter waits for.
     atexit.register(end)
     try:
-        app()
+        # For errors before a command has begun, such as those of its imports.
+        with answer("--json" in sys.argv):
+            if _unloadable is not None:
+                raise _unloadable
+            app()
+    except typer.Exit as refused:
+        status = refused.exit_code
     except SystemExit as asked:
         if asked.code is None or isinstance(asked.code, int):
             status = asked.code or 0
@@ -255,5 +262,9 @@ def logs(
 for _commands in (control_commands, target_commands):
     app.add_typer(_commands.app)
 app.add_typer(machine_commands.app)
-for _added in contributions("commands"):
-    app.add_typer(_added)
+_unloadable: HybridError | None = None
+try:
+    for _added in contributions("commands"):
+        app.add_typer(_added)
+except HybridError as _error:
+    _unloadable = _error

@@ -381,3 +381,40 @@ def test_the_help_of_a_command_fills_the_lines_of_the_terminal(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "300")
     assert sentence in invoke([*words, "--help"]).stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        (None, "Extension `theirs` can't be loaded from theirs:EXTENSION: No module named"),
+        ("theirs:gone", "Extension `theirs` can't be loaded: it names theirs:gone"),
+    ],
+    ids=["module", "what it names"],
+)
+def test_an_extension_that_can_not_be_loaded_is_named_by_each_command(
+    tmp_path: Path, module: str | None, told: str
+) -> None:
+    info = tmp_path / "theirs-0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 0\n")
+    (info / "entry_points.txt").write_text(
+        "[hybrid_backfill.extensions]\ntheirs = theirs:EXTENSION\n"
+    )
+    if module is not None:
+        (tmp_path / "theirs.py").write_text(
+            "from sources.extensions import Extension\n"
+            f"EXTENSION = Extension('theirs', commands={module!r})\n"
+        )
+    home = Path(__file__).parents[3]
+    code = "from orchestration.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "status", "any.yaml", "--json"],
+        env={**os.environ, "PYTHONPATH": f"{home}{os.pathsep}{tmp_path}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    document = json.loads(done.stdout)
+    assert (done.returncode, document["ok"]) == (2, False)
+    assert told in document["message"]
+    assert "Traceback" not in done.stderr

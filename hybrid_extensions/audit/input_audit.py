@@ -21,7 +21,8 @@ class InputAudit(Audit):
     def query_misfit(self, loaded: LoadedPipeline, generation: str) -> str | None:
         """Return why the audit's query does not fit a generation's table; None if it fits.
 
-        It is tried without rows, by :func:`hybrid_extensions.audit.query_fit.query_misfit`.
+        It is tried without rows; raises what
+        :func:`hybrid_extensions.audit.query_fit.query_misfit` does.
         """
         # DuckDB takes long to import.
         from hybrid_extensions.audit.query_fit import query_misfit  # noqa: PLC0415

@@ -44,6 +44,7 @@ def run(log: LoadedLog, say: Say, stop: threading.Event | None = None) -> None:
         StateError: Another process writes the log, a part of it is gone, or the database does not
             have the changes after its end any more.
         InputError: Java is missing, or the declaration or the database does not allow it.
+        UnavailableError: The log's store does not answer when the run begins.
     """
     require_java()
     stop = stop or threading.Event()

@@ -108,6 +108,7 @@ def declare_side(
         sources: Returns the sources to read, given those that the generation's file declares.
 
     Raises:
+        InputError: The state's store refuses, or the pipeline is not valid.
         StateError: The state can't be read or written.
         UnavailableError: The state's store does not answer.
     """

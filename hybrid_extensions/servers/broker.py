@@ -167,7 +167,8 @@ class LocalBroker(Service):
         """Wait until the broker ends by itself, which it should not; return at once if not running.
 
         Raises:
-            RunError: The broker ended; carries its exit status and the last lines of its log.
+            RunError: The broker ended, also by :meth:`stop` in another thread; carries its exit
+                status and the last lines of its log.
         """
         if self._process is not None:
             status = self._process.wait()

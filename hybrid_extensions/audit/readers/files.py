@@ -96,7 +96,9 @@ class AuditFiles:
 
         Raises:
             InputError: The source is bounded and no file matches, or a store refuses.
-            UnavailableError: A store does not answer.
+            StateError: The source is a Delta table, and the state, which knows its version, is
+                damaged.
+            UnavailableError: A store does not answer, also that of the state.
         """
         folder = self._loaded.folder
         if source.format == "delta":
@@ -140,6 +142,8 @@ class AuditFiles:
 
         Raises:
             InputError: A file can't be read.
+            StateError: The state is damaged.
+            UnavailableError: A store does not answer.
             NotProvenError: An expression that only Spark evaluates decides about rows.
             duckdb.Error: A file can't be read, or its values do not fit the declared types.
         """
@@ -200,6 +204,7 @@ class AuditFiles:
         None for other sources, and where the state does not say.
 
         Raises:
+            InputError: The state's store refuses.
             StateError: The state is damaged.
             UnavailableError: The state's store does not answer.
         """
@@ -218,7 +223,12 @@ class AuditFiles:
     def notes(self, source: FileSource) -> list[str]:
         """Return a sentence about the version at which a table that is followed is read.
 
-        None for other sources.
+        Empty for other sources, and before rows of the table were found.
+
+        Raises:
+            InputError: A store refuses.
+            StateError: The state is damaged.
+            UnavailableError: A store does not answer.
         """
         version = self.version_read(source)
         if version is None or source.boundedness is Boundedness.BOUNDED:

@@ -240,7 +240,10 @@ def _rows(folder: Folder) -> list[dict[str, Any]]:
     table = _open(folder)
     if table is None:
         return []
-    rows: list[dict[str, Any]] = table.to_pyarrow_table().to_pylist()
+    try:
+        rows: list[dict[str, Any]] = table.to_pyarrow_table().to_pylist()
+    except (DeltaError, OSError) as error:
+        raise _unwritable(folder, error) from None
     return rows
 
 

@@ -32,7 +32,10 @@ class InputAudit(Audit):
     def check_again(
         self, instance: dg.DagsterInstance, loaded: LoadedPipeline
     ) -> dg.AssetCheckEvaluation | None:
-        """Return the last verdict, by :func:`hybrid_extensions.audit.check.audit_again`."""
+        """Return the last verdict, by :func:`hybrid_extensions.audit.check.audit_again`.
+
+        Raises what that does.
+        """
         return audit_again(instance, loaded)
 
 

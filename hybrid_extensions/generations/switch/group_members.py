@@ -78,6 +78,7 @@ def members_of(pipelines: Sequence[LoadedPipeline]) -> list[Member]:
         pipelines: The pipelines, each with a candidate.
 
     Raises:
+        InputError: The kept declaration of a candidate that follows a table is not valid.
         StateError: One has no candidate, or its candidate follows the table that serves now of
             another one, whose rows are replaced.
         UnavailableError: A store does not answer.
@@ -200,7 +201,8 @@ def move_position(follower: LoadedPipeline, generation: str, target: Folder, ver
         version: Version of the target by the commit that put them there.
 
     Raises:
-        StateError: The state can't be written.
+        InputError: The kept declaration of the candidate is not valid.
+        StateError: The state can't be read or written.
         UnavailableError: A store does not answer.
     """
     context = context_of(follower, generation)

@@ -96,9 +96,11 @@ def offsets_of(
         log: Look-ups on its topics.
 
     Raises:
+        InputError: The broker refuses.
         SeamError: A partition is left out or does not exist, or the time is not decidable.
         StateError: The commits say no position of the source, or one of other topics, or one that
             needs history.
+        UnavailableError: The broker does not answer.
     """
     if said is not None:
         return _of_commits(said, source, log)
@@ -114,6 +116,7 @@ def start_at(offsets: Offsets, source: KafkaSource, log: KafkaLog) -> StartPosit
     Raises:
         SeamError: Kafka has deleted records from there on, and the source does not accept that; or
             an offset is beyond the log end.
+        UnavailableError: The broker does not answer.
     """
     starts = log.log_start()
     for partition, offset in sorted(offsets.items()):

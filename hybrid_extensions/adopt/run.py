@@ -97,9 +97,10 @@ def adopt(
         by: Who asked for it; None if unknown.
 
     Raises:
-        StateError: The pipeline has a state, its transform keeps state, or the commits do not say
-            the position.
-        InputError: The table does not fit the declaration.
+        StateError: The pipeline has a state, or one that is damaged; its transform keeps state; or
+            the commits do not say the position.
+        InputError: There is no such table, it can't be read, or it does not fit the declaration; or
+            the broker refuses.
         SeamError: Kafka has deleted records from the position on, or does not have it.
         UnavailableError: The broker or a store does not answer.
     """

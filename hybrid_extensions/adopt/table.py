@@ -55,6 +55,7 @@ def find_table(loaded: LoadedPipeline, version: int | None) -> FoundTable:
     Raises:
         InputError: There is no table, it can't be read, it needs features of Delta that this
             project does not know, or it is partitioned otherwise than declared.
+        UnavailableError: The table's store does not answer.
     """
     target, sink = loaded.target, loaded.pipeline.sink
     if not has_log(target):

@@ -60,6 +60,10 @@ def audit_again(
     Returns:
         The verdict on the generation that serves. If it was never audited, an evaluation that says
         so, and replaces the verdict on another generation; None if there is no such verdict either.
+
+    Raises:
+        StateError: The state can't be read.
+        UnavailableError: The state's store does not answer.
     """
     if (kept := last_audit(loaded)) is not None:
         return audit_evaluation(loaded, kept)

@@ -21,7 +21,8 @@ class InputAudit(Audit):
     def query_misfit(self, loaded: LoadedPipeline, generation: str) -> str | None:
         """Return why the audit's query does not fit a generation's table; None if it fits.
 
-        It is tried without rows, by :func:`hybrid_extensions.audit.query_fit.query_misfit`.
+        It is tried without rows; raises what
+        :func:`hybrid_extensions.audit.query_fit.query_misfit` does.
         """
         # DuckDB takes long to import.
         from hybrid_extensions.audit.query_fit import query_misfit  # noqa: PLC0415
@@ -31,7 +32,10 @@ class InputAudit(Audit):
     def check_again(
         self, instance: dg.DagsterInstance, loaded: LoadedPipeline
     ) -> dg.AssetCheckEvaluation | None:
-        """Return the last verdict, by :func:`hybrid_extensions.audit.check.audit_again`."""
+        """Return the last verdict, by :func:`hybrid_extensions.audit.check.audit_again`.
+
+        Raises what that does.
+        """
         return audit_again(instance, loaded)
 
 

@@ -102,6 +102,7 @@ class Avro:
         Raises:
             pyarrow.ArrowInvalid: The file is damaged, its schema is not of type record, or a value
                 does not fit its column.
+            InputError: One of ``columns`` has a type in the file that is not read; names it.
         """
         header = _header(file)
         low, high = record_bounds(file, region, header.sync, header.length)

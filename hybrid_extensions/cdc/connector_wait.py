@@ -27,6 +27,10 @@ class ConnectorWait(CaptureWait):
     Attributes:
         text: Where the rows that are waited for are, as the end of a sentence, after each look;
             empty before the first one.
+
+    Raises:
+        StateError: The plan is damaged.
+        UnavailableError: The state's store does not answer.
     """
 
     def __init__(self, context: PipelineContext) -> None:
@@ -42,13 +46,18 @@ class ConnectorWait(CaptureWait):
     def is_behind(self, waiting: int, beat: Heartbeat | None) -> bool:
         """Ask the databases once, and return whether changes may be missing from the topic.
 
-        False at once without a connector to wait for. Raises what :meth:`DatabaseLog.unread` does.
-        The first call that returns False also inspects the captured table and records the result;
-        it raises InputError if the table was altered in a way that no change reports.
+        False at once without a connector to wait for. The first call that returns False also
+        inspects the captured table and records the result.
 
         Args:
             waiting: Number of records in the topic that the live run has not read.
             beat: The live run's latest heartbeat; None before its first one.
+
+        Raises:
+            InputError: The table was altered in a way that no change reports.
+            StateError: The state can't be read or written.
+            RunError: As :meth:`DatabaseLog.unread`.
+            UnavailableError: The same; or the state's store does not answer.
         """
         is_behind = self._is_behind(waiting, beat)
         if not is_behind and not self._is_looked_at:

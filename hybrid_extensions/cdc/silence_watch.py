@@ -78,6 +78,9 @@ def keep_silence(generation: Generation, look: SilenceLook) -> None:
     Args:
         generation: State of the generation.
         look: The look.
+
+    Raises:
+        UnavailableError: The state's store does not answer.
     """
     with contextlib.suppress(StateError):
         for name, watch in look.watches.items():

@@ -163,6 +163,9 @@ def keep_slot(generation: Generation, look: SlotLook | None) -> None:
     Args:
         generation: State of the generation.
         look: The look; None if no slot is declared, which writes nothing.
+
+    Raises:
+        UnavailableError: The state's store does not answer.
     """
     if look is None:
         return

@@ -18,7 +18,7 @@ from hybrid_extensions.change_log.segments import Segments
 from hybrid_extensions.change_log.server import LogServer
 from hybrid_extensions.change_log.writer import LogPosition, Writer
 from sources.common.positions import now_ms, span_ms
-from sources.errors import HybridError, StateError
+from sources.errors import HybridError, InputError, StateError
 from spark_jobs.jvm.java import require_java
 from spark_jobs.run_state.lease import take
 
@@ -43,7 +43,9 @@ def run(log: LoadedLog, say: Say, stop: threading.Event | None = None) -> None:
     Raises:
         StateError: Another process writes the log, a part of it is gone, or the database does not
             have the changes after its end any more.
-        InputError: Java is missing, or the declaration or the database does not allow it.
+        InputError: Java is missing; host and port can't be listened at, such as when another
+            process does; or the declaration or the database does not allow it.
+        UnavailableError: The log's store does not answer when the run begins.
     """
     require_java()
     stop = stop or threading.Event()
@@ -61,7 +63,7 @@ def run(log: LoadedLog, say: Say, stop: threading.Event | None = None) -> None:
             return declared.topics | segments.last.ends.keys()
 
         with (
-            LogServer(segments, topics, log.address, keep_ms) as server,
+            _server(log, segments, topics, keep_ms) as server,
             tempfile.TemporaryDirectory(prefix="hybrid-change-log-") as scratch,
         ):
             writing = _Writing(log, segments, server, Path(scratch), say)
@@ -80,6 +82,23 @@ def run(log: LoadedLog, say: Say, stop: threading.Event | None = None) -> None:
                 wait_s = min(2 * wait_s, _AGAIN_S[1])
     finally:
         lease.release()
+
+
+def _server(
+    log: LoadedLog, segments: Segments, topics: Callable[[], set[str]], keep_ms: int
+) -> LogServer:
+    """Return the server of a log at its address, which it can't have while another one does."""
+    try:
+        return LogServer(segments, topics, log.address, keep_ms)
+    except (OSError, OverflowError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        listen = log.declared.listen
+        message = f"The change log can't be served at {listen}: {why}."
+        hint = (
+            "If another process listens there, end it; or declare another host and port in "
+            "`listen`, and as `bootstrap_servers` of the pipelines that read the log."
+        )
+        raise InputError(message, hint, field="listen", value=listen, server=listen) from None
 
 
 class _Writing:

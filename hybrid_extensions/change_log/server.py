@@ -49,6 +49,10 @@ class LogServer:
 
     Attributes:
         is_open: Whether it answers.
+
+    Raises:
+        OSError: Another process listens at the address, or this machine does not have it.
+        OverflowError: The port is above 65535.
     """
 
     def __init__(

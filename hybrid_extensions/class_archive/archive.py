@@ -137,6 +137,9 @@ def archive_file(home: Path, jars: Sequence[Path]) -> Path:
     """Return the path of the class archive for this Java, Spark and jars; it may not exist yet.
 
     The name contains a digest of all three, since an archive fits no other combination.
+
+    Raises:
+        InputError: No Java is found.
     """
     # Called at each launch, so it starts no process.
     java = find_java().resolve()

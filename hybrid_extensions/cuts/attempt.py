@@ -127,6 +127,10 @@ class Attempt:
         mark: Position of the barrier in the database's log; set by :meth:`open`.
         ends: End offsets of the topics, by table, once the connector has confirmed the position;
             empty before.
+
+    Raises:
+        StateError: The document of a barrier is damaged.
+        UnavailableError: A state's store does not answer.
     """
 
     mark: Mark
@@ -203,6 +207,7 @@ class Attempt:
 
         Raises:
             StateError: A state can't be read or written.
+            UnavailableError: A state's store does not answer.
         """
         for table in self._tables:
             if read_barrier(table.generation) == self.barrier:

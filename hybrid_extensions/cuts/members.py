@@ -44,12 +44,22 @@ class CutTable:
 
     @property
     def target(self) -> Folder:
-        """Delta table that the generation writes to."""
+        """Delta table that the generation writes to.
+
+        Raises:
+            StateError: The state is damaged.
+            UnavailableError: The state's store does not answer.
+        """
         return target_of(self.context.loaded, self.context.generation.name)
 
     @property
     def follows(self) -> bool:
-        """Whether the whole snapshot is read and the hand-over to the changes is done."""
+        """Whether the whole snapshot is read and the hand-over to the changes is done.
+
+        Raises:
+            StateError: The state is damaged.
+            UnavailableError: The state's store does not answer.
+        """
         has_start = self.context.switch_state.start_of(self._source.name) is not None
         return has_start and open_source(self.context) is None
 
@@ -118,6 +128,8 @@ class CutGroup:
         """Return the tables with the generations that serve now.
 
         Raises:
+            InputError: The kept declaration of a generation is not valid, or a state's store
+                refuses.
             StateError: A pipeline was never planned or run, or its state is damaged.
             UnavailableError: A state's store does not answer.
         """
@@ -136,6 +148,7 @@ def load_group(paths: Sequence[Path]) -> CutGroup:
     Raises:
         InputError: A file is not valid; a pipeline declares no cuts, or others; two capture the
             same table, or different databases; or the cuts' path overlaps a pipeline's table.
+        StateError: A file is the copy of a generation, and the note of its origin is damaged.
     """
     loaded = [each for path in paths for each in _load(path)]
     first = loaded[0]

@@ -55,6 +55,11 @@ def merging(loaded: LoadedPipeline, plain: Merging) -> Merging:
     Args:
         loaded: The pipeline.
         plain: The merging without barriers, returned unchanged if the pipeline declares no cuts.
+
+    Raises:
+        InputError: The pipeline declares cuts, and its table can't be read.
+        StateError: The document of its barrier is damaged.
+        UnavailableError: A store does not answer.
     """
     return plain if loaded.section(CutsSection).cuts is None else Barriers(plain)
 
@@ -68,6 +73,11 @@ class Barriers(Merging):
     Args:
         plain: The merging without barriers; ``sequence`` of its sink is the log position of a
             change.
+
+    Raises:
+        InputError: There was a barrier, and the table can't be read.
+        StateError: The document of the barrier is damaged.
+        UnavailableError: A store does not answer.
     """
 
     def __init__(self, plain: Merging) -> None:
@@ -89,7 +99,9 @@ class Barriers(Merging):
             guard: Refuses a micro-batch that does not follow what the target holds.
 
         Raises:
-            StateError: The guard refuses, or the state can't be written.
+            InputError: The table can't be read.
+            StateError: The guard refuses, or the state can't be read or written.
+            UnavailableError: A store does not answer.
         """
         # Before the guard looks: whoever was replaced after this can't split by this barrier.
         barrier = self._open_barrier(batch_id)

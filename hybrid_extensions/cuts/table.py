@@ -100,7 +100,8 @@ class Cut(NamedTuple):
             stores: Clients of the storages, such as ``CutGroup.stores``.
 
         Raises:
-            InputError: The version of a table is gone. No view was created or replaced.
+            InputError: The version of a table is gone; no view was created or replaced.
+            UnavailableError: A store does not answer; no view was created or replaced.
         """
         opened = {name: self.open(name, stores) for name in self.tables}
         for place, (name, table) in enumerate(opened.items()):
@@ -143,6 +144,7 @@ def append_cut(folder: Folder, cut: Cut) -> bool:
 
     Raises:
         InputError: The folder has another table, or can't be written.
+        UnavailableError: The login to the store has expired; nothing was written.
     """
     rows = [
         {
@@ -196,6 +198,7 @@ def read_cut(folder: Folder, at: datetime | None = None) -> Cut:
 
     Raises:
         InputError: There is no cut, or none as early; or the table can't be read.
+        UnavailableError: The login to the store has expired.
     """
     rows = _rows(folder)
     if not rows:
@@ -221,6 +224,7 @@ def list_cuts(folder: Folder) -> list[Cut]:
 
     Raises:
         InputError: The folder has another table, or can't be read.
+        UnavailableError: The login to the store has expired.
     """
     rows = _rows(folder)
     return [_cut_of(rows, number) for number in sorted({row["cut"] for row in rows})]
@@ -236,7 +240,10 @@ def _rows(folder: Folder) -> list[dict[str, Any]]:
     table = _open(folder)
     if table is None:
         return []
-    rows: list[dict[str, Any]] = table.to_pyarrow_table().to_pylist()
+    try:
+        rows: list[dict[str, Any]] = table.to_pyarrow_table().to_pylist()
+    except (DeltaError, OSError) as error:
+        raise _unwritable(folder, error) from None
     return rows
 
 

@@ -35,7 +35,7 @@ class View:
     Attributes:
         name: Name of the view, that of the pipeline.
         path: Path or URL of the Delta table.
-        endpoint: Address of the store, if it is not that of Amazon S3; else None.
+        endpoint: Endpoint of an S3 store other than Amazon's; else None.
         keys: Columns of the key with their names in Feast's ``ValueType``; each is an entity.
         known_at: Column with the time at which a row became known.
         created: Column that decides between rows of a key of the same time: the latest is taken.

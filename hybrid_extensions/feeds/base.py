@@ -99,6 +99,7 @@ class FeedSink(ABC):
         Called before :meth:`apply`, unless a delivery to that position was begun before.
 
         Raises:
+            InputError: The sink refuses the login.
             StateError: Another follower feeds the sink.
             UnavailableError: The sink does not answer.
         """
@@ -151,6 +152,7 @@ class FeedSink(ABC):
 
         Raises:
             NotImplementedError: The sink's rows can't be looked up.
+            InputError: The sink refuses the login or the look-up.
             UnavailableError: The sink does not answer.
         """
         raise NotImplementedError

@@ -23,8 +23,9 @@ def open_sink(
         folder: State folder of the feed.
 
     Raises:
-        InputError: A package that the kind of sink needs is not installed, or a function can't be
-            imported.
+        InputError: A package that the kind of sink needs is not installed, a function can't be
+            imported, or the file of a password can't be read.
+        UnavailableError: The feed is to the local broker, which does not run.
     """
     owner = f"{loaded.pipeline.name}.{feed.name}"
     if isinstance(feed, PostgresFeed):

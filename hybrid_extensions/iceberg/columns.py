@@ -85,7 +85,9 @@ def children(field: NestedField) -> Sequence[NestedField]:
 
 
 def all_fields(fields: Iterable[NestedField], above: str = "") -> Iterator[tuple[str, NestedField]]:
-    """Yield columns and all fields inside them with their full names, such as ``address.city``.
+    """Yield the columns of an Iceberg schema and all fields inside them, each with its full name.
+
+    The name of a field is such as ``address.city``.
 
     Args:
         fields: The columns.

@@ -53,6 +53,9 @@ def misread_column(file: Iterable[pa.Field], columns: Sequence[NestedField]) -> 
 
     Returns:
         None if there is none.
+
+    Raises:
+        InputError: Spark has no type for a column of the file.
     """
     by_id = {column.field_id: column for column in columns}
     by_name = {column.name.casefold(): column for column in columns}

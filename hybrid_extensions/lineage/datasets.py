@@ -92,6 +92,7 @@ def output_of(
         inputs: The datasets that its columns come from.
 
     Raises:
+        InputError: The state's store refuses.
         StateError: The state is damaged.
         UnavailableError: A store does not answer.
     """

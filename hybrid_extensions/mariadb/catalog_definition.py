@@ -86,7 +86,9 @@ def find_alteration(
 ) -> str | None:
     """Return an alteration of a table that no change reports, as a predicate: ``has another …``.
 
-    Columns that were added, dropped or renamed are not considered: the changes show these.
+    Other columns than those of the primary key may have been added, dropped or renamed: the changes
+    show these. A key with a renamed column is another one, even if ``names`` has both names: the
+    records of a row have another key since then, and may be in another partition.
 
     Args:
         before: The table before.

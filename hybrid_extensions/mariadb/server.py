@@ -135,7 +135,8 @@ def connect(
 
     Raises:
         InputError: The server refuses the login or the database, its certificate is not one that
-            ``dsn`` accepts, or a package is missing by which a password is encrypted.
+            ``dsn`` accepts, a file of ``dsn`` or of the password can't be read, or a package is
+            missing by which a password is encrypted.
         UnavailableError: The server does not answer.
     """
     for option, file in address.tls.items():
@@ -182,6 +183,9 @@ def answers(address: Address) -> bool:
 
     Args:
         address: The database.
+
+    Raises:
+        InputError: The file of the password can't be read.
     """
     try:
         _connect(address, LOOK_S).close()
@@ -254,6 +258,7 @@ def connect_raw(address: Address) -> pymysql.Connection[Cursor]:
 
     Raises:
         pymysql.MySQLError: The server refuses, or does not answer.
+        InputError: The file of the password can't be read.
     """
     encoders = dict(pymysql.converters.encoders)
     return _connect(address, SILENCE_S, conv=encoders, use_unicode=False)

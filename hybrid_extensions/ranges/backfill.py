@@ -280,6 +280,7 @@ def latest_end(loaded: LoadedPipeline) -> datetime | None:
         None until the last source of files has been read to the end.
 
     Raises:
+        InputError: The pipeline declares ``inputs``, or the kept declaration is not valid.
         StateError: Nothing was planned yet.
         UnavailableError: The state's store does not answer.
     """

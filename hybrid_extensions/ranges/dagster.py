@@ -306,6 +306,7 @@ def range_of(loaded: LoadedPipeline, config: RangeConfig) -> tuple[datetime, dat
         InputError: A text is no date or time; or neither is given, and history has not been read to
             its end.
         StateError: Nothing was planned yet.
+        UnavailableError: The state's store does not answer.
     """
     since = _instant("since", config) if config.since else None
     until = _instant("until", config) if config.until else None

@@ -51,6 +51,7 @@ def parts_of(context: PipelineContext, since: datetime, until: datetime) -> Iter
     Raises:
         InputError: A file has other columns; or can't be read, and may have rows of the range.
         StateError: The table of planned splits is missing.
+        UnavailableError: A storage does not answer.
     """
     for source in context.pipeline.sources:
         if not isinstance(source, FileSource) or source.discovery_interval is not None:

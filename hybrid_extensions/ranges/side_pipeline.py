@@ -56,6 +56,7 @@ def side_pipeline(
         parts: What the sources contribute to it, as :func:`.range_files.parts_in` returns it.
 
     Raises:
+        InputError: The state's store refuses, or the pipeline is not valid.
         StateError: The state can't be read or written.
         UnavailableError: The state's store does not answer.
     """
@@ -108,6 +109,7 @@ def declare_side(
         sources: Returns the sources to read, given those that the generation's file declares.
 
     Raises:
+        InputError: The state's store refuses, or the pipeline is not valid.
         StateError: The state can't be read or written.
         UnavailableError: The state's store does not answer.
     """

@@ -42,6 +42,7 @@ def windows_by(context: PipelineContext) -> EventWindows | None:
     Raises:
         StateError: The transform keeps state by which ranges can't be recomputed; says why.
         InputError: The transform can't be loaded.
+        UnavailableError: The state's store does not answer.
     """
     pipeline, generation = context.pipeline, context.generation
     # By this one the runs go, and so does the recomputation.

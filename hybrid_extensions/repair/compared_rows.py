@@ -172,6 +172,7 @@ def read_positions(
 
     Raises:
         InputError: A file of the target is missing or can't be read.
+        UnavailableError: The login to the store has expired.
     """
     column = quoted(table.position)
     last = f"SELECT max({column}) AS p FROM target GROUP BY substr({column}, 1, 16)"
@@ -196,6 +197,7 @@ def read_target(
 
     Raises:
         InputError: A file is missing or can't be read.
+        UnavailableError: The login to the store has expired.
     """
     kinds = {name: duckdb_type(parse_type(kind)) for name, kind in table.columns.items()}
     names = [field.name for field in opened.schema().fields]

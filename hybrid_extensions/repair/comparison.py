@@ -136,7 +136,9 @@ def require_no_truncate(table: RepairedTable, version: str) -> None:
         version: Log position of the rows that the repair writes.
 
     Raises:
-        StateError: The live run has met a TRUNCATE behind that position (transient).
+        StateError: The live run has met a TRUNCATE behind that position (transient), or the state
+            is damaged.
+        UnavailableError: The state's store does not answer.
     """
     truncated = read_truncated(table.context.generation)
     if truncated is not None and truncated.position > version:

@@ -41,12 +41,17 @@ def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
 def repair_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
     """Repair the table, or show what differs; an observation of the table says what was done.
 
-    Runs as an action of the control job; raises as :func:`hybrid_extensions.repair.run.repair`.
+    Runs as an action of the control job.
 
     Args:
         context: The job's Dagster run.
         loaded: The pipeline.
         config: The form, with ``where``, ``apply``, ``within`` and ``by``.
+
+    Raises:
+        InputError: ``within`` is no duration, or ``by`` is not who is logged in; or as
+            :func:`hybrid_extensions.repair.run.repair`.
+        StateError, RunError, UnavailableError: As that function.
     """
     limit, where, say = parse_duration(config.within), config.where or None, say_in(context, loaded)
     keys = config.keys or None

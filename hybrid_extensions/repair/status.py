@@ -21,6 +21,7 @@ def status_part(loaded: LoadedPipeline) -> StatusPart:
         loaded: The pipeline.
 
     Raises:
+        InputError: The kept declaration of the serving generation is not valid.
         StateError: The state is damaged.
         UnavailableError: The state's store does not answer.
     """

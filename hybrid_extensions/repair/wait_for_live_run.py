@@ -28,7 +28,8 @@ def wait_for_run(table: RepairedTable, within: timedelta, say: Callable[[str], N
         RunError: The run ended, or has not caught up in time; or no connector reads the log.
         InputError: The topic can't be read, or something was done to the captured table that no
             change reports.
-        UnavailableError: The broker or the database does not answer.
+        StateError: The state is damaged.
+        UnavailableError: The broker, the database or the state's store does not answer.
     """
     generation, name = table.context.generation, table.topic.name
     if run_control.find_running(generation, name) is None:

@@ -17,7 +17,6 @@ def hand_overs(context: PipelineContext) -> list[HandOver]:
 
     Empty without Kafka sources.
 
-
     Raises:
         StateError: The state can't be read, or has no plan.
         UnavailableError: The state's store does not answer.

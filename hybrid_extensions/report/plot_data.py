@@ -57,6 +57,7 @@ def progress_logs(loaded: LoadedPipeline) -> dict[str, ProgressLog]:
         Logs by name of the source, in the chain's order; empty before the first run.
 
     Raises:
+        InputError: The state's store refuses.
         StateError: Nothing was planned yet, or a log can't be read.
         UnavailableError: The state's store does not answer.
     """
@@ -84,6 +85,7 @@ def seam_ms(loaded: LoadedPipeline) -> int | None:
         Milliseconds since 1970, of the last bounded source that has ended; None if none has.
 
     Raises:
+        InputError: The state's store refuses.
         StateError: Nothing was planned yet.
         UnavailableError: The state's store does not answer.
     """

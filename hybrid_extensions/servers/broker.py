@@ -155,10 +155,10 @@ class LocalBroker(Service):
 
     def stop(self) -> None:
         """End the broker, with SIGTERM first, then SIGKILL; do nothing if it is not running."""
-        if self._process is not None:
-            self._remove_address(self._process.pid)
-            end(self._process)
-            self._process = None
+        process, self._process = self._process, None
+        if process is not None:
+            self._remove_address(process.pid)
+            end(process)
         if self._data_dir is None and self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
         self._folder = None
@@ -166,11 +166,16 @@ class LocalBroker(Service):
     def wait(self) -> None:
         """Wait until the broker ends by itself, which it should not; return at once if not running.
 
+        Returns, too, once :meth:`stop` was called in another thread.
+
         Raises:
-            RunError: The broker ended; carries its exit status and the last lines of its log.
+            RunError: The broker ended by itself; carries its exit status and the last lines of its
+                log.
         """
-        if self._process is not None:
-            status = self._process.wait()
+        if (process := self._process) is not None:
+            status = process.wait()
+            if self._process is not process:
+                return
             tail = last_lines(self.log_file.read_bytes())
             message = (
                 f"The Kafka broker ended by itself, with exit status {status}. The end of its "

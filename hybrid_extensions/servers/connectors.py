@@ -47,6 +47,9 @@ class Connectors:
 
         Args:
             name: Name of the connector.
+
+        Raises:
+            RunError: The worker answers with an error.
         """
         return [task["state"] for task in self._tasks(name)] == ["RUNNING"]
 

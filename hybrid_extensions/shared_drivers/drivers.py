@@ -23,7 +23,11 @@ class DriversOfGroups(SharedDrivers):
         return folder_of(group)
 
     def folder_of_process(self, pid: int) -> Path | None:
-        """Return the folder of the shared driver that is this process; None if it is none."""
+        """Return the folder of the shared driver that is this process; None if it is none.
+
+        Raises:
+            InputError: The process at a driver's socket is of another user.
+        """
         return folder_of_process(pid)
 
     def launcher(self, generation: Generation, log: Path, folder: Path) -> SharedLauncher:

@@ -37,7 +37,12 @@ class SharedLauncher:
         self._folder = folder
 
     def status(self, _: Launch) -> DriverStatus:
-        """Return ``running`` or ``ended`` by the launch lock; never whether the run succeeded."""
+        """Return ``running`` or ``ended`` by the launch lock; never whether the run succeeded.
+
+        Raises:
+            StateError: The lease of the generation is damaged.
+            UnavailableError: The state's store does not answer.
+        """
         return DriverStatus("running" if is_launched(self._generation) else "ended")
 
     def stop(self, launch: Launch) -> None:
@@ -47,7 +52,10 @@ class SharedLauncher:
         is killed.
 
         Raises:
+            InputError: The process at the driver's socket is of another user; nothing was sent.
+            StateError: The lease of the generation is damaged.
             RunError: The run does not end within 60 s, or another machine launched it.
+            UnavailableError: The state's store does not answer.
         """
         if not self._is_running():
             return
@@ -65,7 +73,10 @@ class SharedLauncher:
             source: Name of the source that it reads, for the message.
 
         Raises:
+            InputError: The process at the driver's socket is of another user; nothing was sent.
+            StateError: The lease of the generation is damaged.
             RunError: The run does not end within 60 s.
+            UnavailableError: The state's store does not answer.
         """
         try:
             ask(self._folder, Request(stop=launch_id))

@@ -88,6 +88,9 @@ def folder_of_process(pid: int) -> Path | None:
 
     Args:
         pid: Process id.
+
+    Raises:
+        InputError: The process at a driver's socket is of another user.
     """
     return next((folder for folder in _folders().glob("*/") if pid_of(folder) == pid), None)
 

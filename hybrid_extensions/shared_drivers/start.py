@@ -79,6 +79,7 @@ class SharedDriver:
         Raises:
             InputError: The driver runs other pipelines with other settings; or Java, Spark or a jar
                 is missing.
+            StateError: The driver's folder can't be written; transient if its disk is full.
             RunError: The driver ended while it started.
             UnavailableError: It does not come up, or does not answer.
         """
@@ -104,6 +105,7 @@ class SharedDriver:
         Raises:
             InputError: The driver runs other pipelines with other settings; or Java, Spark or a jar
                 is missing.
+            StateError: The driver's folder can't be written; transient if its disk is full.
             RunError: The driver ended while it started.
             UnavailableError: It does not come up, or does not answer.
         """

@@ -91,8 +91,8 @@ def training_set(
         InputError: The table holds the latest value of each key only (``sink.mode: merge`` without
             ``history``); a column is missing, of another type, or on both sides; or the table can't
             be read.
-        StateError: There is no table yet.
-        UnavailableError: The store of the table does not answer.
+        StateError: There is no table yet, or the state is damaged.
+        UnavailableError: The store of the table or of the state does not answer.
     """
     with _database() as connection:
         numbers = pa.array(np.arange(len(labels)), pa.int64())

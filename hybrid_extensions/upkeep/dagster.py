@@ -17,8 +17,12 @@ from sources.config.loader import LoadedPipeline
 def compact(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
     """Compact the small files of the target; report how many there were.
 
-    Runs as the action COMPACT of the control job; raises as
-    :func:`hybrid_extensions.upkeep.compaction.compact`.
+    Runs as the action COMPACT of the control job.
+
+    Raises:
+        InputError: ``by`` is not who is logged in; or as
+            :func:`hybrid_extensions.upkeep.compaction.compact`.
+        StateError, UnavailableError: As that function.
     """
     by = acting_user(context.run.tags, config.by)
     found = compaction.compact(loaded, context.log.info, by)
@@ -37,8 +41,12 @@ def compact(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any)
 def delete_unneeded(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
     """Delete unneeded files of the target; report how many there were.
 
-    Runs as the action VACUUM of the control job; raises as
-    :func:`hybrid_extensions.upkeep.vacuum.vacuum`.
+    Runs as the action VACUUM of the control job.
+
+    Raises:
+        InputError: ``by`` is not who is logged in; or as
+            :func:`hybrid_extensions.upkeep.vacuum.vacuum`.
+        StateError, UnavailableError: As that function.
     """
     by = acting_user(context.run.tags, config.by)
     found = vacuum.vacuum(loaded, context.log.info, by)

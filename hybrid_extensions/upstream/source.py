@@ -145,7 +145,8 @@ class UpstreamFiles(FileSource):
 
         Raises:
             InputError: Says which, and what to do.
-            UnavailableError: The table's store does not answer.
+            StateError: The state of the upstream pipeline is damaged.
+            UnavailableError: A store does not answer.
         """
         if self._error is not None and not self.patterns:
             message = (

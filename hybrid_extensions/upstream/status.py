@@ -62,6 +62,7 @@ def status_part(loaded: LoadedPipeline) -> StatusPart:
         loaded: The pipeline.
 
     Raises:
+        InputError: The kept declaration of the serving generation is not valid.
         StateError: The state is damaged.
         UnavailableError: A store does not answer.
     """

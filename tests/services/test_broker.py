@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,14 @@ def test_stop_leaves_neither_process_nor_port_nor_temporary_folder_nor_address(
     assert list((tmp_path / "temp").iterdir()) == []
     assert not address_file.exists()
     broker.stop()
+
+
+def test_a_broker_that_is_stopped_has_not_ended_by_itself() -> None:
+    with ThreadPoolExecutor() as pool, LocalBroker() as broker:
+        waiting = pool.submit(broker.wait)
+        wait_for(waiting.running, "the broker is not waited for")
+        broker.stop()
+        waiting.result(30)
 
 
 def test_the_name_local_is_not_taken_from_another_broker_that_runs(tmp_path: Path) -> None:

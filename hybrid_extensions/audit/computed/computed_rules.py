@@ -113,6 +113,7 @@ def recount_broken_records(
     Raises:
         InputError: The quarantine table exists but can't be read.
         StateError: The state can't be read.
+        UnavailableError: The store of the state or of the quarantine table does not answer.
     """
     table = broken_table(source.name)
     found: dict[str, int] = {}
@@ -150,6 +151,7 @@ def recount_broken_rows(
     Raises:
         InputError: The quarantine table exists but can't be read.
         StateError: The state can't be read.
+        UnavailableError: The store of the state or of the quarantine table does not answer.
     """
     lacking: dict[str, int] = {}
     for name, policy in rules.left_out.items():

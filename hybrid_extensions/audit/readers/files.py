@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import duckdb
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
 from hybrid_extensions.audit.computed.computed_rules import rows_meeting_rules, within_sample
 from hybrid_extensions.audit.computed.event_times import bounds_of
@@ -95,8 +96,11 @@ class AuditFiles:
         overlooks is reported as a difference. Files in S3 and HDFS are copied.
 
         Raises:
-            InputError: The source is bounded and no file matches, or a store refuses.
-            UnavailableError: A store does not answer.
+            InputError: The source is bounded and no file matches, its Delta table can't be opened,
+                or a store refuses.
+            StateError: The source is a Delta table, and the state, which knows its version, is
+                damaged.
+            UnavailableError: A store does not answer, also that of the state.
         """
         folder = self._loaded.folder
         if source.format == "delta":
@@ -140,6 +144,8 @@ class AuditFiles:
 
         Raises:
             InputError: A file can't be read.
+            StateError: The state is damaged.
+            UnavailableError: A store does not answer.
             NotProvenError: An expression that only Spark evaluates decides about rows.
             duckdb.Error: A file can't be read, or its values do not fit the declared types.
         """
@@ -200,6 +206,7 @@ class AuditFiles:
         None for other sources, and where the state does not say.
 
         Raises:
+            InputError: The state's store refuses.
             StateError: The state is damaged.
             UnavailableError: The state's store does not answer.
         """
@@ -218,12 +225,17 @@ class AuditFiles:
     def notes(self, source: FileSource) -> list[str]:
         """Return a sentence about the version at which a table that is followed is read.
 
-        None for other sources.
+        Empty for other sources, and before rows of the table were found.
+
+        Raises:
+            InputError: The table can't be opened, or a store refuses.
+            StateError: The state is damaged.
+            UnavailableError: A store does not answer.
         """
         version = self.version_read(source)
         if version is None or source.boundedness is Boundedness.BOUNDED:
             return []
-        newest = DeltaTable(self._place(source)).version()
+        newest = self._opened(source).version()
         return [
             f"Source `{source.name}`: rows of its table at version {version:,}, up to which the "
             f"pipeline has found what is appended; the newest one is {newest:,}."
@@ -236,7 +248,25 @@ class AuditFiles:
         none is known. The table's own library says which rows a version has.
         """
         version = source.version if source.version is not None else self.version_read(source)
-        return DeltaTable(self._place(source), version=version)
+        return self._opened(source, version)
+
+    def _opened(self, source: FileSource, version: int | None = None) -> DeltaTable:
+        """Open the Delta table of a source at a version, or at the newest one for None."""
+        place = self._place(source)
+        try:
+            return DeltaTable(place, version=version)
+        except (DeltaError, OSError) as error:
+            which = "" if version is None else f" at version {version:,}"
+            message = (
+                f"Source `{source.name}` can't be read by the audit: its Delta table{which} can't "
+                f"be opened: {str(error).strip().removesuffix('.')}."
+            )
+            hint = (
+                "Correct `path` and `version` of the source, or restore the table's `_delta_log`. "
+                "If its log is no longer kept that far back, begin a new generation: `hybrid "
+                "generation new P`."
+            )
+            raise InputError(message, hint, source=source.name, table=source.patterns[0]) from None
 
     def _place(self, source: FileSource) -> str:
         """Return the local folder of a Delta table: that of a copy if it is in a store."""

@@ -52,6 +52,7 @@ def recount_ledgers(
         hand-over that the state does not record, or a seam whose planned files are missing.
 
     Raises:
+        InputError: The state's store refuses.
         StateError: The state can't be read, or has no plan.
         UnavailableError: The state's store does not answer.
         duckdb.Error: DuckDB fails to read a planned file that exists.

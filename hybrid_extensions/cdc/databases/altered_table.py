@@ -199,7 +199,8 @@ def keep_table_watch(generation: Generation, watch: TableWatch) -> None:
     """Write the result of an inspection to the state, unless an alteration is recorded there.
 
     Raises:
-        StateError: The state can't be written.
+        StateError: The state can't be read or written.
+        UnavailableError: The state's store does not answer.
     """
     before = read_table_watch(generation)
     if before != watch and (before is None or before.altered is None):
@@ -225,6 +226,7 @@ def require_unaltered(generation: Generation) -> None:
     Raises:
         InputError: Says what was done to the table, and what to do.
         StateError: The document is damaged.
+        UnavailableError: The state's store does not answer.
     """
     watch = read_table_watch(generation)
     if watch is not None and watch.altered is not None:

@@ -191,7 +191,8 @@ def look_at_slots(loaded: LoadedPipeline, generation: Generation) -> None:
         generation: State of the generation, whose plan knows the snapshots' servers.
 
     Raises:
-        StateError: The state folder can't be written.
+        StateError: The state can't be read or written.
+        UnavailableError: The state's store does not answer.
     """
     for options, _, source in watched_slots(loaded):
         gone = slot_gone(

@@ -33,6 +33,12 @@ def judge_required(
         topic: The topic of the table's changes.
         seen: Result of the inspection.
         committed: Offsets up to which the target has the topic; None if that is not known.
+
+    Raises:
+        InputError: The broker refuses.
+        StateError: The state is damaged.
+        UnavailableError: The broker or a store does not answer.
+        DeltaError, OSError: The target can't be read.
     """
     if not seen.required or seen.altered is not None:
         return seen

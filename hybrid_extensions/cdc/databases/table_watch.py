@@ -46,6 +46,7 @@ def inspect_table(
 
     Raises:
         StateError: The state can't be read.
+        UnavailableError: The state's store does not answer.
     """
     if (found := _captured(loaded, generation)) is None:
         return None
@@ -95,6 +96,7 @@ def inspect_uncompared(loaded: LoadedPipeline, generation: Generation) -> TableW
 
     Raises:
         StateError: The state can't be read.
+        UnavailableError: The state's store does not answer.
     """
     kept = read_table_watch(generation)
     if kept is None or not (kept.altered or kept.narrowed):
@@ -121,6 +123,7 @@ def require_unaltered_table(
     Raises:
         InputError: Something was done to the table that no change reports.
         StateError: The state can't be read or written.
+        UnavailableError: The state's store does not answer.
     """
     if (seen := inspect_table(loaded, generation, committed=committed)) is not None:
         keep_table_watch(generation, seen)

@@ -122,7 +122,12 @@ class KeptTable:
 
     @property
     def number(self) -> int:
-        """Number of the last delivery that the table has; 0 if there is none, or no table."""
+        """Number of the last delivery that the table has; 0 if there is none, or no table.
+
+        Raises:
+            InputError: There is a table that can't be read.
+            UnavailableError: The store does not answer.
+        """
         table = open_target(self._folder)
         return 0 if table is None else table.transaction_version(self._application) or 0
 

@@ -98,6 +98,9 @@ class RedisSink(FeedSink):
     Args:
         feed: The declaration.
         owner: ``<pipeline>.<feed>``, which is unique.
+
+    Raises:
+        InputError: The file of the password can't be read.
     """
 
     form = "fields"
@@ -137,7 +140,10 @@ class RedisSink(FeedSink):
         return _held_of(found)
 
     def begin(self, position: Position) -> None:
-        """Record in the server the version whose changes are about to be written."""
+        """Record in the server the version whose changes are about to be written.
+
+        Raises as :meth:`FeedSink.begin` says.
+        """
         self._remember(pending=position.model_dump_json())
 
     def apply(self, rows: pa.RecordBatchReader, end: Position) -> None:

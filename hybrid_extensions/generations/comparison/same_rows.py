@@ -60,6 +60,7 @@ def comparison_again(
         already.
 
     Raises:
+        InputError: The state's store refuses.
         StateError: The state can't be read.
         UnavailableError: The state's store does not answer.
     """

@@ -78,6 +78,7 @@ def members_of(pipelines: Sequence[LoadedPipeline]) -> list[Member]:
         pipelines: The pipelines, each with a candidate.
 
     Raises:
+        InputError: The kept declaration of a candidate that follows a table is not valid.
         StateError: One has no candidate, or its candidate follows the table that serves now of
             another one, whose rows are replaced.
         UnavailableError: A store does not answer.
@@ -128,7 +129,15 @@ def _followed(
 
 
 def context_of(loaded: LoadedPipeline, generation: str) -> PipelineContext:
-    """Return a generation of a pipeline with the declaration by which it runs."""
+    """Return a generation of a pipeline with the declaration by which it runs.
+
+    Raises:
+        InputError: The kept declaration is not valid, or needs an environment variable that is not
+            set.
+        StateError: There is no generation of that name, its kept declaration is missing, or the
+            state is damaged.
+        UnavailableError: The state's store does not answer.
+    """
     state = read_generation(loaded.state, generation)
     return PipelineContext(declaration_of(loaded, generation), state)
 
@@ -141,6 +150,7 @@ def unread(context: PipelineContext) -> int:
 
     Raises:
         InputError: The table removes or rewrites rows.
+        StateError: The generation follows no table, or its state is damaged.
         UnavailableError: A store does not answer.
     """
     folder = GrowingFolder(context)
@@ -159,6 +169,7 @@ def require_all_read(context: PipelineContext, version: int) -> None:
         version: Version of the table that it follows.
 
     Raises:
+        InputError: The table that it follows removes or rewrites rows, is another one, or is gone.
         StateError: It has read less, or more.
         UnavailableError: A store does not answer.
     """
@@ -190,7 +201,8 @@ def move_position(follower: LoadedPipeline, generation: str, target: Folder, ver
         version: Version of the target by the commit that put them there.
 
     Raises:
-        StateError: The state can't be written.
+        InputError: The kept declaration of the candidate is not valid.
+        StateError: The state can't be read or written.
         UnavailableError: A store does not answer.
     """
     context = context_of(follower, generation)

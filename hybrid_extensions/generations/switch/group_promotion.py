@@ -83,6 +83,8 @@ def promote_group(
             replaced; nothing is changed. Or another process is changing a table (transient).
         InputError: ``approvers`` of one of them does not name ``by``; or its table can't replace
             its target.
+        SeamError: A group that was interrupted is completed, and the hand-over of one of its live
+            runs no longer passes its checks.
         RunError: A run can't be stopped, or a live run does not start after the commits.
         UnavailableError: A store, a broker or a cluster does not answer.
     """
@@ -134,8 +136,8 @@ def finish_group(loaded: LoadedPipeline, switch: Switch, say: Say) -> None:
         say: Told each step that is done.
 
     Raises:
-        StateError: Another process is at it (transient).
-        HybridError: As of :func:`promote_group`.
+        StateError: Another process is at it (transient); or as of :func:`promote_group`.
+        InputError, SeamError, RunError, UnavailableError: As of :func:`promote_group`.
     """
     home = _home_of(switch)
     group = _group_of(home, switch.at_ms)

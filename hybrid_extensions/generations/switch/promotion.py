@@ -58,6 +58,8 @@ def promote(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_not
             another process is changing the table (transient).
         InputError: ``approvers`` does not name ``by``; or its table can't replace the target, such
             as for other partition columns.
+        SeamError: An interrupted promotion is finished first, and the hand-over of its live run no
+            longer passes its checks.
         RunError: A run can't be stopped; or the live run does not start after the commit: it stays
             requested, and the supervision starts it again.
         UnavailableError: A broker or a cluster does not answer.

@@ -40,7 +40,14 @@ def require_own(context: PipelineContext, promoted: Collection[str] = ()) -> Non
 
 
 def require_ready(context: PipelineContext) -> None:
-    """Refuse to promote a generation with history unread or a stream that is not healthy."""
+    """Refuse to promote a generation with history unread or a stream that is not healthy.
+
+    Raises:
+        InputError: The target can't be read.
+        StateError: A source is not read to its end, the live run was never started or is not
+            healthy, the snapshot is not whole, or the generation does not belong to the target.
+        UnavailableError: The store of the state or of the table does not answer.
+    """
     generation = context.generation
     require_belonging(context.loaded, generation)
     require_whole(context, "promoted")

@@ -38,6 +38,7 @@ def give_up(loaded: LoadedPipeline, switch: Switch, by: str | None) -> None:
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     loaded.state.delete(Switch.NAME)
     if switch.action is not None:
@@ -85,7 +86,12 @@ def do_all(items: Iterable[T], do: Callable[[T], object]) -> None:
 
 
 def start(to: PipelineContext, steps: Steps) -> None:
-    """Start the live run of the generation that serves now; the lock is free again by then."""
+    """Start the live run of the generation that serves now; the lock is free again by then.
+
+    Raises:
+        InputError, StateError, SeamError, RunError, UnavailableError: As
+            :func:`orchestration.operations.live_run.go_live`.
+    """
     last, name = to.pipeline.sources[-1], to.generation.name
     steps.begin(f"starting the live run of {name}")
     if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:

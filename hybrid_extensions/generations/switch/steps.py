@@ -101,6 +101,7 @@ def end_runs(to: PipelineContext, past: PipelineContext) -> list[str]:
         Names of the generations of which a run was ended, each once; empty if none ran.
 
     Raises:
+        InputError: A cluster's command line tool is not installed.
         RunError: A run can't be ended; it may still be writing.
         StateError: The state can't be read or written.
         UnavailableError: The state's store or a cluster does not answer.
@@ -229,6 +230,7 @@ def record(loaded: LoadedPipeline, switch: Switch) -> Serving:
     May be repeated. The request that :func:`end_runs` saved is dropped.
 
     Raises:
+        InputError: The target can't be read.
         StateError: The state can't be read or written.
         UnavailableError: The state's store does not answer.
     """
@@ -285,6 +287,7 @@ def clean(loaded: LoadedPipeline) -> tuple[list[str], int]:
         Names of the removed generations, and how many files in ``_generations`` were deleted.
 
     Raises:
+        InputError: A store refuses.
         StateError: The state can't be read or written.
         UnavailableError: The state's store does not answer.
     """

@@ -162,7 +162,9 @@ class MariaDbTable:
                 sessions.
 
         Raises:
-            InputError: The server has GTIDs of several domains.
+            InputError: The server has GTIDs of several domains, or MySQL's lock was not granted.
+            UnavailableError: MySQL does not answer the connection that locks commits.
+            QueryError: MariaDB reports no position.
             pymysql.MySQLError: The server refuses, or a connection ended.
         """
         if (exported := self._table.exported) is not None:

@@ -81,6 +81,9 @@ class Deletes:
         Args:
             lowest: Value of the first sequence column in the change with the lowest sequence, as
                 :func:`comparable` returns it; None for null, which comes first.
+
+        Raises:
+            UnavailableError: The login to the store has expired.
         """
         if not is_delta_table(self._folder):
             return False
@@ -134,6 +137,9 @@ class Deletes:
         Args:
             rows: The deletes, with the columns of key and sequence.
             count: Number of these rows; up to 10,000 are written by the driver itself.
+
+        Raises:
+            UnavailableError: The login to the store has expired.
         """
         kept = rows.select(*(F.col(in_backticks(name)) for name in [*self._key, *self._sequence]))
         if count > MOST_COLLECTED:
@@ -147,6 +153,9 @@ class Deletes:
 
         Args:
             kept: The deletes, with the columns of key and sequence and no others.
+
+        Raises:
+            UnavailableError: The login to the store has expired.
         """
         # Delta's Rust library needs milliseconds where Spark needs half a second.
         append_deletes(self._folder, kept)

@@ -62,6 +62,7 @@ def merge_changes(  # noqa: PLR0913 - the last one is rare
 
     Raises:
         InputError: A change lacks a value of the key.
+        UnavailableError: The login to the store has expired.
     """
     if sink.deleted and not sink.removes_rows:
         batch = with_values_before(batch, sink, _is_deleted(sink), order(sink.order))

@@ -23,6 +23,10 @@ def ordered_merging(loaded: LoadedPipeline, target: Folder, generation: Generati
         loaded: The pipeline; its sink declares ``sequence`` or ``history``.
         target: The table's folder, which exists.
         generation: State of the generation that owns the target.
+
+    Raises:
+        StateError: The pipeline follows TRUNCATEs, and the position of the last one is damaged.
+        UnavailableError: The state's store does not answer.
     """
     sink = loaded.pipeline.sink
     truncation = Truncation(sink, generation) if loaded.pipeline.follows_truncates else None

@@ -78,6 +78,9 @@ class SmallChanges:
             Whether it is done; False if Spark has to merge it: a change lacks a value or its key,
             may be older than a TRUNCATE or than a delete whose row is gone, or the MERGE is not
             small.
+
+        Raises:
+            UnavailableError: The login to the store has expired.
         """
         if self._has_special(changes):
             return False

@@ -27,6 +27,10 @@ class Truncation:
     Args:
         sink: The declaration of the sink; its ``sequence`` is one column of text.
         generation: State of the generation, which keeps the position of the last one.
+
+    Raises:
+        StateError: The position of the last one is damaged.
+        UnavailableError: The state's store does not answer.
     """
 
     def __init__(self, sink: Sink, generation: Generation) -> None:

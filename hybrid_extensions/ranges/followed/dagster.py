@@ -55,6 +55,10 @@ def follow_partitions(
         context: Context of the run.
         loaded: The pipeline that follows a table.
         ranges: Begin (inclusive) and end (exclusive) in UTC of each partition of the run, by key.
+
+    Raises:
+        InputError, StateError, RunError, UnavailableError: As
+            :func:`~hybrid_extensions.ranges.followed.follow.follow`.
     """
     generation = read_serving(loaded).generation
     note_on_run(context, {GENERATION_TAG: generation})

@@ -108,6 +108,7 @@ def require_followable(loaded: LoadedPipeline, replaced: ReplacedRange) -> Repla
         What will be replaced in the pipeline's own table; None if it was never planned.
 
     Raises:
+        InputError: The kept declaration is not valid, or the transform can't be loaded.
         StateError: The pipeline's table can't follow the range; names it.
         UnavailableError: A store does not answer.
     """

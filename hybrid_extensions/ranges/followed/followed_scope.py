@@ -28,6 +28,7 @@ def scope_of(context: PipelineContext, replaced: ReplacedRange) -> RangeScope:
         replaced: The range of the followed table.
 
     Raises:
+        InputError: The transform can't be loaded.
         StateError: The table can't follow the range: its event time is another column, it merges
             single rows, keeps state by something else than windows, or has windows of the range
             that are still open.

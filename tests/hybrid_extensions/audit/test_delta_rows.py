@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from deltalake import DeltaTable, Field, Schema, write_deltalake
 from deltalake.schema import PrimitiveType, StructType
 
+from sources.errors import InputError
 from tests.hybrid_extensions.audit.file_rows import read_by_audit
 from tests.minimal import minimal_pipeline
 
@@ -40,3 +42,17 @@ def test_a_column_that_no_file_has_yet_is_null(
         for row in ROWS.to_pylist()
     ]
     assert sorted(found.to_pylist(), key=lambda row: row["id"]) == wanted
+
+
+@pytest.mark.parametrize("lost", [{"version": 7}, {}], ids=["version", "log"])
+def test_a_table_that_can_not_be_opened_is_refused_by_name(
+    tmp_path: Path, lost: dict[str, int]
+) -> None:
+    write_deltalake(tmp_path / "t", ROWS)
+    source = {"type": "files", "name": "history", "path": "t", "format": "delta", **lost}
+    loaded = minimal_pipeline(tmp_path, source)
+    if not lost:
+        shutil.rmtree(tmp_path / "t" / "_delta_log")
+    reason = "Source `history` can't be read by the audit: its Delta table.* can't be opened: "
+    with pytest.raises(InputError, match=reason):
+        read_by_audit(loaded, tmp_path / "copies")

@@ -58,6 +58,15 @@ def test_of_two_processes_with_the_same_number_one_wins(tmp_path: Path) -> None:
     assert list_cuts(folder) == [cut(1, tmp_path)]
 
 
+def test_a_table_of_the_cuts_that_lacks_a_file_is_refused(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "cuts")
+    assert append_cut(folder, cut(1, tmp_path))
+    for file in (tmp_path / "cuts").glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(InputError, match=r"The table of the cuts, .*cuts, can't be used: "):
+        list_cuts(folder)
+
+
 def test_another_table_is_refused(tmp_path: Path) -> None:
     write(tmp_path, 1)
     with pytest.raises(InputError, match=r"orders is not a table of cuts: it has the columns v"):

@@ -169,3 +169,12 @@ def test_formulas_may_give_rows_other_values() -> None:
     assert find_alteration(before, other, {}) == (
         "has another primary key now: `id`, `v` instead of `id`"
     )
+
+
+def test_a_key_with_a_renamed_column_is_another_one() -> None:
+    column = BinlogColumn(type="int")
+    before = BinlogDefinition(key=["id"], columns={"id": column, "v": column})
+    after = BinlogDefinition(key=["number"], columns={"number": column, "v": column})
+    assert find_alteration(before, after, {"id": "number", "v": "v"}) == (
+        "has another primary key now: `number` instead of `id`"
+    )

@@ -54,6 +54,8 @@ class LackingValues:
 
         Raises:
             BadValue: Names the column.
+            InputError: The schema registry refuses the login or the request.
+            UnavailableError: The schema registry does not answer.
         """
         document = self._document(value)
         for side in (document.get("after"), document.get("before")):

@@ -26,7 +26,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.query.builder import build_query
-from spark_jobs.inside.query.places import followed_topic
+from spark_jobs.inside.query.places import followed_topic_stream
 from spark_jobs.inside.query.query_sources import declare_query
 
 BEGIN_MS = 1_700_000_000_000
@@ -141,7 +141,7 @@ def _pipeline(folder: Path, servers: str) -> LoadedPipeline:
 def _read_all(spark: SparkSession, loaded: LoadedPipeline) -> float:
     """Let the live query read the topic to its end; return the seconds, without its start."""
     # A driver builds the query again after the first, small micro-batches; here is one query.
-    followed_topic.FIRST_OFFSETS = MAX_OFFSETS
+    followed_topic_stream.FIRST_OFFSETS = MAX_OFFSETS
     query = declare_query(PipelineContext.require(loaded), "live")
     running = build_query(spark, query).writer.start()
     started = time.monotonic()

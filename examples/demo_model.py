@@ -30,7 +30,7 @@ from examples.flight_data import create_feed_topic, produce, split_feed
 from hybrid_extensions.comparison import terminal as comparison_terminal
 from hybrid_extensions.feeds.base import Comparison
 from hybrid_extensions.feeds.declare import AnyFeed, PostgresFeed, feeds_of
-from hybrid_extensions.feeds.loop import compare, compared_in_words, deliver_once, follow
+from hybrid_extensions.feeds.delivery_loop import compare, compared_in_words, deliver_once, follow
 from hybrid_extensions.training.columns import Asked
 from hybrid_extensions.training.point_in_time import TrainingSet, training_set
 from orchestration.catch_up import wait_until_caught_up

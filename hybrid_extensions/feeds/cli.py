@@ -60,7 +60,7 @@ def feed(  # noqa: PLR0913, PLR0917 - each is an option
     A delivery that fails is tried again. With `--once` or `--reload` its error ends the command.
     """
     with answer(as_json) as show, sigterm_interrupts():
-        from hybrid_extensions.feeds.loop import deliver_once, follow, in_words
+        from hybrid_extensions.feeds.delivery_loop import deliver_once, follow, in_words
 
         loaded = load(pipeline)
         feeds = _chosen(loaded, name or [])
@@ -93,7 +93,7 @@ def _comparison(
     loaded: LoadedPipeline, feeds: list[AnyFeed], sample: int
 ) -> tuple[dict[str, Any], str]:
     """Return the answer of a comparison of some feeds: its document, and its text."""
-    from hybrid_extensions.feeds.loop import compare, compared_in_words
+    from hybrid_extensions.feeds.delivery_loop import compare, compared_in_words
 
     found = {each.name: compare(loaded, each, sample) for each in feeds}
     documents = {

@@ -15,10 +15,10 @@ from hybrid_extensions.cdc.databases.captured_table import DatabaseTable, requir
 from hybrid_extensions.cdc.databases.kinds import part_for
 from hybrid_extensions.cdc.tables.names import pipeline_name
 from orchestration.remedies import Remedy
-from sources.common.fields import check_name
+from sources.common.declared_fields import check_name
 from sources.config.database_kind import kind_of
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.errors import InputError
+from sources.errors import HybridError, InputError
 
 _HEAD = "# Captures table {table}. All fields: docs/pipeline.md; how it works: docs/cdc.md.\n"
 _TRANSFORM = '''\
@@ -92,7 +92,7 @@ def start_capture(
         path.write_text(text)
     try:
         return [load_pipeline(path) for path in made], [*made, *others], warnings
-    except InputError:
+    except HybridError:
         for path in [*made, *others]:
             path.unlink()
         raise

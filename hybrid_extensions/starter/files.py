@@ -12,10 +12,10 @@ import yaml
 
 from hybrid_extensions.starter.detection import Detected, detect
 from hybrid_extensions.starter.topic_warnings import topic_warnings
-from sources.common.fields import check_name
+from sources.common.declared_fields import check_name
 from sources.common.sql.sql_names import in_backticks
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.errors import InputError
+from sources.errors import HybridError, InputError
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
@@ -176,7 +176,7 @@ def write_starter(
         path.write_text(text)
     try:
         return load_pipeline(folder / f"{options.name}.yaml"), list(written)
-    except InputError:
+    except HybridError:
         for path in written:
             path.unlink()
         raise

@@ -22,7 +22,7 @@ from spark_jobs.inside.driver.reports.reporter import USUAL_BEATS, Beats, Report
 from spark_jobs.inside.driver.unbounded_run import run_unbounded
 from spark_jobs.inside.driver.warm_switch import switch
 from spark_jobs.inside.driver.warm_up import Ahead
-from spark_jobs.inside.query.places.followed_topic import Prepared
+from spark_jobs.inside.query.places.followed_topic_stream import Prepared
 from spark_jobs.inside.readers.silent_broker import silent_broker
 from spark_jobs.inside.readers.spark_errors import report_of
 from spark_jobs.inside.readers.store_answer import is_of_store

@@ -20,7 +20,7 @@ from spark_jobs.inside.driver.watch import (
     start,
     watch,
 )
-from spark_jobs.inside.query.places.followed_topic import Prepared
+from spark_jobs.inside.query.places.followed_topic_stream import Prepared
 from spark_jobs.inside.query.places.place import Growing
 from spark_jobs.inside.query.query_sources import QueryDeclaration, declare_query
 from spark_jobs.inside.query.streaming_query import RunningQuery

@@ -22,7 +22,7 @@ from pyspark.sql import SparkSession
 from sources.config.source.kafka_source import KafkaSource
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
-from spark_jobs.inside.query.places.followed_topic import ExpectedTopic, Prepared
+from spark_jobs.inside.query.places.followed_topic_stream import ExpectedTopic, Prepared
 from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.launch.submission.spark_properties import POOL
 

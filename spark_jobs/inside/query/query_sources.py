@@ -30,7 +30,7 @@ from spark_jobs.inside.query.places.file_places import (
     OpenSnapshotPlace,
     PlannedFilesPlace,
 )
-from spark_jobs.inside.query.places.followed_topic import Prepared
+from spark_jobs.inside.query.places.followed_topic_stream import Prepared
 from spark_jobs.inside.query.places.history import EarlierSources, Planned
 from spark_jobs.inside.query.places.place import (
     Growing,

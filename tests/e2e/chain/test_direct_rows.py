@@ -22,7 +22,7 @@ from sources.errors import RunError
 from sources.kafka.ranges.cut_ranges import Split
 from sources.ledger import SeamCount, count_name
 from sources.storage.tables.delta import delta_table
-from spark_jobs.inside.query.places import followed_topic
+from spark_jobs.inside.query.places import followed_topic_stream
 from spark_jobs.inside.query.seam.topic_seam import Seam
 from spark_jobs.inside.readers.topics import driver_records
 from spark_jobs.inside.readers.topics.direct_records import DirectRecords
@@ -36,11 +36,11 @@ pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 KILL = """
 import os, signal
 from pathlib import Path
-from spark_jobs.inside.query.places import followed_topic
+from spark_jobs.inside.query.places import followed_topic_stream
 from spark_jobs.inside.readers.topics import driver_records
 from spark_jobs.inside.sink.appending import append_once
 commit_once = append_once.commit_once
-followed_topic.READ_OFFSETS = {least}
+followed_topic_stream.READ_OFFSETS = {least}
 driver_records.MOST_OFFSETS = {most}
 
 def die_or_commit(commit, table, transaction, said):
@@ -114,7 +114,7 @@ def by_the_driver(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 @pytest.fixture
 def read_by_tasks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Number of splits of each micro-batch whose records tasks read, although there are few."""
-    monkeypatch.setattr(followed_topic, "READ_OFFSETS", 1)
+    monkeypatch.setattr(followed_topic_stream, "READ_OFFSETS", 1)
     found: list[int] = []
     of_numbered = DirectRecords.of_numbered
 
@@ -142,7 +142,7 @@ def test_history_and_topic_are_written_by_the_tasks_that_parse_them(
     run_chain(spark, loaded)
     case.produce(range(1000, 2000))
     # To build a stream of parsed rows, of which no row is read, takes a second of the switch.
-    monkeypatch.setattr(followed_topic.FollowedTopic, "rows", pytest.fail)
+    monkeypatch.setattr(followed_topic_stream.FollowedTopic, "rows", pytest.fail)
     run_live(spark, loaded)
     report = audit(loaded)
     assert (report.expected, wrong(report), report.ok) == (2000, {}, True)

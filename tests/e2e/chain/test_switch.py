@@ -90,7 +90,7 @@ def test_rows_that_were_made_ahead_serve_only_where_nothing_has_changed(
         return kafka_stream.stream_topics(*arguments)
 
     monkeypatch.setattr(
-        "spark_jobs.inside.query.places.followed_topic.stream_topics", stream_topics
+        "spark_jobs.inside.query.places.followed_topic_stream.stream_topics", stream_topics
     )
     running = build_query(spark, declare_query(context, live.name, prepared)).writer.start()
     running.processAllAvailable()

@@ -18,7 +18,7 @@ from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.inside.query.places import followed_topic
+from spark_jobs.inside.query.places import followed_topic_stream
 from tests.e2e.case import Case, as_json, live_of, moment, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_history, run_live
 from tests.services.processes import wait_for
@@ -236,7 +236,7 @@ def transact(case: Case, numbers: range, *, commit: bool) -> None:
 def test_the_first_micro_batch_is_small_and_later_ones_are_not(
     tmp_path: Path, servers: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(followed_topic, "FIRST_OFFSETS", 40)
+    monkeypatch.setattr(followed_topic_stream, "FIRST_OFFSETS", 40)
     case = Case(tmp_path, servers, partitions=2)
     case.write_history()
     case.produce(range(500, 1500))

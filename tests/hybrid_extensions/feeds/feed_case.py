@@ -16,8 +16,8 @@ from deltalake import DeltaTable
 
 from hybrid_extensions.feeds.base import Comparison
 from hybrid_extensions.feeds.declare import feeds_of
+from hybrid_extensions.feeds.delivery_loop import compare, deliver_once
 from hybrid_extensions.feeds.follower import DeliveryOutcome, Follower
-from hybrid_extensions.feeds.loop import compare, deliver_once
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.serving import OWNER
 from sources.storage.tables.delta import delta_table, is_delta_table

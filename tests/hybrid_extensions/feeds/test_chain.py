@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.feeds.declare import feeds_of
-from hybrid_extensions.feeds.loop import compare, deliver_once
+from hybrid_extensions.feeds.delivery_loop import compare, deliver_once
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from hybrid_extensions.feeds.declare import feeds_of
+from hybrid_extensions.feeds.delivery_loop import deliver_once
 from hybrid_extensions.feeds.follower import DeliveryOutcome
-from hybrid_extensions.feeds.loop import deliver_once
 from hybrid_extensions.generations.switch import promotion
 from sources.errors import InputError
 from sources.generations import begin

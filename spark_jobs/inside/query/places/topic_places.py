@@ -21,7 +21,7 @@ from sources.planning.topics.topic_plan import require_same_topics
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.query.places.alignments import alignment_of
 from spark_jobs.inside.query.places.file_places import planned_interval_ms, reached_in_plan
-from spark_jobs.inside.query.places.followed_topic import (
+from spark_jobs.inside.query.places.followed_topic_stream import (
     FollowedTopic,
     Prepared,
     is_small_at_first,

@@ -31,13 +31,18 @@ from sources.kafka.ranges.cut_ranges import Split
 from spark_jobs.inside.arrow_map import map_in_arrow
 from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
 from spark_jobs.inside.readers.spark_errors import reporting
-from spark_jobs.inside.readers.topics.decode_records import KEY, ORIGINS, RECORD, VALUE
+from spark_jobs.inside.readers.topics.decode_records import KEY, RECORD, VALUE
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
+from spark_jobs.inside.readers.topics.fetched_columns import (
+    BOUNDS,
+    EARLIEST,
+    LATEST,
+    FetchedColumns,
+)
 from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS
 from spark_jobs.inside.readers.topics.parse_json import reads_times_as_arrow
-from spark_jobs.inside.readers.topics.range_records import RECORDS, Fetched, as_rows, fetcher
+from spark_jobs.inside.readers.topics.range_records import RECORDS, as_rows, fetcher
 
-_EARLIEST, _LATEST = _BOUNDS = ("__earliest", "__latest")
 BatchParser = Callable[[pa.BinaryArray], pa.StructArray]
 """Turns values into rows; those that it can't decide about are null."""
 Judge = Callable[[pa.RecordBatch], tuple[Mask, Mask]]
@@ -140,7 +145,7 @@ class DirectRecords:
         Args:
             records: From :func:`spark_jobs.inside.readers.topics.parse_records.records_of`.
         """
-        bounds = zip(self.event_time.bounds_ms, _BOUNDS, strict=True) if self._is_checked else ()
+        bounds = zip(self.event_time.bounds_ms, BOUNDS, strict=True) if self._is_checked else ()
         columns = [self._given_as(name).alias(name) for name in self._names]
         given = records.select(*columns, *(bound.alias(name) for bound, name in bounds))
         write = self._writer
@@ -228,41 +233,6 @@ class DirectRecords:
         return _Writer(self.parse, names, column, self.judge, self.writers, returned)
 
 
-@dataclass(frozen=True)
-class FetchedColumns:
-    """Columns of the records that a consumer has fetched, by the names that parsing has for them.
-
-    Attributes:
-        record_columns: The part of a record by the declared column that it fills.
-        bounds_ms: Lowest and highest event time that count, in Unix milliseconds; None if all do.
-    """
-
-    record_columns: Mapping[str, str]
-    bounds_ms: tuple[int, int] | None = None
-
-    def of(self, names: Sequence[str], fetched: Fetched) -> pa.RecordBatch:
-        """Return columns of fetched records by their names in parsing, then those of the bounds.
-
-        Args:
-            names: Names of ``LOG_COLUMNS``, ``RECORD`` or declared columns of a record.
-            fetched: The records.
-        """
-        origins = [self.origin(name) for name in names]
-        records = fetched.batch(pa.schema(list(dict.fromkeys(map(RECORDS.field, origins)))))
-        bounds = dict(zip(_BOUNDS, self.bounds_ms or (), strict=False))
-        arrays = [records.column(origin) for origin in origins]
-        arrays += [pa.repeat(bound, len(records)) for bound in bounds.values()]
-        return pa.RecordBatch.from_arrays(arrays, [*names, *bounds])
-
-    def left(self, names: Sequence[str], fetched: Fetched, mask: Mask) -> pa.RecordBatch:
-        """Return columns of some names, as :meth:`of`, of the records for which a mask is true."""
-        return self.of(names, fetched.where(mask))
-
-    def origin(self, name: str) -> str:
-        """Return which column of a consumer's records has one of these names."""
-        return self.record_columns.get(name) or ORIGINS[name]
-
-
 def count_as_times(times: pa.Array, low_ms: Int64Array | int, high_ms: Int64Array | int) -> Mask:
     """Return which event times are null or within bounds, as the check in Spark decides it.
 
@@ -338,7 +308,7 @@ class _Writer:
         rows = pa.RecordBatch.from_arrays(arrays, [*batch.schema.names, *self.columns])
         good = as_mask(objects.is_valid())
         if self.event_time is not None:
-            low_ms, high_ms = (batch.column(name).to_numpy() for name in (_EARLIEST, _LATEST))
+            low_ms, high_ms = (batch.column(name).to_numpy() for name in (EARLIEST, LATEST))
             good &= count_as_times(rows.column(self.event_time), low_ms, high_ms)
         if self.judge is None:
             return rows, good, np.zeros(len(rows), bool)

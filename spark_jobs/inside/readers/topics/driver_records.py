@@ -36,12 +36,8 @@ from spark_jobs.inside.readers.topics.decode_records import (
     VALUE,
     decoding,
 )
-from spark_jobs.inside.readers.topics.direct_records import (
-    BatchParser,
-    FetchedColumns,
-    count_as_times,
-    json_parser,
-)
+from spark_jobs.inside.readers.topics.direct_records import BatchParser, count_as_times, json_parser
+from spark_jobs.inside.readers.topics.fetched_columns import FetchedColumns
 from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS
 from spark_jobs.inside.readers.topics.parse_records import watches_of
 from spark_jobs.inside.readers.topics.range_records import Fetched

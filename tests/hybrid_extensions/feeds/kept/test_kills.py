@@ -36,7 +36,7 @@ from pathlib import Path
 
 from hybrid_extensions.feeds.declare import feeds_of
 from hybrid_extensions.feeds.kept.kept_table import KeptTable
-from hybrid_extensions.feeds.loop import follow
+from hybrid_extensions.feeds.delivery_loop import follow
 from sources.config.loader import load_pipeline
 
 append, chance = KeptTable.append, random.Random(int(sys.argv[2]))

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 pytest.importorskip("hybrid_extensions.feeds", reason="it serves the table by a feed")
 
 from hybrid_extensions.feeds.declare import feeds_of
-from hybrid_extensions.feeds.loop import deliver_once
+from hybrid_extensions.feeds.delivery_loop import deliver_once
 from hybrid_extensions.training.sets.compute import compute
 from hybrid_extensions.training.sets.range_states import set_of
 from tests.e2e.case import moment

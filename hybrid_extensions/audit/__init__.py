@@ -27,8 +27,9 @@ What it shares with the runs:
   ``rules`` (as the translation to DuckDB SQL by the extension `expressions`, which is proven equal
   to Spark; what is not proven is not compared) and ``sample``, and the mapping of types in
   :mod:`sources.common.schema`.
-- The decoder of Avro, Protobuf and Debezium records of topics (:mod:`sources.decoding.decoder`):
-  for these formats the audit proves which records arrived, not what their bytes mean.
+- The decoder of Avro, Protobuf and Debezium records of topics
+  (:mod:`sources.decoding.row_decoder`): for these formats the audit proves which records arrived,
+  not what their bytes mean.
 - The clients of Kafka, S3 and HDFS, with their settings, and Kafka's isolation level.
 - Decisions that only the state folder records: where a bounded topic ends, where a topic starts
   that is the first source of the chain, or that follows a source with an exact end; and the plan's

@@ -7,7 +7,7 @@ from typing import Any
 
 from hybrid_extensions.cdc.databases.captured_table import GoneColumns, NewColumns, UnknownDefault
 from hybrid_extensions.cdc.databases.kinds import access_to
-from hybrid_extensions.cdc.debezium.changed_columns import (
+from hybrid_extensions.cdc.debezium.changed_columns_errors import (
     ChangedColumnsError,
     ColumnsOfChange,
     WidenedColumnError,

@@ -93,10 +93,11 @@ def _server(
     except (OSError, OverflowError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         listen = log.declared.listen
-        message = f"The change log can't be served at {listen}: {why}."
+        message = f"The change log can't be served at {listen}: {why}. No change was read or lost."
         hint = (
             "If another process listens there, end it; or declare another host and port in "
-            "`listen`, and as `bootstrap_servers` of the pipelines that read the log."
+            "`listen`, and as `bootstrap_servers` of the pipelines that read the log. Until it "
+            "runs again, the database keeps the changes."
         )
         raise InputError(message, hint, field="listen", value=listen, server=listen) from None
 

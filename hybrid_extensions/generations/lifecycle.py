@@ -1,4 +1,7 @@
-"""Lifecycle of a pipeline's generations: list them, compute a new one, remove one."""
+"""Lifecycle of a pipeline's generations: list them, compute a new one, remove one.
+
+What begins one, without computing it, is in :mod:`sources.generations`.
+"""
 
 from __future__ import annotations
 

@@ -48,7 +48,9 @@ class EmrServerlessService(_Declared):
     of_the_launch = ("applicationId", "name", "clientToken", "mode", "retryPolicy", "jobDriver")
 
     def check(self, settings: SparkSettings) -> None:
-        """Refuse a master without region and application, or invalid fields of ``spark.service``.
+        """Refuse a master without region and application, or with a wrong ``spark.service``.
+
+        That needs what the service can't do without, and may have no field that the launch sets.
 
         Raises:
             ValueError: Says which field, why, and the way out.
@@ -79,7 +81,9 @@ class DatabricksService(_Declared):
     of_the_launch = ("task_key", "max_retries", "spark_python_task")
 
     def check(self, settings: SparkSettings) -> None:
-        """Refuse settings without the job's file, or invalid fields of ``spark.service``.
+        """Refuse settings without the job's file, or with a wrong ``spark.service``.
+
+        That needs ``new_cluster``, and may have no field that the launch sets itself.
 
         Raises:
             ValueError: Says which field, why, and the way out.

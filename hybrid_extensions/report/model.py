@@ -121,7 +121,7 @@ class PartitionLine(ReportPart):
 
 
 class HandOver(ReportPart):
-    """The hand-over to one Kafka source.
+    """Part of the report: the hand-over to one Kafka source.
 
     Attributes:
         source: Name of the source that starts with it.

@@ -11,7 +11,7 @@ from sources.common.conversion import BadValue
 from sources.common.schema import differences, type_name
 from sources.common.topic_log import LogRecord
 from sources.decoding.base import FieldReader
-from sources.decoding.decoder import NO_VALUE
+from sources.decoding.row_decoder import NO_VALUE
 from sources.errors import InputError
 
 

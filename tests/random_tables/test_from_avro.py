@@ -16,7 +16,7 @@ import pytest
 from hybrid_extensions.avro.decoder import AvroReader, parse_schemas
 from sources.common.conversion import to_arrow_array
 from sources.common.schema import TIMESTAMP, normalize, parse_schema
-from sources.decoding.decoder import RowDecoder
+from sources.decoding.row_decoder import RowDecoder
 from tests.random_tables.both_readers import comparable
 from tests.random_tables.columns import (
     BINARY,

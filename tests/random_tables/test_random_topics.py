@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from hybrid_extensions.avro.decoder import AvroReader, parse_schemas
 from sources.common.conversion import to_arrow_array
 from sources.common.schema import ddl
-from sources.decoding.decoder import RowDecoder
+from sources.decoding.row_decoder import RowDecoder
 from tests.e2e.records.json_records import read_records
 from tests.random_tables.both_readers import CORRUPT, comparable
 from tests.random_tables.columns import (

@@ -20,8 +20,8 @@ from sources.common.conversion import BadValue, to_arrow_array
 from sources.common.positions import Offsets, TopicPartition
 from sources.common.schema import TIMESTAMP
 from sources.config.source.kafka_source import KafkaSource
-from sources.decoding.decoder import NO_TEXT_HEADER, NO_VALUE, RowDecoder
 from sources.decoding.record_columns import RecordPart
+from sources.decoding.row_decoder import NO_TEXT_HEADER, NO_VALUE, RowDecoder
 from sources.kafka.client.headers import NOT_TEXT, headers_of
 from sources.kafka.client.look_ups import KafkaLog
 

@@ -1,7 +1,7 @@
 """Topic in the audit: a DuckDB view of its rows, and a table of its bad records.
 
 DuckDB and Python parse JSON on their own. Avro, Protobuf and Debezium records go through the
-decoder of the runs (:mod:`sources.decoding.decoder`): for them the audit proves which records
+decoder of the runs (:mod:`sources.decoding.row_decoder`): for them the audit proves which records
 arrived, not what their bytes mean; but that no placeholder of a long value became one.
 """
 
@@ -30,7 +30,7 @@ from hybrid_extensions.comparison.duckdb_database import columns_of, count_rows,
 from sources.common.sql.sql_names import column_list, literal, quoted
 from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource
-from sources.decoding.decoder import NO_VALUE
+from sources.decoding.row_decoder import NO_VALUE
 from sources.errors import InputError
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from hybrid_extensions.cdc.debezium.batches import Model, ModelColumn, read_envelopes
-from hybrid_extensions.cdc.debezium.changed_columns import (
+from hybrid_extensions.cdc.debezium.changed_columns_errors import (
     ChangedTable,
     changed_columns,
     where_defaults_are,

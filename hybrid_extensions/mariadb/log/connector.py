@@ -137,7 +137,9 @@ def ask_connector(url: str) -> ReadUpTo | str:
 
 
 def require_heartbeats(url: str) -> None:
-    """Refuse a connector without heartbeats: it reports its position only with changes.
+    """Refuse a connector of MariaDB or MySQL without heartbeats.
+
+    It reports its position in the binary log only with changes.
 
     Args:
         url: URL of the connector, ``http://host:8083/connectors/<name>``.

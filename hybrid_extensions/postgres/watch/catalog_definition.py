@@ -145,7 +145,7 @@ class Rows(Protocol):
 
 
 class RowsOf:
-    """Age of a table's rows, from its first 100,000 rows, which are the oldest.
+    """Age, by transaction ids, of a PostgreSQL table's rows: from its first 100,000, the oldest.
 
     Implements :class:`Rows`. A table that does not exist has no rows. Its methods raise
     ``psycopg.Error`` if the server does not answer, or refuses.

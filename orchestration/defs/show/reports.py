@@ -245,7 +245,9 @@ def _name(loaded: LoadedPipeline) -> str:
 
 
 def merge_findings(found: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
-    """Return one finding for each check of live runs that share an asset; the worst one counts.
+    """Merge the findings of live runs that share an asset in Dagster: one for each check.
+
+    The worst one counts.
 
     Args:
         found: By live run: the name of its generation, and its findings.

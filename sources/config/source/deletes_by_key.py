@@ -12,7 +12,9 @@ _ROWS_OF_FILES = (
 
 
 def row_to_delete(source: KafkaSource, sink: Sink, event_time: str) -> RowOfKey:
-    """Return the columns by which a tombstone (a key, no value) finds the row that it deletes.
+    """Return the source's columns that a tombstone (a key, no value) fills to delete a row.
+
+    Those of the key, which find the row, and the event time, which orders the deletion.
 
     Args:
         source: The source that declares ``on_tombstone: delete``.

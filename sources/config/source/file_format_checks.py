@@ -15,7 +15,9 @@ _DELTA_PARTS = 2  # of a table's name
 
 
 def check_place(source: FileSource) -> None:
-    """Refuse a file source that does not say once where its files, or its table, are.
+    """Refuse a file source with none or both of ``path`` and ``table``, or with an unfit ``table``.
+
+    A table by its name needs a format of tables, and as many parts of the name as that has.
 
     Raises:
         ValueError: Says what to declare instead.

@@ -63,7 +63,10 @@ class SchemaPolicies(Declared):
 
     @property
     def asks_database(self) -> bool:
-        """Whether the database is asked what became of a column."""
+        """Whether the database is asked what became of a column.
+
+        If ``added`` or ``widened`` is ``follow``, or ``dropped`` or ``renamed`` is not ``stop``.
+        """
         is_gone_judged = {self.dropped, self.renamed} != {"stop"}
         return self.added == "follow" or self.widened == "follow" or is_gone_judged
 

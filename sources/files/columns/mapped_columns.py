@@ -18,7 +18,9 @@ _ID, _NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 
 
 def mapped_field(name: str, kind: Any, number: int) -> dict[str, Any]:
-    """Return a column as a field of a Delta log's schema, which readers find by its field id.
+    """Return a mapped column (Delta's column mapping) as a field of the schema in a Delta log.
+
+    Readers find it in the files by its field id.
 
     The result is the field's JSON as a dictionary.
 

@@ -50,6 +50,7 @@ class FilesOfVersion(NamedTuple):
 
         Raises:
             InputError: A file can't be read.
+            UnavailableError: The storage does not answer.
         """
         ranges = [
             None if vector is not None else found
@@ -104,6 +105,7 @@ def times_within(
 
     Raises:
         InputError: A file can't be read.
+        UnavailableError: The storage does not answer.
     """
     if partition is not None:
         return [

@@ -54,6 +54,7 @@ def footer_of(
 
     Raises:
         OSError, pyarrow.ArrowException: The file can't be read, or is damaged.
+        UnavailableError: The storage does not answer.
     """
     storage = stores.of(path)
     tail = storage.tail(path, _TAIL_BYTES)

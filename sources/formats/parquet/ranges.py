@@ -80,6 +80,7 @@ def read_range(
     Raises:
         InputError: Rows are deleted, and the extra ``lake`` is not installed.
         OSError, pyarrow.ArrowException: The file can't be read.
+        UnavailableError: The storage does not answer.
     """
     with stores.of(path).open(path) as stream, parquet_file(stream) as file:
         found = event.within(file.schema_arrow)
@@ -115,6 +116,7 @@ def read_event_times(
 
     Raises:
         InputError: A file can't be read.
+        UnavailableError: The storage does not answer.
     """
 
     def read(path: str, vector: bytes | None) -> EventTimeRange:
@@ -143,6 +145,7 @@ def with_unknown_ranges(
 
     Raises:
         InputError: A file can't be read.
+        UnavailableError: The storage does not answer.
     """
     unknown = [at for at, found in enumerate(known) if found is None]
 

@@ -14,8 +14,8 @@ from sources.common.schema import TIMESTAMP, parse_schema
 from sources.common.topic_log import LogRecord
 from sources.config.source.event_time import EventTime
 from sources.config.source.kafka_source import KafkaSource
-from sources.decoding.decoder import RowDecoder
 from sources.decoding.record_columns import RecordPart
+from sources.decoding.row_decoder import RowDecoder
 
 _INCLUDED: dict[RecordPart, Callable[[LogRecord], Any]] = {
     "key": lambda record: record.key,

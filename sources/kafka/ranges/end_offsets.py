@@ -143,10 +143,10 @@ def end_position(
 def newest_read(
     log: Log, start: Mapping[TopicPartition, int], ends: Offsets, now_ms: int
 ) -> dict[TopicPartition, int]:
-    """Return the highest record timestamp (Unix ms) that each partition has near its end offset.
+    """Return how far in time a bounded source reads: the highest record timestamp by partition.
 
-    Tells how far in time a bounded source reads: the last records before the end are read, so an
-    earlier one may be higher still. Records from the future are ignored
+    In Unix milliseconds. Only the last records before the end offset are looked at, so an earlier
+    one may be higher still. Records from the future are ignored
     (:func:`~sources.kafka.client.record_times.latest_ms`). Kafka's own answer (ListOffsets,
     MAX_TIMESTAMP) includes control records, and records beyond the end.
 

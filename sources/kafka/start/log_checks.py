@@ -55,9 +55,11 @@ def needed_offsets(
 ) -> Offsets:
     """Return the first offset of each partition that Kafka must still hold at the hand-over.
 
-    That is the start offset. For a start by time it is one record earlier, and earlier still by
-    ``lateness_ms``: as long as that record is there, nothing that may be needed was deleted. The
-    retention headroom is measured for these, by the plan and while history is read.
+    That is the start offset. For a start by time it is the record before the time through which
+    the previous source is complete (of the first source: before the start's time), earlier still by
+    ``lateness_ms``, but none before the log start: as long as that record is there, nothing that
+    may be needed was deleted. The retention headroom is measured for these, by the plan and while
+    history is read.
 
     Args:
         log: Look-ups on the topics.

@@ -9,7 +9,7 @@ import pyarrow as pa
 from sources.common.conversion import BadValue
 from sources.common.topic_log import LogRecord
 from sources.config.source.kafka_source import KafkaSource
-from sources.decoding.decoder import DECLARE_TOMBSTONE, REFUSED_TOMBSTONE
+from sources.decoding.row_decoder import DECLARE_TOMBSTONE, REFUSED_TOMBSTONE
 from sources.errors import InputError
 
 

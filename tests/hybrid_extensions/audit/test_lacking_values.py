@@ -13,7 +13,7 @@ from hybrid_extensions.audit.readers.values.lacking_values import LackingValues
 from hybrid_extensions.cdc.debezium.placeholders import PLACEHOLDER, Placeholder
 from sources.common.conversion import BadValue
 from sources.config.source.kafka_source import KafkaSource
-from sources.decoding.decoder import RowDecoder
+from sources.decoding.row_decoder import RowDecoder
 from tests.sources.decoding.value_case import ORIGIN, changes_source, framed, registry
 
 CODES = [*PLACEHOLDER.encode()]

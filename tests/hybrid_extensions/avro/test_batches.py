@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from hybrid_extensions.avro.decoder import AvroReader, parse_schemas
 from sources.common.schema import parse_schema
-from sources.decoding.decoder import RowDecoder
+from sources.decoding.row_decoder import RowDecoder
 from sources.decoding.schema_registry import Registry
 from tests.hybrid_extensions.avro.test_decoder import INSTANTS, VALUES
 from tests.properties import examples

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from hybrid_extensions.avro.decoder import AvroReader
 from sources.common.conversion import BadValue
 from sources.common.schema import parse_schema
-from sources.decoding.decoder import RowDecoder
+from sources.decoding.row_decoder import RowDecoder
 from sources.decoding.schema_registry import Registry
 from sources.errors import InputError, UnavailableError
 from tests.properties import examples

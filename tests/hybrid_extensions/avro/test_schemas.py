@@ -15,7 +15,7 @@ import pytest
 from hybrid_extensions.avro.decoder import AvroReader, parse_schemas
 from sources.common.conversion import BadValue
 from sources.common.schema import parse_schema
-from sources.decoding.decoder import RowDecoder
+from sources.decoding.row_decoder import RowDecoder
 from sources.decoding.schema_registry import Registry
 from tests.sources.decoding.value_case import framed, registry
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hybrid_extensions.protobuf.decoder import ProtobufReader
 from sources.common.conversion import BadValue
 from sources.common.schema import parse_schema
-from sources.decoding.decoder import RowDecoder
+from sources.decoding.row_decoder import RowDecoder
 from tests.hybrid_extensions.protobuf.test_protobuf import (
     COLUMNS,
     FRAMED,

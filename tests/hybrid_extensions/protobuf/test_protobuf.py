@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hybrid_extensions.protobuf.decoder import ProtobufReader
 from sources.common.conversion import BadValue
 from sources.common.schema import parse_schema
-from sources.decoding.decoder import RowDecoder
+from sources.decoding.row_decoder import RowDecoder
 from sources.errors import InputError
 from tests.properties import examples
 from tests.sources.decoding.value_case import MESSAGE, descriptors, framed, order_class

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from sources.common.conversion import BadValue, to_arrow_array
 from sources.decoding.base import FieldReader
-from sources.decoding.decoder import RowDecoder
+from sources.decoding.row_decoder import RowDecoder
 
 
 def compare(reader: FieldReader, values: list[bytes | None], columns: pa.Schema) -> int:

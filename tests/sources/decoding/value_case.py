@@ -19,7 +19,7 @@ from google.protobuf import (
 from google.protobuf.message import Message
 
 from sources.config.source.kafka_source import KafkaSource
-from sources.decoding.decoder import RowDecoder
+from sources.decoding.row_decoder import RowDecoder
 from tests.extensions import skip_without
 
 FIELD = descriptor_pb2.FieldDescriptorProto

@@ -415,7 +415,9 @@ class QueryReporter:
                 metrics.add_counts(seam.counts.by_batch)
 
     def progress(self, running: RunningQuery) -> int | None:
-        """Write a heartbeat if a micro-batch was committed, idleness changed, or one is due.
+        """Report the query's progress in a heartbeat, if there is any, or if one is due.
+
+        Progress is a committed micro-batch, or a change of idleness.
 
         Called at each look at the query. A committed micro-batch is also reported to Dagster's log.
 

@@ -146,6 +146,7 @@ class Seam:
     def apply(self, rows: DataFrame) -> DataFrame:
         """Return the topic's rows without those in the seam that history contains.
 
+        Only for a seam that is not passed yet: rules that remove nothing have no filter.
         The keys of history are written first if they are needed and not kept yet, which reads
         history. The micro-batches of a stream report what they remove (:class:`SeamMetrics`).
 
@@ -225,6 +226,8 @@ class Seam:
 
     def apply_to_left(self, rows: DataFrame, batch_id: int) -> DataFrame:
         """Return the rows without those that history contains, of records that tasks have left.
+
+        Only for a seam that is not passed yet.
 
         Args:
             rows: As for :meth:`apply`, of a micro-batch.

@@ -12,7 +12,7 @@ import pyarrow as pa
 from sources.common.conversion import BadValue, to_arrow_array
 from sources.decoding.batch_cursor import Int64Array, as_mask
 from sources.decoding.changes.record_keys import RecordKeys
-from sources.decoding.decoder import RowDecoder
+from sources.decoding.row_decoder import RowDecoder
 from sources.decoding.tombstones import Tombstones
 from sources.errors import ErrorFields, InputError
 from spark_jobs.inside.arrow_map import Step

@@ -25,8 +25,8 @@ from sources.common.schema import ddl
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.table.row_rules import RowRules
 from sources.decoding.batch_cursor import Int64Array, Mask, as_mask
-from sources.decoding.decoder import RowDecoder
 from sources.decoding.json.batches import read_objects, supports_schema
+from sources.decoding.row_decoder import RowDecoder
 from sources.kafka.ranges.cut_ranges import Split
 from spark_jobs.inside.arrow_map import map_in_arrow
 from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from sources.common.schema import parse_schema
 from sources.config.source.event_time import EventTime
 from sources.config.source.kafka_source import KafkaSource
-from sources.decoding.decoder import RowDecoder
+from sources.decoding.row_decoder import RowDecoder
 from sources.errors import HybridError
 from sources.kafka.client.consumer import consumer_settings
 from sources.kafka.ranges.cut_ranges import Ranges, Split, size_of

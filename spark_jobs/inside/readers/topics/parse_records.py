@@ -19,7 +19,8 @@ from sources.common.sql.sql_names import in_backticks
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.table.row_rules import NO_RULES, RowRules
 from sources.decoding.changes.record_keys import RecordKeys
-from sources.decoding.decoder import (
+from sources.decoding.record_columns import RecordPart
+from sources.decoding.row_decoder import (
     DECLARE_TOMBSTONE,
     NO_ROW,
     NO_TEXT_HEADER,
@@ -27,7 +28,6 @@ from sources.decoding.decoder import (
     REFUSED_TOMBSTONE,
     RowDecoder,
 )
-from sources.decoding.record_columns import RecordPart
 from sources.decoding.value_formats.raw_values import RAW_COLUMN
 from sources.errors import InputError
 from sources.kafka.client.headers import NOT_TEXT

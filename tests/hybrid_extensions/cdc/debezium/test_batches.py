@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from hybrid_extensions.cdc.debezium import batches
 from hybrid_extensions.cdc.debezium.placeholders import PLACEHOLDER
 from sources.common.conversion import BadValue, to_arrow_array
-from sources.decoding.decoder import RowDecoder
 from sources.decoding.json.shapes import JsonShapes
+from sources.decoding.row_decoder import RowDecoder
 from sources.errors import InputError
 from tests.properties import examples
 from tests.sources.decoding.value_case import ORIGIN, changes_source

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hybrid_extensions.cdc.debezium.changed_columns import WidenedColumnError
+from hybrid_extensions.cdc.debezium.changed_columns_errors import WidenedColumnError
 from hybrid_extensions.cdc.debezium.placeholders import PLACEHOLDER
 from sources.common.conversion import BadValue
 from sources.config.source.kafka_source import KafkaSource
-from sources.decoding.decoder import RowDecoder
+from sources.decoding.row_decoder import RowDecoder
 from sources.errors import InputError
 from tests.properties import examples
 from tests.sources.decoding.value_case import ORIGIN, changes_source, decoded

@@ -54,7 +54,9 @@ class RowDecoder:
         self._columns = [(field.name, converter(field.type)) for field in columns]
 
     def rows(self, values: pa.BinaryArray) -> pa.StructArray:
-        """Decode many values at once into structs; a null one has to be decoded by :meth:`decode`.
+        """Decode many values at once into structs of the row's columns.
+
+        A null one has to be decoded by :meth:`decode`.
 
         Raises nothing: what is bad becomes null, too.
 

@@ -164,7 +164,7 @@ def changed_columns(
 
 
 def where_defaults_are(table: str, names: Sequence[str], origin: Mapping[str, Any]) -> str:
-    """Return in words where people find what older rows hold in an added column; for hints.
+    """Return, for an error's hint, where people find what older rows hold in an added column.
 
     For PostgreSQL it is a query of the catalog, for other databases the ALTER TABLE in a topic.
 

@@ -65,6 +65,7 @@ _PARTITIONS = 3
 _CHUNKS = 12
 _POLL_S = 3.0
 _FAILURES = 60
+_PATIENCE_S = 900.0
 _LIMIT = timedelta(minutes=10)
 _COLUMN = "note"
 
@@ -339,19 +340,27 @@ def _open(
     return database, loaded
 
 
-def _until_done(action: Callable[[], T]) -> T:
+def _until_done(action: Callable[[], T], patience_s: float = _PATIENCE_S) -> T:
     """Do something that kills may interrupt, until it succeeds.
 
+    Args:
+        action: What to do.
+        patience_s: For so long at least it is tried: while a driver starts again, which takes
+            minutes on a busy machine, each attempt fails at once.
+
     Raises:
-        HybridError: It failed so often that kills can't be the reason.
+        HybridError: It failed so often, and for so long, that kills can't be the reason.
     """
-    for _ in range(_FAILURES):
+    failures, started = 0, time.monotonic()
+    while True:
         try:
             return action()
         except HybridError as error:
+            failures += 1
+            if failures > _FAILURES and time.monotonic() - started > patience_s:
+                raise
             _say(f"again, as: {error.message}")
             time.sleep(_POLL_S)
-    return action()
 
 
 def _execute(dsn: str, statement: str) -> None:

@@ -10,7 +10,8 @@ at most before the table is whole, spread over its chunks. The supervision start
 again, as for users. Once the table is whole, rows of the target are damaged and repaired, and the
 table gets a column, which the policy follows; the other kills come meanwhile. In the end DuckDB
 compares the target with the dump that the database's own tool writes, and the audit with all raw
-input. The exit status is 1 if a row differs.
+input. The exit status is 1 if a row differs. Then the audit's report is shown, and the folder with
+state, table, topics and logs is kept.
 
 The seed decides about changes and kills; how the processes interleave is not fixed by it.
 """
@@ -21,6 +22,7 @@ import argparse
 import os
 import random
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -218,12 +220,17 @@ def main() -> int:
     options = parser.parse_args()
     # SIGTERM has to end the servers, like Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with tempfile.TemporaryDirectory(prefix="hybrid-hostile-") as name, ExitStack() as cleanup:
-        result = _run(Path(name), options, cleanup)
+    folder = Path(tempfile.mkdtemp(prefix="hybrid-hostile-"))
+    with ExitStack() as cleanup:
+        result = _run(folder, options, cleanup)
     record(f"hostile-{options.kind}{'-engine' * options.no_kafka}-{options.seed}", result)
     for what, value in result.items():
         _say(f"{what}: {value}")
-    return 0 if result["different"] == 0 and result["audited"] and result["column"] else 1
+    if result["different"] or not result["audited"] or not result["column"]:
+        _say(f"Kept to look at: {folder}")
+        return 1
+    shutil.rmtree(folder)
+    return 0
 
 
 def _run(folder: Path, options: argparse.Namespace, cleanup: ExitStack) -> dict[str, Any]:
@@ -269,6 +276,8 @@ def _run(folder: Path, options: argparse.Namespace, cleanup: ExitStack) -> dict[
     found, audited = compare_with_source(loaded), audit(loaded)
     for line in found.examples:
         _say(line)
+    if not audited.ok:
+        _say(f"audit: {audited.to_dict()}")
     return {
         "database": options.kind,
         "kafka": not options.no_kafka,

@@ -10,7 +10,8 @@ at most before the table is whole, spread over its chunks. The supervision start
 again, as for users. Once the table is whole, rows of the target are damaged and repaired, and the
 table gets a column, which the policy follows; the other kills come meanwhile. In the end DuckDB
 compares the target with the dump that the database's own tool writes, and the audit with all raw
-input. The exit status is 1 if a row differs.
+input. The exit status is 1 if a row differs. Then the audit's report is shown, and the folder with
+state, table, topics and logs is kept.
 
 The seed decides about changes and kills; how the processes interleave is not fixed by it.
 """
@@ -21,6 +22,7 @@ import argparse
 import os
 import random
 import re
+import shutil
 import signal
 import sys
 import tempfile
@@ -65,6 +67,7 @@ _PARTITIONS = 3
 _CHUNKS = 12
 _POLL_S = 3.0
 _FAILURES = 60
+_PATIENCE_S = 900.0
 _LIMIT = timedelta(minutes=10)
 _COLUMN = "note"
 
@@ -217,12 +220,17 @@ def main() -> int:
     options = parser.parse_args()
     # SIGTERM has to end the servers, like Ctrl-C.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with tempfile.TemporaryDirectory(prefix="hybrid-hostile-") as name, ExitStack() as cleanup:
-        result = _run(Path(name), options, cleanup)
+    folder = Path(tempfile.mkdtemp(prefix="hybrid-hostile-"))
+    with ExitStack() as cleanup:
+        result = _run(folder, options, cleanup)
     record(f"hostile-{options.kind}{'-engine' * options.no_kafka}-{options.seed}", result)
     for what, value in result.items():
         _say(f"{what}: {value}")
-    return 0 if result["different"] == 0 and result["audited"] and result["column"] else 1
+    if result["different"] or not result["audited"] or not result["column"]:
+        _say(f"Kept to look at: {folder}")
+        return 1
+    shutil.rmtree(folder)
+    return 0
 
 
 def _run(folder: Path, options: argparse.Namespace, cleanup: ExitStack) -> dict[str, Any]:
@@ -268,6 +276,8 @@ def _run(folder: Path, options: argparse.Namespace, cleanup: ExitStack) -> dict[
     found, audited = compare_with_source(loaded), audit(loaded)
     for line in found.examples:
         _say(line)
+    if not audited.ok:
+        _say(f"audit: {audited.to_dict()}")
     return {
         "database": options.kind,
         "kafka": not options.no_kafka,
@@ -339,19 +349,27 @@ def _open(
     return database, loaded
 
 
-def _until_done(action: Callable[[], T]) -> T:
+def _until_done(action: Callable[[], T], patience_s: float = _PATIENCE_S) -> T:
     """Do something that kills may interrupt, until it succeeds.
 
+    Args:
+        action: What to do.
+        patience_s: For so long at least it is tried: while a driver starts again, which takes
+            minutes on a busy machine, each attempt fails at once.
+
     Raises:
-        HybridError: It failed so often that kills can't be the reason.
+        HybridError: It failed so often, and for so long, that kills can't be the reason.
     """
-    for _ in range(_FAILURES):
+    failures, started = 0, time.monotonic()
+    while True:
         try:
             return action()
         except HybridError as error:
+            failures += 1
+            if failures > _FAILURES and time.monotonic() - started > patience_s:
+                raise
             _say(f"again, as: {error.message}")
             time.sleep(_POLL_S)
-    return action()
 
 
 def _execute(dsn: str, statement: str) -> None:

@@ -51,7 +51,7 @@ def start(
         UnavailableError: A broker, a store or the catalog does not answer.
     """
     built = build_query(spark, query)
-    report.started(built.stream, is_direct=built.is_direct)
+    report.started(built.stream)
     for warning in built.warnings:
         reporter.listeners.warn(warning)
     if built.has_watermark:

@@ -73,7 +73,6 @@ class BuiltQuery:
     Attributes:
         writer: Spark's writer with target, checkpoint and trigger; ``start()`` starts the query.
         stream: The stream of the source that the run reads.
-        is_direct: Whether tasks write the rows that they read, past Spark.
         beside: The streams of the sources of other inputs that the run reads together with it, by
             the numbers of their places.
         is_paced: Whether a bounded run waits between its micro-batches to keep a rate limit.
@@ -86,7 +85,6 @@ class BuiltQuery:
 
     writer: DataStreamWriter
     stream: PlaceStream
-    is_direct: bool
     beside: dict[int, PlaceStream]
     is_paced: bool
     guard: TargetGuard
@@ -170,16 +168,7 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     read = [stream, *beside.values()]
     is_paced = query.is_bounded and any(each.interval_ms > 0 for each in read)
     writer = writer.trigger(**_trigger(query, read, is_paced=is_paced))
-    return BuiltQuery(
-        writer,
-        stream,
-        is_direct=direct is not None,
-        beside=beside,
-        is_paced=is_paced,
-        guard=guard,
-        has_watermark=watermark is not None,
-        warnings=warnings,
-    )
+    return BuiltQuery(writer, stream, beside, is_paced, guard, watermark is not None, warnings)
 
 
 def _trigger(

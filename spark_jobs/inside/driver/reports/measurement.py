@@ -108,14 +108,9 @@ class Measurement:
     Args:
         declared: Declaration of the query.
         started_ms: When this launch began, in ms since the epoch.
-
-    Attributes:
-        is_direct: Whether tasks write the rows that they read, past Spark, which then counts the
-            splits of a planned source as its rows. Known once the query is built.
     """
 
     def __init__(self, declared: QueryDeclaration, started_ms: int) -> None:
-        self.is_direct = False
         self._declared = declared
         self._started_ms = started_ms
         # Run of the query and micro-batch that were measured last.
@@ -252,7 +247,8 @@ class Measurement:
                 "rows_done": reached.rows,
                 "event_time_ms": reached.event_time_ms,
             }
-            if self.is_direct:
+            if declared.is_bounded:
+                # Spark counts splits as rows wherever tasks of this project parse them.
                 fields |= _planned_rates(latest, reached.rows, beat.rows_done)
         elif any(offset_of(number) is not None for number in declared.read_places):
             fields["offsets"] = self._offsets_reached(offset_of)

@@ -335,14 +335,8 @@ class QueryReporter:
         self._late: LateRowCounter | None = None
         self._seam = ProgressReports()
 
-    def started(self, stream: PlaceStream, *, is_direct: bool) -> None:
-        """Report that the query is built: whether it filters the seam, and its trigger interval.
-
-        Args:
-            stream: The stream of the source that the run reads.
-            is_direct: Whether tasks write the rows that they read, past Spark.
-        """
-        self._measurement.is_direct = is_direct
+    def started(self, stream: PlaceStream) -> None:
+        """Report that the query is built: whether it filters the seam, and its trigger interval."""
         self._reporter.update(filtering=stream.filtering, pace_ms=stream.interval_ms)
 
     def count_late_rows(self, declared: QueryDeclaration) -> None:

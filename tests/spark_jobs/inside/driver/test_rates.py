@@ -61,25 +61,25 @@ def test_what_has_no_offsets_has_the_rates_of_spark() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_direct", "rows", "expected"),
+    ("is_bounded", "rows", "expected"),
     [
-        pytest.param(False, None, 70, id="as Spark has counted them"),
-        pytest.param(True, None, None, id="unknown where tasks write rows that nobody counted"),
-        pytest.param(True, 9_000, 8_000, id="by the plan where tasks write rows"),
+        pytest.param(True, None, None, id="unknown where nobody counted them"),
+        pytest.param(True, 9_000, 8_000, id="by the plan"),
+        pytest.param(False, None, 70, id="as Spark has counted, of a folder that is followed"),
     ],
 )
 def test_the_rate_of_files_counts_rows_and_not_splits(
-    tmp_path: Path, *, is_direct: bool, rows: int | None, expected: float | None
+    tmp_path: Path, *, is_bounded: bool, rows: int | None, expected: float | None
 ) -> None:
-    """Spark counts each of 35 splits as a row where tasks write the rows of the files."""
+    """Spark counts each of 35 splits as a row where tasks parse the files."""
     declared = SimpleNamespace(
+        is_bounded=is_bounded,
         read_places={0: SimpleNamespace(starts=None)},
         beside={},
         reached=lambda _: Reached(splits=40, rows=rows),
         generation=SimpleNamespace(checkpoint=Folder(tmp_path)),
     )
     found = Measurement(cast("QueryDeclaration", declared), 0)
-    found.is_direct = is_direct
     latest = report(35, {"0": 0}, {"0": 0})
     latest.runId, latest.batchId, latest.eventTime, latest.stateOperators = "run", 1, {}, []
     beat = cast("Heartbeat", SimpleNamespace(batches=1, rows_done=5_000, advanced_at_ms=None))

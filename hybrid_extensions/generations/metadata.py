@@ -31,8 +31,10 @@ def comparison(found: GenerationComparison) -> Metadata:
         for each in found.columns
     ]
     misfit = {} if found.audit_misfit is None else {"audit of the candidate": found.audit_misfit}
+    later = {} if found.not_ready is None else {"compare again later": found.not_ready}
     return {
         "comparison": found.text,
+        **later,
         **found.numbers,
         **({"columns": table(columns)} if columns else {}),
         **misfit,

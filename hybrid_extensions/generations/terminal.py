@@ -46,6 +46,8 @@ def comparison(found: GenerationComparison) -> Group:
     parts += [escape(f"{kind}: {row}") for kind, rows in found.examples.items() for row in rows]
     if found.audit_misfit is not None:
         parts.append(f"[yellow]An audit would be refused:[/] {escape(found.audit_misfit)}")
+    if found.not_ready is not None:
+        parts.append(f"[yellow]Compare again later:[/] {escape(found.not_ready)}")
     parts.append(
         f"To let readers see {found.candidate}: `hybrid generation promote P`; to delete it: "
         "`hybrid generation discard P`."

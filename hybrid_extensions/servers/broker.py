@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -46,6 +47,39 @@ _KILLED = (
 # For a broker of this size, C1 and the serial collector start faster, use less of the other
 # processes' cores, and cost nothing measurable when producing and consuming.
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO")
+
+
+class RunningBroker(NamedTuple):
+    """The broker whose address a file publishes.
+
+    Attributes:
+        servers: ``host:port`` of its plain listener.
+        pid: Process that ends it on SIGTERM.
+        folder: Folder where it was started.
+    """
+
+    servers: str
+    pid: int
+    folder: str
+
+
+def running_broker(address_file: Path) -> RunningBroker | None:
+    """Return the broker whose address a file publishes; None if none runs.
+
+    None was started then, or one was killed and left its file.
+
+    Args:
+        address_file: The file; it need not exist.
+    """
+    try:
+        found = json.loads(address_file.read_text())
+        servers, pid = str(found["bootstrap_servers"]), int(found["pid"])
+        is_there = is_taken(int(servers.split(":")[1]))
+        os.kill(pid, 0)
+    except (OSError, ValueError, KeyError, IndexError):
+        return None
+    folder = str(found.get("folder", "an unknown folder"))
+    return RunningBroker(servers, pid, folder) if is_there else None
 
 
 class LocalBroker(Service):
@@ -220,26 +254,20 @@ class LocalBroker(Service):
     def _require_no_other(self) -> None:
         """Refuse to take the name `local` away from pipelines that use another broker by it."""
         file = self._address_file
-        try:
-            found = {} if file is None else json.loads(file.read_text())
-            servers, pid = str(found["bootstrap_servers"]), int(found["pid"])
-            is_there = is_taken(int(servers.split(":")[1]))
-            os.kill(pid, 0)
-        except (OSError, ValueError, KeyError, IndexError):
-            # None was started, or one was killed and left its file.
+        other = None if file is None else running_broker(file)
+        if other is None:
             return
-        if not is_there:
-            return
+        servers, pid = other.servers, other.pid
         message = (
             f"A local Kafka broker runs already at {servers}: process {pid}, started in "
-            f"{found.get('folder', 'an unknown folder')}. `local` means that one in all pipelines."
+            f"{other.folder}. `local` means that one in all pipelines."
         )
         own = f"HYBRID_BROKER_FILE={shlex.quote(str(Path.cwd() / 'broker.json'))}"
         hint = (
-            "To share it and its topics, use it as it is. To end it: `kill "
-            f"{pid}`. For one of this folder's own, set `export {own}` in the shells of the "
-            "broker, of the pipelines and of Dagster, then start it with `hybrid broker --data "
-            "broker`."
+            "To share it and its topics, use it as it is; `hybrid broker --topic NAME` creates a "
+            f"topic there. To end it: `kill {pid}`. For one of this folder's own, set `export "
+            f"{own}` in the shells of the broker, of the pipelines and of Dagster, then start it "
+            "with `hybrid broker --data broker`."
         )
         raise InputError(message, hint, server=servers, file=str(file))
 

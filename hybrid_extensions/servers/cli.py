@@ -25,19 +25,34 @@ def broker(
     """Run a Kafka broker on this machine until Ctrl-C.
 
     Pipelines reach it with `bootstrap_servers: local`. There is one at a time: another folder's is
-    shared or ended, never replaced.
+    shared or ended, never replaced. While one runs, `--topic` creates topics there, and returns.
     """
     with answer(as_json=False):
-        from hybrid_extensions.servers.broker import LocalBroker, create_topic, topics_of
+        from hybrid_extensions.servers.broker import LocalBroker, running_broker
         from sources.common.cache import cache_folder
         from sources.kafka.client.address import local_address_file
 
+        if topics and data is None and (other := running_broker(local_address_file())) is not None:
+            _create_missing(other.servers, topics)
+            names = ", ".join(f"`{topic}`" for topic in topics)
+            typer.echo(
+                f"Kafka listens at {other.servers}, process {other.pid}, and has the topics: "
+                f"{names}."
+            )
+            return
         # SIGTERM ends it as Ctrl-C does.
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         folder = data or cache_folder() / "broker"
         with LocalBroker(folder, address_file=local_address_file()) as running:
             servers = running.bootstrap_servers
-            for topic in sorted({*(topics or [])} - topics_of(servers)):
-                create_topic(servers, topic)
+            _create_missing(servers, topics or [])
             typer.echo(f"Kafka listens at {servers}; Ctrl-C ends it.")
             running.wait()
+
+
+def _create_missing(servers: str, topics: list[str]) -> None:
+    """Create those of the topics that a broker does not have."""
+    from hybrid_extensions.servers.broker import create_topic, topics_of
+
+    for topic in sorted({*topics} - topics_of(servers)):
+        create_topic(servers, topic)

@@ -44,7 +44,8 @@ class Heartbeat(Record):
         listing_due_ms: When a folder that receives new files is to be listed again; it stands
             still where a listing hangs.
         batch_ms: How long the last micro-batch took, in ms.
-        rows_per_s: Rows processed per second in the last micro-batch.
+        rows_per_s: Rows processed per second in the last micro-batch; in a bounded run by the plan,
+            and None where that has not counted its rows.
         input_rows_per_s: Rows that arrived per second before the last micro-batch; None if tasks
             have read a topic themselves.
         splits_done, splits_total: Of files: splits read, of those that are planned or were

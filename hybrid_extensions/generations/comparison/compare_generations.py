@@ -14,6 +14,7 @@ from hybrid_extensions.comparison.compare_tables import compare
 from hybrid_extensions.comparison.compared_tables import create_target_rows, open_target
 from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, open_database
 from hybrid_extensions.generations.comparison.distributions import ColumnChange, column_changes
+from hybrid_extensions.generations.switch.readiness import require_ready
 from orchestration.comparison.installed_audit import query_misfit
 from orchestration.comparison.report import EXAMPLES, AuditExample
 from sources.common.counting import counted
@@ -21,6 +22,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError, StateError
 from sources.generations import acting_on
+from sources.planning.context import PipelineContext
 from sources.serving import newest_generation, read_serving, target_of
 
 
@@ -53,6 +55,8 @@ class GenerationComparison:
         columns: What differs by column: changed rows, and how the distribution of numbers moved.
         audit_misfit: Why an audit of the candidate would be refused for its query; None if it fits,
             or was not tried.
+        not_ready: Why the candidate can't be promoted yet, such as a live run that has not caught
+            up, so that rows are missing which will come; None if it can.
     """
 
     pipeline: str
@@ -68,6 +72,7 @@ class GenerationComparison:
     examples: dict[str, list[AuditExample]]
     columns: list[ColumnChange] = field(default_factory=list)
     audit_misfit: str | None = None
+    not_ready: str | None = None
 
     @property
     def rows_before(self) -> int:
@@ -190,7 +195,16 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
         raise InputError(message, hint, pipeline=pipeline, field="sink.key", column=lacking[0])
     kept = acting_on(loaded, candidate, as_kept=True)
     found = compare_tables(loaded, tables)
-    return replace(found, audit_misfit=query_misfit(kept, candidate))
+    return replace(found, audit_misfit=query_misfit(kept, candidate), not_ready=_not_ready(kept))
+
+
+def _not_ready(kept: LoadedPipeline) -> str | None:
+    """Return why the generation of a kept copy can't be promoted yet; None if it can."""
+    try:
+        require_ready(PipelineContext.require(kept))
+    except StateError as error:
+        return error.message.removesuffix(" Nothing was changed.")
+    return None
 
 
 def compare_tables(

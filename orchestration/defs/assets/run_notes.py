@@ -5,6 +5,7 @@ import dagster as dg
 from orchestration.defs.assets.table import card_and_facts
 from orchestration.defs.keys import GENERATION_TAG, generation_name, note_on_run, role_of
 from orchestration.defs.show import metadata
+from orchestration.defs.show.markdown import in_lines
 from sources.config.loader import LoadedPipeline
 from sources.serving import candidate_name, generation_with_role, read_serving, target_of
 from spark_jobs.checkpoint.transform_compatibility import last_change
@@ -73,7 +74,7 @@ def live_metadata(
     # The stream that readers depend on is another one: it comes first.
     seen, _ = card_and_facts(loaded)
     return {
-        "now": dg.MetadataValue.md(seen.markdown),
+        "now": dg.MetadataValue.md(in_lines(seen.markdown)),
         "generation": role_of(loaded, read_serving(loaded).generation),
         "candidate": role_of(loaded, generation.name),
         **{f"candidate: {name}": value for name, value in told.items()},

@@ -20,6 +20,7 @@ from orchestration.defs.keys import (
 )
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.dagster_remedies import in_dagster
+from orchestration.defs.show.markdown import in_lines
 from orchestration.defs.show.metadata import Metadata
 from orchestration.defs.show.metadata import table as metadata_table
 from orchestration.display import moment
@@ -117,7 +118,7 @@ def card_metadata(seen: Card, restarts: str | None = None) -> Metadata:
         restarts: A sentence on automatic restarts of the live run; None if there were none.
     """
     again = {} if restarts is None else {"restarts": restarts}
-    return {"now": dg.MetadataValue.md(seen.markdown), **again}
+    return {"now": dg.MetadataValue.md(in_lines(seen.markdown)), **again}
 
 
 def last_action(what: str) -> Metadata:

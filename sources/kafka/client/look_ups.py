@@ -344,7 +344,7 @@ class KafkaLog:
                 message = f"There is no topic `{topic}` on {self.servers}."
                 name = self._source.name
                 is_local = self._source.bootstrap_servers == LOCAL
-                how = f" (end `hybrid broker`, start it with `--topic {topic}`)" if is_local else ""
+                how = f" (`hybrid broker --topic {topic}`)" if is_local else ""
                 hint = (
                     f"Create the topic{how}, or correct `topic` of source `{name}`. If it is made "
                     "with its first record, as by Debezium, declare `missing_topic` for the "

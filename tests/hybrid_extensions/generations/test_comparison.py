@@ -11,8 +11,10 @@ import pyarrow as pa
 import pytest
 import yaml
 from deltalake import write_deltalake
+from rich.console import Console
 
 from hybrid_extensions.generations import metadata as generation_metadata
+from hybrid_extensions.generations import terminal as generations_shown
 from hybrid_extensions.generations.comparison.compare_generations import (
     GenerationComparison,
     compare_generations,
@@ -147,6 +149,7 @@ def test_before_a_promotion_the_query_of_the_audit_is_tried_against_the_candidat
     case.run({1: 2})
     said: list[str] = []
     found = compare_generations(case.loaded)
+    assert found.not_ready is None
     promotion.promote(case.loaded, say=said.append)
     warned = [line for line in said if line.startswith("Warning: an audit of g2 would be refused")]
     if misfit is None:
@@ -222,3 +225,22 @@ def test_which_change_a_row_is_of_is_no_difference(tmp_path: Path) -> None:
     pipeline = loaded.pipeline.model_copy(update={"sources": [changes]})
     found = compare_generations(replace(loaded, pipeline=pipeline))
     assert (found.missing, found.added, found.changed) == (1, 1, 0)
+
+
+def test_a_comparison_with_a_candidate_that_is_on_its_way_says_so(tmp_path: Path) -> None:
+    """Rows are missing then which will come: a promotion that it offers would be refused."""
+    case = GenerationCase(tmp_path)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.json").write_text('{"id": 1, "at": "2024-01-01T00:00:00Z", "v": 1}\n')
+    case.run({1: 1, 2: 1})
+    begin(case.loaded)
+    chain_plan.plan(case.loaded)
+    generation = case.run({1: 1})
+    generation.delete("positions/history-end.json")
+    found = compare_generations(case.loaded)
+    why = "Generation g2 can't be promoted: it has not read `history` to its end."
+    assert (found.missing, found.not_ready) == (1, why)
+    assert why in generation_metadata.comparison(found)["compare again later"]
+    console = Console(record=True, width=200)
+    console.print(generations_shown.comparison(found))
+    assert f"Compare again later: {why}" in console.export_text()

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from hybrid_extensions.servers.broker import topics_of
 from sources.config.loader import load_pipeline
 from spark_jobs.launch.launch_record import Launch
 from spark_jobs.launch.questions.transform_check import TransformCheck
@@ -224,7 +225,25 @@ def test_of_the_local_broker_the_way_to_a_topic_is_told(
     live = {"name": "live", "type": "kafka", "topic": "no-such", "bootstrap_servers": "local"}
     changed = {**declared, "sources": [*declared["sources"], live]}
     _, answer = call(tmp_path, changed, "plan")
-    assert "(end `hybrid broker`, start it with `--topic no-such`)" in answer["hint"]
+    assert "(`hybrid broker --topic no-such`)" in answer["hint"]
+
+
+@pytest.mark.kafka
+def test_a_broker_that_runs_gets_the_topics_of_the_command(
+    tmp_path: Path, servers: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ending it for another topic would stop the streams of all that read from it."""
+    address = {"bootstrap_servers": servers, "pid": os.getpid(), "folder": str(tmp_path)}
+    (tmp_path / "broker.json").write_text(json.dumps(address))
+    monkeypatch.setenv("HYBRID_BROKER_FILE", str(tmp_path / "broker.json"))
+    topic = f"made-{tmp_path.name}"
+    for _ in range(2):
+        said = invoke(["broker", "--topic", topic])
+        assert said.exit_code == 0, said.output
+        assert f"`{topic}`" in said.output
+    assert topic in topics_of(servers)
+    said = invoke(["broker"])
+    assert (said.exit_code, "runs already" in said.output) == (2, True)
 
 
 def test_without_a_local_broker_the_way_to_one_is_told(

@@ -258,6 +258,9 @@ class Measurement:
                 "rows_done": reached.rows,
                 "event_time_ms": reached.event_time_ms,
             }
+            if declared.is_bounded:
+                # Spark counts splits as rows wherever tasks of this project parse them.
+                fields |= _planned_rates(latest, reached.rows, beat.rows_done)
         elif any(offset_of(number) is not None for number in declared.read_places):
             fields["offsets"] = self._offsets_reached(offset_of)
             fields["silent"] = self._silent(offset_of)
@@ -361,6 +364,23 @@ def _kafka_offsets(text: str | None) -> Offsets:
 def _between(begin: Offsets, end: Offsets) -> int:
     """Return how many offsets lie between two; a partition that only the latter has counts as 0."""
     return sum(to - begin.get(at, to) for at, to in end.items())
+
+
+def _planned_rates(
+    latest: Any, rows: int | None, rows_before: int | None
+) -> dict[str, float | None]:
+    """Return the rates of a micro-batch of planned splits, by the rows that the plan has counted.
+
+    Args:
+        latest: Spark's last progress report.
+        rows: Rows of all splits read up to and with the micro-batch; None if they are not counted.
+        rows_before: The same before it.
+    """
+    took_s = latest.batchDuration / 1000
+    is_counted = rows is not None and rows_before is not None
+    read = (rows or 0) - (rows_before or 0) if is_counted else None
+    rate = read / took_s if read is not None and took_s else None
+    return {"rows_per_s": rate, "input_rows_per_s": None}
 
 
 def _finite(value: float) -> float | None:

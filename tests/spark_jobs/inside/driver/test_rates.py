@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from sources.common.positions import TopicPartition
+from sources.storage.folder import Folder
 from spark_jobs.inside.driver.reports.measurement import Measurement
+from spark_jobs.inside.query.places.place import Reached
 from spark_jobs.inside.query.query_sources import QueryDeclaration
+from spark_jobs.run_state.heartbeat import Heartbeat
 
 
 def measurement(starts: dict[TopicPartition, int] | None) -> Measurement:
@@ -54,3 +58,30 @@ def test_the_rate_is_that_of_rows_or_of_offsets(
 def test_what_has_no_offsets_has_the_rates_of_spark() -> None:
     found = measurement(None).rates(report(0, {"0": 0}, {"0": 100}))
     assert found == {"rows_per_s": 0, "input_rows_per_s": 0}
+
+
+@pytest.mark.parametrize(
+    ("is_bounded", "rows", "expected"),
+    [
+        pytest.param(True, None, None, id="unknown where nobody counted them"),
+        pytest.param(True, 9_000, 8_000, id="by the plan"),
+        pytest.param(False, None, 70, id="as Spark has counted, of a folder that is followed"),
+    ],
+)
+def test_the_rate_of_files_counts_rows_and_not_splits(
+    tmp_path: Path, *, is_bounded: bool, rows: int | None, expected: float | None
+) -> None:
+    """Spark counts each of 35 splits as a row where tasks parse the files."""
+    declared = SimpleNamespace(
+        is_bounded=is_bounded,
+        read_places={0: SimpleNamespace(starts=None)},
+        beside={},
+        reached=lambda _: Reached(splits=40, rows=rows),
+        generation=SimpleNamespace(checkpoint=Folder(tmp_path)),
+    )
+    found = Measurement(cast("QueryDeclaration", declared), 0)
+    latest = report(35, {"0": 0}, {"0": 0})
+    latest.runId, latest.batchId, latest.eventTime, latest.stateOperators = "run", 1, {}, []
+    beat = cast("Heartbeat", SimpleNamespace(batches=1, rows_done=5_000, advanced_at_ms=None))
+    fields = found.take(latest, 1, beat, idle=False)
+    assert fields["rows_per_s"] == expected

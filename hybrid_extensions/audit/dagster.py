@@ -65,10 +65,8 @@ def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: 
         note_on_run(context, {RESULT_TAG: "not all checked"})
     if found.outcome == "failed":
         more = (
-            "While a stream runs, rows that it has not written yet count as missing: "
-            "`hybrid drain P` writes them and stops it; audit again, then `hybrid resume P`. Look "
-            "at examples with `hybrid audit P`. The table stays red until another audit passes, or "
-            "somebody accepts this one with `hybrid audit P --accept 'the reason'`."
+            "Look at examples with `hybrid audit P`. The table stays red until another audit "
+            "passes, or somebody accepts this one with `hybrid audit P --accept 'the reason'`."
         )
         raise InputError(text, more, pipeline=loaded.pipeline.name)
     context.log.info(text)

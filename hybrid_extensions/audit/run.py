@@ -35,8 +35,8 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     decides about rows, nothing is compared, and the report says why its answer is ``unknown``.
 
     Topics are read up to their end offsets at the start of the audit, the target as it is after
-    that. While a pipeline runs, records produced meanwhile may therefore be reported as
-    ``unexpected``, and rows that the live run has not written yet as ``missing``.
+    that. So while a live run writes the table, as many rows may differ as there were records to be
+    read or written meanwhile: whether these are right is then ``unknown``.
 
     Returns:
         The report. Differences raise nothing: its ``outcome`` is ``failed``.
@@ -86,6 +86,7 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     from hybrid_extensions.audit.expected_and_target import create_sides  # noqa: PLC0415
     from hybrid_extensions.audit.inputs import create_inputs  # noqa: PLC0415
     from hybrid_extensions.audit.readers.files import AuditFiles  # noqa: PLC0415
+    from hybrid_extensions.audit.records_in_flight import records_in_flight  # noqa: PLC0415
     from hybrid_extensions.audit.recount.recounted_ledger import recount_ledgers  # noqa: PLC0415
     from hybrid_extensions.comparison.compare_tables import compare  # noqa: PLC0415
     from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, open_database  # noqa: PLC0415
@@ -115,7 +116,10 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
         ends: list[EndPosition] = []
         if context is not None and pipeline.captures_tables:
             ends = [part.end for part in context.plan.files]
+        in_flight = records_in_flight(context)
         inputs = create_inputs(connection, loaded, files, ends)
+        if in_flight is not None:
+            in_flight.before_target()
         unchecked, side_notes = create_sides(connection, loaded, query, inputs.unproven)
         unchecked = [*inputs.unchecked, *unchecked]
         settle_snapshot_rows(connection, pipeline, repaired)
@@ -128,6 +132,9 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
         )
         comparison, doubt = _believed(comparison, query)
         unchecked += doubt
+        if in_flight is not None:
+            comparison, doubt = _on_its_way(comparison, in_flight.count())
+            unchecked += doubt
         ledger, ledger_unchecked = recount_ledgers(connection, loaded, files)
     if not comparison.expected and inputs.distinct:
         unchecked.append(f"No row is expected, although the input has {inputs.distinct:,}.")
@@ -161,15 +168,42 @@ def _believed(comparison: Comparison, query: ExpectedQuery | None) -> tuple[Comp
     counts = {kind: number for kind, number in comparison.counts.items() if number}
     if query is None or query.unproven is None or not counts:
         return comparison, []
-    told = ", ".join(f"{number:,} {kind}" for kind, number in counts.items())
     sentence = (
-        f"{query.name} makes other rows than the target has ({told}), but {query.unproven} is not "
-        f"proven to mean the same in Spark. {query.hint}"
+        f"{query.name} makes other rows than the target has ({_in_words(counts)}), but "
+        f"{query.unproven} is not proven to mean the same in Spark. {query.hint}"
     )
-    without = replace(
-        comparison, counts=dict.fromkeys(comparison.counts, 0), examples={}, rounded={}
+    return _without_differences(comparison), [sentence]
+
+
+def _on_its_way(comparison: Comparison, records: int) -> tuple[Comparison, list[str]]:
+    """Return a comparison without differences that records in flight explain.
+
+    They explain no row that is there twice, and not more rows than they are.
+
+    Args:
+        comparison: The comparison.
+        records: How many records a live run read or wrote meanwhile, or had yet to read.
+
+    Returns:
+        The comparison, and a sentence about the differences, if there are any.
+    """
+    counts = {kind: number for kind, number in comparison.counts.items() if number}
+    if not counts or "duplicated" in counts or sum(counts.values()) > records:
+        return comparison, []
+    sentence = (
+        f"The live run goes on: {counted(records, 'record was', 'records were')} on the way while "
+        f"topics and target were read, which may be why rows differ ({_in_words(counts)}). "
+        "`hybrid drain P` stops it once it has caught up; then audit again."
     )
-    return without, [sentence]
+    return _without_differences(comparison), [sentence]
+
+
+def _in_words(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{number:,} {kind}" for kind, number in counts.items())
+
+
+def _without_differences(comparison: Comparison) -> Comparison:
+    return replace(comparison, counts=dict.fromkeys(comparison.counts, 0), examples={}, rounded={})
 
 
 def _not_compared(pipeline: Pipeline, ambiguous: int) -> str | None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hybrid_extensions.audit import records_in_flight
 from orchestration.comparison.report import AuditReport, LedgerLine
 from sources.common.positions import TopicPartition
 from sources.kafka.seam import SeamRule
@@ -222,3 +223,39 @@ def test_rows_that_kafka_deleted_between_history_and_start_are_not_called_proved
     changed, generation = hand_over(live, 10, 20, **changed)
     count(live, generation, 2)
     assert live.case.audit(**changed).ok
+
+
+@pytest.mark.parametrize(
+    ("target", "told", "unread"),
+    [
+        (ROWS[:12], {}, ["3 missing"]),
+        (ROWS[:12] + ROWS[20:22], {}, ["3 missing, 2 unexpected"]),
+        (ROWS[:4], {"missing": 11}, []),
+        (ROWS[:12] + ROWS[:1], {"missing": 3, "duplicated": 1}, []),
+    ],
+    ids=["less", "others", "too few", "twice"],
+)
+def test_what_a_live_run_has_yet_to_write_is_unknown_and_nothing_else(
+    live: Live,
+    monkeypatch: pytest.MonkeyPatch,
+    target: list[Row],
+    told: dict[str, int],
+    unread: list[str],
+) -> None:
+    live.send_rows(ROWS[5:15])
+    live.case.target(target)
+    changed, generation = hand_over(live, 2, 10)
+    count(live, generation, 3)
+    report = live.case.audit(**changed)
+    assert report.outcome == "failed"
+    monkeypatch.setattr(records_in_flight, "is_live", lambda _: True)
+    report = live.case.audit(**changed)
+    assert (wrong(report), report.outcome) == (told, "failed" if told else "unknown")
+    said = [
+        f"10 records were on the way while topics and target were read, which may be why rows "
+        f"differ ({each})"
+        for each in unread
+    ]
+    assert [part in line for part, line in zip(said, report.unchecked, strict=True)] == [
+        True for _ in unread
+    ]

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.extensions import whole
+
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "conformance.md"
 SOURCES = ROOT / "docs" / "sources.md"
@@ -77,6 +79,7 @@ def faults(row: list[str]) -> Iterator[str]:
             yield f"expected to fail: {name}"
 
 
+@whole
 @pytest.mark.parametrize("page", [PAGE, SOURCES, CHANGES])
 def test_every_row_is_held_by_tests_that_exist_or_says_why_not(page: Path) -> None:
     assert [fault for row in rows_of(page.read_text()) for fault in faults(row)] == []

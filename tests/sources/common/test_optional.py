@@ -21,7 +21,7 @@ from sources.common.optional import MODULES, needs_extra, require_extra
 from sources.config.loader import load_pipeline
 from sources.config.requirements import require_extras
 from sources.errors import InputError
-from tests.extensions import needs
+from tests.extensions import needs, skip_without_those_of
 from tests.minimal import minimal_declaration
 
 ROOT = Path(__file__).parents[3]
@@ -94,6 +94,7 @@ def test_a_declaration_that_needs_a_missing_package_is_refused_by_its_source_and
     what: str,
 ) -> None:
     changes: dict[str, Any] = {"sources": sources}
+    skip_without_those_of(changes)
     if sources[1]["type"] == "kafka" and sources[1].get("format") == "debezium":
         changes["sink"] = {"path": "out", "mode": "merge", "key": ["id"]}
         changes["sink"] |= {"sequence": "_position", "deleted": "_deleted"}

@@ -9,6 +9,7 @@ import sys
 import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -228,11 +229,18 @@ def changes_in(folder: Path) -> list[Change]:
 
 
 def wait_for_change(log: LogProcess, topic: str, part: bytes) -> None:
-    """Wait until the last change of a topic contains some bytes."""
+    """Wait until the last change of a topic contains some bytes, for as long as the log grows."""
 
     def is_there() -> bool:
         segments = Segments(Folder(log.folder))
         end = segments.end(topic)
         return end > 0 and part in (segments.read(topic, end - 1).values[0] or b"")
 
-    wait_for(is_there, lambda: log.said, 300)
+    def size() -> int:
+        return sum(1 for _ in log.folder.rglob("*.parquet"))
+
+    def grows(before: int) -> bool:
+        return is_there() or size() > before
+
+    while not is_there():
+        wait_for(partial(grows, size()), lambda: log.said, 300)

@@ -16,7 +16,7 @@ from sources.common.declared_fields import check_name
 from sources.common.sql.sql_names import in_backticks
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, InputError
-from sources.storage.listing import find_files
+from sources.storage.listing import find_files, match_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 
@@ -260,5 +260,14 @@ def first_file(folder: Path, pattern: str) -> Path:
             f"set `path: {pattern}` in the pipeline's file."
         )
         raise InputError(message, hint, file=pattern)
-    found = find_files("history", [pattern], folder.absolute(), Stores(S3Settings()))
+    place = ("history", [pattern], folder.absolute(), Stores(S3Settings()))
+    if not match_files(*place).num_rows:
+        message = f"`--files {pattern}`: no file matches."
+        hint = (
+            "Correct the pattern, and put it in quotes, so that the shell does not expand it. A "
+            f"relative one starts from {folder.absolute()}; files and folders whose names begin "
+            "with `_` or `.` are left out."
+        )
+        raise InputError(message, hint, file=pattern)
+    found = find_files(*place)
     return Path(found["path"][0].as_py())

@@ -182,7 +182,7 @@ def test_a_topic_goes_on_where_the_files_end(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "arguments", "message"),
     [
-        (table(), ["--files", "none/*.parquet"], "none/*.parquet"),
+        (table(), ["--files", "none/*.parquet"], "`--files none/*.parquet`: no file matches"),
         (table(), ["--files", "s3://bucket/*"], "`--files s3://bucket/*` names a store"),
         (
             table(),

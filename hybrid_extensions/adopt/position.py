@@ -10,7 +10,7 @@ from typing import Any, Self
 from pydantic import TypeAdapter, ValidationError
 
 from sources.common.counting import counted
-from sources.common.declared_fields import Instant
+from sources.common.fields import Instant
 from sources.common.positions import HeldOffsets, Offsets, StartPosition, iso, now_ms, to_ms
 from sources.config.source.kafka_options import StartAtOffsets
 from sources.config.source.kafka_source import KafkaSource

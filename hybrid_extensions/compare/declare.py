@@ -7,7 +7,7 @@ from datetime import timedelta
 from pydantic import PositiveInt
 
 from hybrid_extensions.schedules.declare import Schedule
-from sources.common.declared_fields import Duration, Name
+from sources.common.fields import Duration, Name
 from sources.config.pipeline import Pipeline
 from sources.config.section import Section
 

@@ -6,7 +6,7 @@ import posixpath
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sources.common.declared_fields import Declared, Duration
+from sources.common.fields import Declared, Duration
 from sources.config.section import Section
 from sources.config.source.kafka_source import KafkaSource
 

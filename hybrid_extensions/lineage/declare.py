@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from sources.common.declared_fields import Declared
+from sources.common.fields import Declared
 from sources.common.optional import require_extra
 from sources.config.section import Section
 

@@ -118,7 +118,7 @@ def follow(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> No
 def _spans(since: str | None, until: str | None, ranges: list[str]) -> list[Span]:
     """Return the ranges that the options name."""
     from hybrid_extensions.ranges.request import Span
-    from sources.common.declared_fields import parse_instant
+    from sources.common.fields import parse_instant
 
     if ranges and since is None and until is None:
         return [Span.parse(text) for text in ranges]

@@ -43,7 +43,7 @@ from orchestration.defs.keys import (
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.dagster_remedies import say_in
 from sources.common.counting import counted
-from sources.common.declared_fields import parse_instant
+from sources.common.fields import parse_instant
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
 from sources.serving import read_serving

@@ -12,7 +12,7 @@ from hybrid_extensions.ranges.backfill import RangeLook, RangeResult
 from hybrid_extensions.ranges.range_scope import utc
 from orchestration.remedies import Remedy, as_commands
 from sources.common.counting import counted
-from sources.common.declared_fields import parse_instant
+from sources.common.fields import parse_instant
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport, HybridError, InputError
 

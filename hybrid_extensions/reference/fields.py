@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from sources.common.declared_fields import Declared
+from sources.common.fields import Declared
 from sources.config.pipeline import Pipeline
 from sources.decoding.record_rows import RecordRows
 from sources.decoding.value_formats.base import ValueFormat

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator
 
-from sources.common.declared_fields import Declared, Name
+from sources.common.fields import Declared, Name
 
 _FIELD = r"[\d*/,\-A-Za-z#?]+"
 _CRON = re.compile(rf"{_FIELD}( {_FIELD}){{4}}|@(hourly|daily|weekly|monthly|yearly)")

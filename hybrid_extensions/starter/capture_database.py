@@ -15,7 +15,7 @@ from hybrid_extensions.cdc.databases.captured_table import DatabaseTable, requir
 from hybrid_extensions.cdc.databases.kinds import part_for
 from hybrid_extensions.cdc.tables.names import pipeline_name
 from orchestration.remedies import Remedy
-from sources.common.declared_fields import check_name
+from sources.common.fields import check_name
 from sources.config.database_kind import kind_of
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, InputError

@@ -12,7 +12,7 @@ import yaml
 
 from hybrid_extensions.starter.detection import Detected, detect
 from hybrid_extensions.starter.topic_warnings import topic_warnings
-from sources.common.declared_fields import check_name
+from sources.common.fields import check_name
 from sources.common.sql.sql_names import in_backticks
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, InputError

@@ -45,7 +45,7 @@ def try_(  # noqa: PLR0913, PLR0917 - each is an option
         from hybrid_extensions.trial.run import try_sample
         from hybrid_extensions.trial.sample_pipeline import SampleOptions, parse_share
         from orchestration.cli import console
-        from sources.common.declared_fields import parse_instant
+        from sources.common.fields import parse_instant
 
         options = SampleOptions(
             share=parse_share(keys),

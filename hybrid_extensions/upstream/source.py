@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PrivateAttr, ValidationError
 
-from sources.common.declared_fields import Columns, Duration
+from sources.common.fields import Columns, Duration
 from sources.config.source.added_source import COMMON, AddedSource
 from sources.config.source.file_source import FileSource
 from sources.errors import HybridError, InputError

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from sources.common.declared_fields import Declared
+from sources.common.fields import Declared
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.source_kinds import AnySource, SourceSpec

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import pyarrow as pa
 from pydantic import Field, StringConstraints, model_validator
 
-from sources.common.declared_fields import Declared, Duration
+from sources.common.fields import Declared, Duration
 from sources.common.positions import span_ms
 from sources.common.sql.proven_expressions import Proven, Unproven
 from sources.config.code.transform import DeclaredTransform, SqlTransform

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, Self
 
 from pydantic import BaseModel
 
-from sources.common.declared_fields import Declared
+from sources.common.fields import Declared
 
 if TYPE_CHECKING:
     from sources.config.pipeline import Pipeline

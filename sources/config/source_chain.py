@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from sources.common.declared_fields import Declared, Name
+from sources.common.fields import Declared, Name
 from sources.config.inputs import Input
 from sources.config.source.exported_source import ExportedFiles
 from sources.config.source.file_source import FileSource

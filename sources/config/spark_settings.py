@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from sources.common.declared_fields import Declared
+from sources.common.fields import Declared
 from sources.config.managed_service import ManagedService, managed_services
 
 # https://spark.apache.org/docs/latest/submitting-applications.html

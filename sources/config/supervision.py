@@ -16,7 +16,7 @@ from pydantic import (
     model_validator,
 )
 
-from sources.common.declared_fields import Declared, Duration
+from sources.common.fields import Declared, Duration
 
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 import pyarrow as pa
 from pydantic import Field
 
-from sources.common.declared_fields import Columns, Declared
+from sources.common.fields import Columns, Declared
 from sources.common.schema import parse_schema, parse_type, type_name
 from sources.errors import InputError
 

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import SecretStr, model_validator
 
 from sources.common.conversion import BadValue
-from sources.common.declared_fields import Declared
+from sources.common.fields import Declared
 from sources.common.login.security import locate_files
 from sources.decoding.batch_cursor import Batch, Int64Array
 

@@ -6,7 +6,7 @@ import codecs
 
 from pydantic import Field, field_validator, model_validator
 
-from sources.common.declared_fields import Declared
+from sources.common.fields import Declared
 
 
 class CsvOptions(Declared):

@@ -7,7 +7,7 @@ import os
 from pydantic import Field, field_validator
 from pydantic.config import JsonDict
 
-from sources.common.declared_fields import Declared
+from sources.common.fields import Declared
 
 # With fifteen attempts, Hadoop's default, a wrong address fails after three minutes only. Four are
 # enough for the moment in which one namenode takes over from another.

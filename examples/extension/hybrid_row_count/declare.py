@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sources.common.declared_fields import Declared
+from sources.common.fields import Declared
 from sources.config.loader import LoadedPipeline
 from sources.config.section import Section
 from sources.storage.tables.delta import delta_table, is_delta_table

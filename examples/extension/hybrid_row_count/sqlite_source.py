@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field, PositiveInt
 
-from sources.common.declared_fields import Columns
+from sources.common.fields import Columns
 from sources.common.schema import parse_schema
 from sources.config.source.exported_source import Export, ExportedSource, ExportEnd
 from sources.errors import InputError

@@ -23,7 +23,7 @@ from hybrid_extensions.cdc.tables.names import (
     table_of_file,
     topic_part,
 )
-from sources.common.declared_fields import Declared, Name
+from sources.common.fields import Declared, Name
 from sources.config.document.yaml_document import read_document, validated
 from sources.config.loader import WRITTEN, LoadedPipeline, declare
 from sources.config.pipeline import Pipeline

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from sources.common.declared_fields import Declared, Name
+from sources.common.fields import Declared, Name
 from sources.config.pipeline import Pipeline
 from sources.config.section import Section
 from sources.config.table.time_ranges import TimeRanges

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, model_validator
 
-from sources.common.declared_fields import Declared
+from sources.common.fields import Declared
 
 _EXTENSION = re.compile(r"[A-Za-z]+")
 # RFC 7628: printable characters; librdkafka separates extensions by commas.

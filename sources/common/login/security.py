@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, Field, SecretStr, model_validator
 
-from sources.common.declared_fields import Declared
+from sources.common.fields import Declared
 from sources.common.login.msk import msk_client_settings, msk_java_settings
 from sources.common.login.oauth import (
     LOGIN_MODULE,

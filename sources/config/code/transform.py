@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Tag
 
-from sources.common.declared_fields import Declared, Duration, Reference
+from sources.common.fields import Declared, Duration, Reference
 
 _FUNCTION = "a function"
 _SQL = "a query"

@@ -10,7 +10,7 @@ from typing import Any, get_args
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from sources.common.declared_fields import Declared
+from sources.common.fields import Declared
 from sources.config.code.transform import TRANSFORM_MODELS
 from sources.config.section import Section
 from sources.config.source.file_options import BY_ARRIVAL, BY_NAME, ArrivalOrder

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from sources.common.declared_fields import Declared
 from sources.common.environment import FILE_SUFFIX, is_set, variable
+from sources.common.fields import Declared
 from sources.config.document.declaration_errors import explained, invalid_file, with_source
 from sources.config.document.plain_secrets import check_secrets_come_from_environment
 from sources.errors import InputError

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from pydantic import Field
 
-from sources.common.declared_fields import AssetName, Declared, Instant, Name
+from sources.common.fields import AssetName, Declared, Instant, Name
 from sources.config.source.file_options import FileBatch
 from sources.config.source.file_source import FileSource
 from sources.config.source.rate_limit import RateLimit

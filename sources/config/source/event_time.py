@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, model_validator
 
-from sources.common.declared_fields import Declared, Instant
+from sources.common.fields import Declared, Instant
 from sources.common.positions import span_ms, to_ms
 
 AHEAD = timedelta(days=1)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field, PrivateAttr, ValidationError
 
-from sources.common.declared_fields import Instant
+from sources.common.fields import Instant
 from sources.common.positions import Offsets, Part
 from sources.config.source.added_source import COMMON, AddedSource
 from sources.config.source.file_source import FileSource

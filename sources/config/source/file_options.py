@@ -17,7 +17,7 @@ from pydantic import (
     model_validator,
 )
 
-from sources.common.declared_fields import Declared, Duration, Instant
+from sources.common.fields import Declared, Duration, Instant
 from sources.common.positions import span_ms
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
-from sources.common.declared_fields import Declared, Duration, Instant, Reference
+from sources.common.fields import Declared, Duration, Instant, Reference
 
 
 def _by_topic(value: Any) -> Any:

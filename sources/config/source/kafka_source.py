@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import PositiveInt, model_validator
 
-from sources.common.declared_fields import AssetName, Duration, Name
+from sources.common.fields import AssetName, Duration, Name
 from sources.common.login.security import Security
 from sources.common.schema import names_and_types, parse_schema
 from sources.common.sql.select import Selection

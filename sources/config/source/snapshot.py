@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from sources.common.database_snapshot import DatabaseSnapshot
-from sources.common.declared_fields import Declared
+from sources.common.fields import Declared
 from sources.common.positions import Offsets, Part, Record
 from sources.common.table_definition import TableDefinition
 from sources.config.database_kind import DatabaseKind, kind_of

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sources.common.declared_fields import Declared, Duration, Name
+from sources.common.fields import Declared, Duration, Name
 
 Owner = Annotated[str, Field(pattern=r"^(team:\S.*|[^@\s]+@[^@\s]+)$")]
 """An owner as Dagster knows them: ``team:`` and a name, or an e-mail address."""

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pydantic import BeforeValidator
 from sqlglot import exp
 
-from sources.common.declared_fields import Declared, Name
+from sources.common.fields import Declared, Name
 from sources.common.schema import type_name
 from sources.common.sql.proven_expressions import Proven, Unproven, translate
 from sources.common.sql.row_sql import parse_expression, require_row_by_row

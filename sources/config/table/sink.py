@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from sources.common.declared_fields import Declared
+from sources.common.fields import Declared
 from sources.common.sql.sql_names import quoted
 
 # By field: the field that it needs, with `mode: merge`.

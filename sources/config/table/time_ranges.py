@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from sources.common.declared_fields import Declared
+from sources.common.fields import Declared
 
 
 class TimeRanges(Declared):

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pydantic import BeforeValidator, model_validator
 
 from sources.common.conversion import BadValue, converter
-from sources.common.declared_fields import Declared
+from sources.common.fields import Declared
 from sources.common.schema import parse_type
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from sources.common.declared_fields import Columns, Declared
+from sources.common.fields import Columns, Declared
 from sources.decoding.changes.added_columns import AddedColumnOrType, types_of
 from sources.decoding.changes.renamed_columns import NewNames, all_names
 from sources.decoding.changes.schema_policies import ALL_STOP, FOLLOWED, SchemaPolicies

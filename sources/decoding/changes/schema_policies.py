@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import model_validator
 
-from sources.common.declared_fields import Declared
+from sources.common.fields import Declared
 
 _REFUSED = {
     ("renamed", "ignore"): (

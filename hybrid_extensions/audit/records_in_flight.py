@@ -65,8 +65,10 @@ def records_in_flight(context: PipelineContext | None) -> RecordsInFlight | None
         InputError: The broker does not know a topic, or refuses.
         UnavailableError: The broker does not answer.
     """
+    if context is None:
+        return None
+    is_written = False
     # A cluster that does not say whether the run is active is no reason not to audit.
-    live = False
     with suppress(HybridError):
-        live = context is not None and is_live(context.loaded)
-    return RecordsInFlight(context) if live and context is not None else None
+        is_written = is_live(context.loaded)
+    return RecordsInFlight(context) if is_written else None

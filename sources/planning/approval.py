@@ -14,7 +14,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError, StateError
 from sources.planning.context import PipelineContext
-from sources.planning.plan import Plan
+from sources.planning.plan import find_plan
 from sources.state.action_log import recorded
 from sources.state.generation import PLAN, Generation
 
@@ -156,7 +156,7 @@ def require_approved(context: PipelineContext) -> None:
     pipeline, generation = context.pipeline, context.generation
     if not pipeline.approve or find_approval(generation) is not None:
         return
-    is_planned = generation.read(PLAN, Plan) is not None
+    is_planned = find_plan(generation) is not None
     kind = NotApprovedError if is_planned else StateError
     message = f"The plan of `{pipeline.name}` is not {'approved' if is_planned else 'made'} yet."
     raise kind(

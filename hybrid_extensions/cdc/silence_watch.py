@@ -1,6 +1,6 @@
 """Watch on captured databases without a declared slot or connector: whether they answer.
 
-MariaDB and MySQL can be captured without. Where one is declared, :mod:`.slot_watch` finds it out.
+MariaDB and MySQL can be captured without either. With one, :mod:`.slot_watch` finds it out.
 """
 
 from __future__ import annotations

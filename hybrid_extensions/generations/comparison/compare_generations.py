@@ -194,8 +194,10 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
         )
         raise InputError(message, hint, pipeline=pipeline, field="sink.key", column=lacking[0])
     kept = acting_on(loaded, candidate, as_kept=True)
+    # Asked first: a live run that catches up meanwhile has not done so in these versions.
+    not_ready = _not_ready(kept)
     found = compare_tables(loaded, tables)
-    return replace(found, audit_misfit=query_misfit(kept, candidate), not_ready=_not_ready(kept))
+    return replace(found, audit_misfit=query_misfit(kept, candidate), not_ready=not_ready)
 
 
 def _not_ready(kept: LoadedPipeline) -> str | None:

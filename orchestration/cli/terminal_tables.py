@@ -131,7 +131,7 @@ def _status(found: Status) -> list[Table | str]:
             # Spark counts none where tasks write the rows, so 0 is not shown as a rate.
             f"{beat.rows_per_s:,.0f}" if beat and beat.rows_per_s else "",
             "" if beat is None or beat.event_time_ms is None else iso(beat.event_time_ms),
-            "" if source.eta_s is None else time_left(source.eta_s),
+            time_left(source.eta_s) if source.eta_s else "",
             *(f"{numbers[at]:,}" for numbers in counts.values()),
         )
     return [table, *_lines_below(found)]

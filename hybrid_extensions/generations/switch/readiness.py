@@ -85,7 +85,8 @@ def is_ready(verdict: Verdict | None, beat: Heartbeat | None, expected: Supervis
     """Return whether a promotion to a live run would keep readers up to date. A pure function.
 
     True if the run is healthy; or if people stopped it, as ``hybrid run --until caught-up`` does,
-    and at its last rate it reads what waits within ``caught_up_within``.
+    and at its last rate it reads what waits within ``caught_up_within``. Of a folder, splits wait,
+    whose rows nobody has counted: only one with none is ready.
 
     Args:
         verdict: The verdict on the live run; None if it was never requested.
@@ -97,5 +98,5 @@ def is_ready(verdict: Verdict | None, beat: Heartbeat | None, expected: Supervis
     lag = verdict.numbers.get("lag")
     if verdict.health != "stopped" or beat is None or lag is None:
         return False
-    rate = beat.rows_per_s or 0.0
+    rate = 0.0 if beat.splits_total is not None else beat.rows_per_s or 0.0
     return lag <= rate * expected.caught_up_within.total_seconds()

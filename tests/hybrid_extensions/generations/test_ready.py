@@ -34,3 +34,12 @@ def test_a_generation_may_be_promoted_if_its_run_keeps_readers_up_to_date(
     verdict = Verdict(health=health, reason="", numbers=numbers)
     assert is_ready(verdict, beat(rows_per_s=rate), EXPECTED) is is_right
     assert not is_ready(None, None, EXPECTED)
+
+
+@pytest.mark.parametrize(("waiting", "is_right"), [(0, True), (1, False)])
+def test_splits_that_wait_in_a_folder_are_not_measured_by_a_rate_in_rows(
+    waiting: int, is_right: bool
+) -> None:
+    verdict = Verdict(health="stopped", reason="", numbers={"lag": waiting})
+    seen = beat(rows_per_s=1_000_000.0, splits_done=7, splits_total=7 + waiting)
+    assert is_ready(verdict, seen, EXPECTED) is is_right

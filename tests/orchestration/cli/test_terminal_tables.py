@@ -94,6 +94,7 @@ def test_late_rows_are_shown_once_there_are_some() -> None:
 def test_the_time_left_is_told_where_it_is_known() -> None:
     assert "2 min 5 s" not in text(terminal_tables.status(status_with(0)))
     assert "2 min 5 s" in text(terminal_tables.status(status_with(0, eta_s=125)))
+    assert "none" not in text(terminal_tables.status(status_with(0, eta_s=0)))
 
 
 @pytest.mark.parametrize(

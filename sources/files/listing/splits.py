@@ -6,18 +6,15 @@ enumerator).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 from typing import overload
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.common.positions import now_ms
-from sources.common.schema import check_event_time, differences, parse_schema
+from sources.common.schema import check_event_time, parse_schema
 from sources.common.sql.select import EventColumn
-from sources.common.widening import schema_with_types_from
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_options import ArrivalOrder
 from sources.config.source.file_source import FileSource
@@ -25,9 +22,12 @@ from sources.config.source.snapshot import folder_of, require_snapshot
 from sources.errors import InputError
 from sources.extensions import required
 from sources.files.columns.layouts import Layout, with_files
-from sources.files.columns.open_columns import with_open_columns
-from sources.files.columns.partition_columns_in_files import without_partitions
-from sources.files.columns.schema_drift import Unified, check_names, unify
+from sources.files.columns.schema_drift import check_names
+from sources.files.listing.parquet_splits import (
+    drifted_splits,
+    event_column_of,
+    parquet_splits,
+)
 from sources.files.listing.sampled_splits import sampled_splits
 from sources.files.listing.sampler import Sampler
 from sources.files.listing.split_table import (
@@ -35,10 +35,8 @@ from sources.files.listing.split_table import (
     SPLITS,
     FileListing,
     assemble,
-    columns_differ,
     row_tuples,
     selected_columns,
-    settled_columns,
 )
 from sources.files.tables.lake import followed_tables, lister_of
 from sources.files.tables.table_commits import Appended
@@ -52,7 +50,6 @@ from sources.formats.event_times import (
     table_of_ranges,
 )
 from sources.formats.file_regions import Region
-from sources.formats.parquet.footers import Footers, read_footers
 from sources.storage.base import table_of
 from sources.storage.folder_partitions import by_folder, check_partitions, partition_of
 from sources.storage.listing import find_files, match_files, require_no_table_above
@@ -229,16 +226,16 @@ def list_splits(
     layouts: list[Layout] = []
     parsed: str | None = None
     if source.format == "parquet" and source.schema_drift is not None:
-        splits, unified, parsed = _drifted_splits(source, event_time, files, stores, planned)
+        splits, unified, parsed = drifted_splits(source, event_time, files, stores, planned)
         inside, layouts, warnings = unified
     elif source.format == "parquet":
-        splits, inside, parsed = _parquet_splits(source, event_time, files, stores, planned)
+        splits, inside, parsed = parquet_splits(source, event_time, files, stores, planned)
     else:
         splits, unified = sampled_splits(source, event_time, files, stores, first, planned)
         inside, layouts, warnings = unified
     splits = in_range(source, splits, exact=exact)
     if source.format == "parquet":
-        event = _event_column(source, event_time)
+        event = event_column_of(source, event_time)
         read_times = partial(
             times_within, partition=None, event=event, limits=limits, stores=stores
         )
@@ -254,7 +251,7 @@ def list_splits(
     read, columns = selected_columns(source, event_time, inside)
     partitions = list(source.partitions)
     if source.arrival is not None:
-        event = _event_column(source, event_time)
+        event = event_column_of(source, event_time)
         ordered, warnings = by_arrival(source.name, source.arrival, splits, event, limits, stores)
     else:
         ordered = splits.sort_by(READING_ORDER)
@@ -334,76 +331,6 @@ def nothing_yet(
     return FileListing(none, read, columns, partitions, exact=True, limits=limits, parsed=parsed)
 
 
-def _parquet_splits(
-    source: FileSource,
-    event_time: str,
-    files: pa.Table,
-    stores: Stores,
-    planned: pa.Schema | None,
-) -> tuple[pa.Table, pa.Schema, str | None]:
-    declared = parse_schema(source.columns) if source.columns else None
-    columns, first = declared, files["path"][0].as_py()
-    event = _event_column(source, event_time)
-    chunks = []
-    parsed: str | None = None
-    for footers in _footers(source, event, files, stores):
-        for path, schema in footers.schemas:
-            columns = schema if columns is None else schema_with_types_from(columns, schema)
-            if rows := differences(columns, schema_with_types_from(schema, columns)):
-                raise columns_differ(source.name, first, path, rows)
-        chunks.append(footers.ranges)
-        parsed = parsed or footers.parsed
-    columns = schema_with_types_from(columns or pa.schema([]), planned or pa.schema([]))
-    found = settled_columns(source.name, columns, first)
-    return assemble(files, pa.concat_tables(chunks)), found, parsed
-
-
-def _drifted_splits(
-    source: FileSource,
-    event_time: str,
-    files: pa.Table,
-    stores: Stores,
-    planned: pa.Schema | None,
-) -> tuple[pa.Table, Unified, str | None]:
-    """Return the splits of Parquet files whose columns may differ, and their common columns.
-
-    And the path of the first file that Spark's own reader does not take, if there is one.
-    """
-    event = _event_column(source, event_time)
-    schemas: list[tuple[str, pa.Schema]] = []
-    chunks, layout_of = [], []
-    parsed: str | None = None
-    for footers in _footers(source, event, files, stores):
-        known = [schema for _, schema in schemas]
-        new = [each for each in footers.schemas if each[1] not in known]
-        schemas += new
-        known += [schema for _, schema in new]
-        own = [known.index(schema) for _, schema in footers.schemas]
-        layout_of += [own[index] for index in footers.schema_of]
-        chunks.append(footers.ranges)
-        parsed = parsed or footers.parsed
-    paths = files["path"].to_pylist()
-    opened = with_open_columns(source, (schemas, layout_of), paths, stores, planned)
-    schemas, layout_of, parsed = opened.schemas, opened.schema_of, parsed or opened.first
-    counts = np.bincount(layout_of, minlength=len(schemas)).tolist()
-    unified = unify(source, schemas, counts, planned)
-    files = files.append_column("layout", pa.array(layout_of, pa.int64()))
-    return assemble(files, pa.concat_tables(chunks)), unified, parsed
-
-
-def _footers(
-    source: FileSource, event: EventColumn, files: pa.Table, stores: Stores
-) -> Iterator[Footers]:
-    """Yield what the footers of Parquet files say, without partition columns that they hold."""
-    paths = files["path"].to_pylist()
-    first = 0
-    is_growing = source.discovery_interval is not None
-    for footers in read_footers(paths, event, source.names_inside, stores, is_growing=is_growing):
-        own = paths[first : first + len(footers.schema_of)]
-        first += len(own)
-        yield without_partitions(footers, own, parse_schema(source.partitions), stores)
-
-
 def _require_inside(source: FileSource, event_time: str) -> None:
     """Refuse an event time that is, or is computed from, a column that only folder names hold."""
     if source.select and event_time not in source.select:
@@ -422,23 +349,6 @@ def _require_inside(source: FileSource, event_time: str) -> None:
     raise InputError(message, hint, source=source.name, column=min(used), field="event_time")
 
 
-def _event_column(source: FileSource, event_time: str) -> EventColumn:
-    event = source.event_column(event_time)
-    if event is None:
-        text = source.select.get(event_time, "")
-        message = (
-            f"Source `{source.name}`: the statistics of Parquet files can't be used for "
-            f"`select.{event_time}: {text}`."
-        )
-        hint = (
-            f"Let `select.{event_time}` be a plain column, or a conversion of one such as "
-            "timestamp_millis(<column>); compute anything else in the function that `transform` "
-            "names."
-        )
-        raise InputError(message, hint, source=source.name, field=f"select.{event_time}")
-    return event
-
-
 def _list_table(
     loaded: LoadedPipeline,
     source: FileSource,
@@ -447,7 +357,7 @@ def _list_table(
 ) -> FileListing:
     """Return the splits of a version of a table, or of the files that its commits append."""
     pipeline = loaded.pipeline
-    event = _event_column(source, pipeline.event_time.column)
+    event = event_column_of(source, pipeline.event_time.column)
     source.require_place()
     place = loaded.locate(source.patterns[0])
     if appended is None:

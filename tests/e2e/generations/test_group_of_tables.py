@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.generations.files.take_over import TakeOver
-from hybrid_extensions.generations.switch import group_promotion, promotion
-from hybrid_extensions.generations.switch.group_promotion import promote_group
+from hybrid_extensions.generations.switch import group_steps, promotion
+from hybrid_extensions.generations.switch.group_switch import promote_group
 from orchestration.supervision.status import status_of
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import StateError
@@ -78,8 +78,8 @@ def test_a_candidate_that_follows_a_candidate_goes_on_in_its_target_after_a_kill
     assert values(tmp_path / "copied.g2") == new
 
     # In the session of a test no run is supervised.
-    monkeypatch.setattr(group_promotion, "require_ready", lambda _: None)
-    monkeypatch.setattr(group_promotion, "start", lambda *_: None)
+    monkeypatch.setattr(group_steps, "require_ready", lambda _: None)
+    monkeypatch.setattr(group_steps, "start", lambda *_: None)
     monkeypatch.setattr(promotion, "require_ready", lambda _: None)
     with pytest.raises(StateError, match="g2 can't be promoted alone"):
         promotion.promote(second)

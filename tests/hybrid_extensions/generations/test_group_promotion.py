@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from hybrid_extensions.generations.files.take_over import TakeOver
-from hybrid_extensions.generations.switch import group_promotion, promotion
+from hybrid_extensions.generations.switch import group_steps, promotion, surplus
 from hybrid_extensions.generations.switch import steps as switch_steps
 from hybrid_extensions.generations.switch.group_members import Group
-from hybrid_extensions.generations.switch.group_promotion import promote_group
+from hybrid_extensions.generations.switch.group_switch import promote_group
 from sources.errors import StateError
 from sources.serving import Switch, pending_switch, read_serving
 from sources.state.action_log import read_actions
@@ -22,7 +22,7 @@ from tests.orchestration.generations.generation_case import GenerationCase
 
 # Each step of a group of two, and how often it is called.
 STEPS: list[tuple[Any, str]] = [
-    (group_promotion, "begin_action"),
+    (group_steps, "begin_action"),
     (Folder, "put_if_absent"),
     (Folder, "replace_known"),
     (switch_steps, "end_runs"),
@@ -31,7 +31,7 @@ STEPS: list[tuple[Any, str]] = [
     (TakeOver, "commit"),
     (switch_steps, "record"),
     (switch_steps, "write_serving"),
-    (switch_steps, "clean"),
+    (surplus, "clean"),
     (Folder, "delete"),
 ]
 BROKEN = [

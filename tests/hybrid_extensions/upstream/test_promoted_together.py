@@ -12,9 +12,9 @@ import pytest
 from deltalake import DeltaTable
 
 from hybrid_extensions.generations.files.take_over import TakeOver
-from hybrid_extensions.generations.switch import group_promotion, promotion
-from hybrid_extensions.generations.switch.group_members import members_of
-from hybrid_extensions.generations.switch.group_promotion import promote_group
+from hybrid_extensions.generations.switch import group_followers, group_steps, promotion
+from hybrid_extensions.generations.switch.group_members import candidates_of
+from hybrid_extensions.generations.switch.group_switch import promote_group
 from sources.errors import StateError
 from sources.generations import begin
 from sources.planning.context import PipelineContext
@@ -44,9 +44,9 @@ class Row:
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, generation: str | None
     ) -> None:
         # No run is started here.
-        monkeypatch.setattr(group_promotion, "require_ready", lambda _: None)
+        monkeypatch.setattr(group_steps, "require_ready", lambda _: None)
         monkeypatch.setattr(promotion, "require_ready", lambda _: None)
-        monkeypatch.setattr(group_promotion, "start", lambda *_: None)
+        monkeypatch.setattr(group_steps, "start", lambda *_: None)
         for name in ("first", "second"):
             (folder / name).mkdir()
         self.first, self.second = (
@@ -99,7 +99,7 @@ def test_it_reads_on_after_the_commit_that_put_the_rows_that_it_has_into_the_tar
     assert row.follower.position is not None
     assert row.follower.position.place == own_table(first, "g2").url
     # The one that is followed comes first.
-    members = members_of([row.second.loaded, first])
+    members = candidates_of([row.second.loaded, first])
     assert [(each.file, each.follows) for each in members] == [
         (str(first.path), None),
         (str(row.second.loaded.path), str(first.path)),
@@ -146,7 +146,7 @@ def test_rows_that_it_has_not_read_refuse_the_promotion_of_both(
     assert row.seen() == [OLD, OLD]
     # They are written after the check, by a run that is about to be stopped.
     with monkeypatch.context() as patch:
-        patch.setattr(group_promotion, "_require_running", lambda _: None)
+        patch.setattr(group_steps, "_require_running", lambda _: None)
         with pytest.raises(StateError, match="Nothing was promoted"):
             row.promote()
     assert row.seen() == [OLD, OLD]
@@ -192,7 +192,7 @@ def test_a_live_run_that_is_stuck_is_not_waited_for_while_others_are_stopped(
     row.arrive(7)
     running = SimpleNamespace(find_running=lambda *_: 1)
     with monkeypatch.context() as patch:
-        patch.setattr(group_promotion, "run_control", running)
+        patch.setattr(group_steps, "run_control", running)
         with pytest.raises(StateError, match="Nothing was promoted"):
             row.promote()
     assert row.seen() == [OLD, OLD]

@@ -85,11 +85,11 @@ def promote(pipelines: Pipelines, by: By = None, as_json: AsJson = False) -> Non
     with answer(as_json) as show, sigterm_interrupts():
         from hybrid_extensions.generations.switch import group_switch, promotion
 
-        first, *others = _loaded(pipelines)
-        if not others:
-            show(*_served(promotion.promote(first, by=person(by), say=tell)))
+        loaded = _loaded(pipelines)
+        if len(loaded) == 1:
+            show(*_served(promotion.promote(loaded[0], by=person(by), say=tell)))
             return
-        show(*_all_served(group_switch.promote_group([first, *others], by=person(by), say=tell)))
+        show(*_all_served(loaded, group_switch.promote_group(loaded, by=person(by), say=tell)))
 
 
 @_generation.command()
@@ -101,11 +101,11 @@ def rollback(pipelines: Pipelines, by: By = None, as_json: AsJson = False) -> No
     with answer(as_json) as show, sigterm_interrupts():
         from hybrid_extensions.generations.switch import group_switch, promotion
 
-        first, *others = _loaded(pipelines)
-        if not others:
-            show(*_served(promotion.roll_back(first, by=person(by), say=tell)))
+        loaded = _loaded(pipelines)
+        if len(loaded) == 1:
+            show(*_served(promotion.roll_back(loaded[0], by=person(by), say=tell)))
             return
-        show(*_all_served(group_switch.roll_back_group([first, *others], by=person(by), say=tell)))
+        show(*_all_served(loaded, group_switch.roll_back_group(loaded, by=person(by), say=tell)))
 
 
 @_generation.command()
@@ -194,9 +194,21 @@ def _loaded(pipelines: list[Path]) -> list[LoadedPipeline]:
     return [load(path) for path in dict.fromkeys(pipelines)]
 
 
-def _all_served(served: list[Serving]) -> tuple[dict[str, Any], str]:
-    documents, texts = zip(*map(_served, served), strict=True)
-    return {"ok": True, "served": list(documents)}, " ".join(texts)
+def _all_served(
+    pipelines: list[LoadedPipeline], served: list[Serving]
+) -> tuple[dict[str, Any], str]:
+    from orchestration.remedies import Remedy
+
+    documents = [_served(each)[0] for each in served]
+    texts = [
+        f"{each.pipeline.name}: readers see generation {serving.generation}."
+        for each, serving in zip(pipelines, served, strict=True)
+    ]
+    if all(each.before for each in served):
+        first, *others = [str(each.path) for each in pipelines]
+        back = Remedy("generation rollback", tuple(others)).command(first)
+        texts.append(f"{back} goes back in all of them.")
+    return {"ok": True, "served": documents}, " ".join(texts)
 
 
 def _served(serving: Serving) -> tuple[dict[str, Any], str]:

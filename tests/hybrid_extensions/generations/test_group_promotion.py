@@ -244,6 +244,10 @@ def test_a_way_back_that_breaks_off_anywhere_ends_with_none_by_whoever_comes_nex
             except HybridError:
                 # Killed before the way back was recorded: it is tried again forwards.
                 promotion.abort(case.loaded)
+    if cases[0].loaded.state.exists(Group.NAME):
+        # Killed after the last switch was removed: the next change of the group removes the record.
+        with pytest.raises(HybridError):
+            group(cases, CHANGES[kind])
     assert seen(cases) == before
     assert [pending_switch(case.loaded) for case in cases] == [None, None]
     assert [case.loaded.state.exists(Group.NAME) for case in cases] == [False, False]

@@ -168,9 +168,8 @@ def promote(case: Followed) -> None:
 
 def roll_back(case: Followed, to: int) -> None:
     """Bring the rows of a version back, and say so."""
-    table = DeltaTable(case.table)
-    table.restore(to)
-    path = case.table / commit_name(table.version() + 1)
+    DeltaTable(case.table).restore(to)
+    path = case.table / commit_name(DeltaTable(case.table).version())
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     for line in lines:
         line.get("commitInfo", {})[RESTORED] = to

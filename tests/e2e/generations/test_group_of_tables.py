@@ -17,7 +17,7 @@ from orchestration.supervision.status import status_of
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import StateError
 from sources.generations import begin
-from sources.kept_definitions import declaration_of
+from sources.kept_definitions import declaration_of, keep_definition
 from sources.serving import read_serving
 from tests.e2e.case import wrong
 from tests.e2e.in_session import run_history, run_live
@@ -56,6 +56,8 @@ def computed_again(
     for loaded in (case.first(), case.second(windows=False)):
         run_history(spark, loaded)
         run_live(spark, loaded)
+        # As a launch does.
+        keep_definition(loaded, loaded.require_generation())
     first = case.first(transform="transforms:doubled")
     assert begin(first).name == "g2"
     run_history(spark, first)

@@ -53,11 +53,14 @@ class Serving(Record):
         before: The generations that served before and are kept, each once, the latest at the end.
         by: Who let readers see it, by a promotion or rollback, as given; None if no name was given,
             and for the first one.
+        together: Files of the pipelines whose serving generations were changed together with this
+            one's, all or none; empty if it was changed alone.
     """
 
     generation: str
     before: list[Served] = Field(default_factory=list)
     by: str | None = None
+    together: list[str] = Field(default_factory=list)
 
     def served(self, generation: str) -> Served | None:
         """Return the record of a generation that served before.
@@ -85,8 +88,8 @@ class Switch(Record):
             no earlier version to roll back to.
         by: Who requested it, as given; None if no name was given.
         action: Number of this switch in the log of actions; None in documents of older versions.
-        group: File of the pipeline in whose state the group is recorded, of whose promotion this is
-            a part; None if it is of this pipeline alone.
+        group: File of the pipeline in whose state the group is recorded, of whose promotion or
+            rollback this is a part; None if it is of this pipeline alone.
         source_version: Version of the candidate's table that replaces the target's; None for the
             newest one.
     """

@@ -21,8 +21,12 @@ from orchestration.cli.output import (
 from orchestration.cli.usage import Group
 
 if TYPE_CHECKING:
+    from sources.config.loader import LoadedPipeline
     from sources.serving import Serving
 
+Pipelines = Annotated[
+    list[Path], typer.Argument(help="YAML files of pipelines.", metavar="PIPELINE...")
+]
 app = typer.Typer()
 _generation = typer.Typer(
     cls=Group,
@@ -72,44 +76,44 @@ def compare(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 
 @_generation.command()
-def promote(
-    pipelines: Annotated[
-        list[Path], typer.Argument(help="YAML files of pipelines.", metavar="PIPELINE...")
-    ],
-    by: By = None,
-    as_json: AsJson = False,
-) -> None:
+def promote(pipelines: Pipelines, by: By = None, as_json: AsJson = False) -> None:
     """Let readers see the newest generation, in one commit; `rollback` undoes it.
 
     Refused unless its history is read to the end and its live stream is healthy. Runs of the old
     one are stopped. Of several pipelines all newest generations are promoted, or none.
     """
     with answer(as_json) as show, sigterm_interrupts():
-        from hybrid_extensions.generations.switch import promotion
-        from hybrid_extensions.generations.switch.group_promotion import promote_group
+        from hybrid_extensions.generations.switch import group_switch, promotion
 
-        shell_remedies.name(pipelines[0])
-        first, *others = [load(path) for path in dict.fromkeys(pipelines)]
-        if not others:
-            show(*_served(promotion.promote(first, by=person(by), say=tell)))
+        loaded = _loaded(pipelines)
+        if len(loaded) == 1:
+            show(*_served(promotion.promote(loaded[0], by=person(by), say=tell)))
             return
-        served = promote_group([first, *others], by=person(by), say=tell)
-        documents, texts = zip(*map(_served, served), strict=True)
-        show({"ok": True, "served": list(documents)}, " ".join(texts))
+        show(*_all_served(loaded, group_switch.promote_group(loaded, by=person(by), say=tell)))
 
 
 @_generation.command()
-def rollback(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
-    """Let readers see the previous generation again; its live stream resumes."""
-    with answer(as_json) as show, sigterm_interrupts():
-        from hybrid_extensions.generations.switch import promotion
+def rollback(pipelines: Pipelines, by: By = None, as_json: AsJson = False) -> None:
+    """Let readers see the previous generation again; its live stream resumes.
 
-        show(*_served(promotion.roll_back(load(pipeline), by=person(by), say=tell)))
+    Of several pipelines that were promoted together all are rolled back, or none.
+    """
+    with answer(as_json) as show, sigterm_interrupts():
+        from hybrid_extensions.generations.switch import group_switch, promotion
+
+        loaded = _loaded(pipelines)
+        if len(loaded) == 1:
+            show(*_served(promotion.roll_back(loaded[0], by=person(by), say=tell)))
+            return
+        show(*_all_served(loaded, group_switch.roll_back_group(loaded, by=person(by), say=tell)))
 
 
 @_generation.command()
 def finish(pipeline: PipelineFile, as_json: AsJson = False) -> None:
-    """Finish an interrupted promotion or rollback; the supervision does it by itself."""
+    """Finish an interrupted promotion or rollback; the supervision does it by itself.
+
+    One of several pipelines is finished in all of them.
+    """
     with answer(as_json) as show, sigterm_interrupts():
         from hybrid_extensions.generations.switch import promotion
         from sources.serving import read_serving
@@ -121,7 +125,10 @@ def finish(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 @_generation.command()
 def abort(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
-    """Give up a promotion or rollback that was begun, until its commit; `list` shows who serves."""
+    """Give up a promotion or rollback that was begun, until its commit; `list` shows who serves.
+
+    Of several pipelines: until all tables are changed; those that are changed are changed back.
+    """
     with answer(as_json) as show, sigterm_interrupts():
         from hybrid_extensions.generations.switch import promotion
         from sources.serving import read_serving
@@ -179,6 +186,29 @@ def rerun(
         )
         document = {"ok": True, "serving": served.generation}
         show(document, f"Readers see generation {served.generation}.")
+
+
+def _loaded(pipelines: list[Path]) -> list[LoadedPipeline]:
+    """Load the pipelines, each once; ways out in messages name the first one."""
+    shell_remedies.name(pipelines[0])
+    return [load(path) for path in dict.fromkeys(pipelines)]
+
+
+def _all_served(
+    pipelines: list[LoadedPipeline], served: list[Serving]
+) -> tuple[dict[str, Any], str]:
+    from orchestration.remedies import Remedy
+
+    documents = [_served(each)[0] for each in served]
+    texts = [
+        f"{each.pipeline.name}: readers see generation {serving.generation}."
+        for each, serving in zip(pipelines, served, strict=True)
+    ]
+    if all(each.before for each in served):
+        first, *others = [str(each.path) for each in pipelines]
+        back = Remedy("generation rollback", tuple(others)).command(first)
+        texts.append(f"{back} goes back in all of them.")
+    return {"ok": True, "served": documents}, " ".join(texts)
 
 
 def _served(serving: Serving) -> tuple[dict[str, Any], str]:

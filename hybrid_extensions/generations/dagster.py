@@ -1,7 +1,8 @@
 """Job `<pipeline>_generation`: replace the whole table, in one form; and scheduled reruns."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -16,6 +17,7 @@ from hybrid_extensions.generations.declare import COMPARED, GenerationsSection, 
 from hybrid_extensions.generations.form import FIELDS, GenerationForm
 from hybrid_extensions.generations.lifecycle import discard, rerun
 from hybrid_extensions.generations.switch import promotion
+from hybrid_extensions.generations.switch.group_switch import promote_group, roll_back_group
 from hybrid_extensions.schedules.dagster import schedule
 from orchestration.attribution import acting_user
 from orchestration.defs.checks.from_job import report_check
@@ -56,8 +58,10 @@ _TEXTS = {
     "RERUN": "computes a candidate, compares it, and lets readers see it if checks hold; with "
     "`promote: NEVER` that is left to a person",
     "COMPARE": "compares the candidate's rows with those that readers see, and changes nothing",
-    "PROMOTE": "lets readers see the candidate, in one commit",
-    "ROLLBACK": "lets readers see the generation before again",
+    "PROMOTE": "lets readers see the candidate, in one commit; with `together_with` also those of "
+    "other pipelines, all or none",
+    "ROLLBACK": "lets readers see the generation before again; with `together_with` also in other "
+    "pipelines, all or none",
     "DISCARD": "stops and deletes the candidate",
     "FINISH": "completes a promotion or rollback that was interrupted",
     "ABORT": "gives up a promotion or rollback before its commit",
@@ -177,15 +181,32 @@ def _report_comparison(
 
 
 def _promote(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm) -> None:
-    by = acting_user(context.run.tags, form.by)
-    _switched(context, loaded, promotion.promote(loaded, by=by, say=say_in(context, loaded)))
+    _change(context, loaded, form, promotion.promote, promote_group)
 
 
 def _roll_back(
     context: dg.OpExecutionContext, loaded: LoadedPipeline, form: GenerationForm
 ) -> None:
-    by = acting_user(context.run.tags, form.by)
-    _switched(context, loaded, promotion.roll_back(loaded, by=by, say=say_in(context, loaded)))
+    _change(context, loaded, form, promotion.roll_back, roll_back_group)
+
+
+def _change(
+    context: dg.OpExecutionContext,
+    loaded: LoadedPipeline,
+    form: GenerationForm,
+    alone: Callable[..., Serving],
+    together: Callable[..., list[Serving]],
+) -> None:
+    """Let readers see another generation of the pipeline, and of those that the form names."""
+    by, say = acting_user(context.run.tags, form.by), say_in(context, loaded)
+    others = [load_pipeline(Path(loaded.locate(file))) for file in form.together_with]
+    if not others:
+        _switched(context, loaded, alone(loaded, by=by, say=say))
+        return
+    members = list({each.path: each for each in [*others, loaded]}.values())
+    # This one comes last: the run is tagged with its generation.
+    for each, serving in zip(members, together(members, by=by, say=say), strict=True):
+        _switched(context, each, serving)
 
 
 def _finish(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: GenerationForm) -> None:
@@ -256,9 +277,10 @@ def _switched(context: dg.OpExecutionContext, loaded: LoadedPipeline, serving: S
     """Say which generation readers see, in the log and on the table's page."""
     before = [each.generation for each in serving.before]
     back = f" A rollback returns to {before[-1]}." if before else ""
-    context.log.info(f"Readers see generation {serving.generation}.{back}")
+    text = f"Readers see generation {serving.generation}.{back}"
+    context.log.info(f"{loaded.pipeline.name}: {text}")
     note_on_run(context, {GENERATION_TAG: serving.generation})
-    report_table(context, loaded, f"Readers see generation {serving.generation}.{back}")
+    report_table(context, loaded, text)
 
 
 _ACTS: dict[str, Act] = {

@@ -6,11 +6,21 @@ from collections.abc import Mapping
 from typing import Literal
 
 import dagster as dg
+from pydantic import Field
 
 from orchestration.defs.jobs.action_form import ActionForm, text_field
 
 _PROMOTE = dg.Enum("promote", [dg.EnumValue("CHECKS"), dg.EnumValue("NEVER")])
 _BY = {"by": text_field("Your name, which is kept with what you do.")}
+_TOGETHER = {
+    "together_with": dg.Field(
+        [str],
+        default_value=[],
+        description="Files of other pipelines, relative to this one's, such as `revenue.yaml`: all "
+        "of them are changed together with this one, or none.",
+    ),
+    **_BY,
+}
 FIELDS: Mapping[str, Mapping[str, dg.Field]] = {
     "RERUN": {
         "promote": dg.Field(
@@ -26,7 +36,8 @@ FIELDS: Mapping[str, Mapping[str, dg.Field]] = {
         ),
         **_BY,
     },
-    **dict.fromkeys(("NEW", "PROMOTE", "ROLLBACK", "DISCARD", "ABORT"), _BY),
+    **dict.fromkeys(("NEW", "DISCARD", "ABORT"), _BY),
+    **dict.fromkeys(("PROMOTE", "ROLLBACK"), _TOGETHER),
 }
 """Fields of the actions that have some."""
 
@@ -40,9 +51,12 @@ class GenerationForm(ActionForm):
         promote: ``CHECKS`` if a rerun is promoted once its checks hold, ``NEVER`` to leave that to
             a person.
         rows_at_least: Fewest rows of a rerun, as a fraction of those of the serving generation.
+        together_with: Files of the pipelines that are promoted or rolled back together with this
+            one, relative to its file.
     """
 
     action: str = "COMPARE"
     by: str = ""
     promote: Literal["CHECKS", "NEVER"] = "CHECKS"
     rows_at_least: float = 0.99
+    together_with: list[str] = Field(default_factory=list)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sources.errors import InputError, StateError
+from sources.files.tables.table_commits import RESTORED
 from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import commit_name
 from spark_jobs.table.delta_table import USER_METADATA, link_files, missing_file
@@ -128,11 +129,14 @@ class TakeOver:
     ) -> list[dict[str, Any]]:
         now_ms = int(time.time() * 1000)
         table, other = self.table, self.other
-        info = {
+        info: dict[str, Any] = {
             "timestamp": now_ms,
             "operation": "WRITE",
             "operationParameters": {"mode": "Overwrite"},
         }
+        if table.folder.url == other.folder.url:
+            # Followers of the table read on after this commit.
+            info[RESTORED] = other.version
         actions: list[dict[str, Any]] = [{"commitInfo": info}]
         if (joined := table.protocol.joined(other.protocol)) != table.protocol:
             actions.append({"protocol": joined.action()})

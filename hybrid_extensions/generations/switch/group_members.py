@@ -1,4 +1,4 @@
-"""Members of a group that is promoted together: their order, and which follows which."""
+"""Members of a group that is promoted or rolled back together: their order, who follows whom."""
 
 from __future__ import annotations
 
@@ -6,20 +6,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from hybrid_extensions.generations.switch.progress import Say
+from hybrid_extensions.generations.switch.readiness import require_earlier
+from hybrid_extensions.generations.switch.steps import context_of
 from orchestration.remedies import Remedy
 from sources.common.positions import Part, Record
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import StateError
-from sources.files.tables.table_commits import TableCommits
-from sources.kept_definitions import declaration_of
-from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
-from sources.planning.files.passed_range import pass_range
-from sources.serving import own_table, require_candidate
-from sources.state.generation import read_generation
-from sources.storage.folder import Folder
-from sources.storage.tables.delta import delta_table
-from spark_jobs.run_state.heartbeat import read_heartbeat
+from sources.serving import Switch, own_table, read_serving, require_candidate
 
 Stage = Literal["preparing", "begun", "given up"]
 PREPARING: Stage = "preparing"
@@ -31,11 +26,11 @@ GIVEN_UP: Stage = "given up"
 
 
 class Member(Part):
-    """Pipeline whose candidate is promoted together with others.
+    """Pipeline whose serving generation is changed together with those of others.
 
     Attributes:
         file: The pipeline's file.
-        to: Name of its candidate.
+        to: Name of the generation that is to serve: its candidate, or one that served before.
         follows: File of the member whose candidate's table this candidate follows; None if it does
             not follow one of them.
     """
@@ -54,13 +49,14 @@ class Member(Part):
 
 
 class Group(Record):
-    """Promotion of several candidates in progress; in the state of its first member.
+    """Promotion or rollback of several pipelines in progress; in the state of its first member.
 
     Attributes:
         members: The members, each after the one that it follows.
-        at_ms: When the promotion was requested, in Unix milliseconds; its switches have the same.
+        at_ms: When it was requested, in Unix milliseconds; its switches have the same.
         by: Who requested it, as given; None if no name was given.
         stage: How far it is.
+        is_rollback: Whether the generations that are to serve have served before.
     """
 
     NAME: ClassVar = "group-promotion.json"
@@ -69,10 +65,32 @@ class Group(Record):
     at_ms: int
     by: str | None = None
     stage: Stage = PREPARING
+    is_rollback: bool = False
+
+    @property
+    def kind(self) -> str:
+        """``rollback of a group`` or ``promotion of a group``."""
+        return "rollback of a group" if self.is_rollback else "promotion of a group"
+
+    def switch_of(self, member: Member, loaded: LoadedPipeline) -> Switch:
+        """Return the switch of a member, which is not recorded yet.
+
+        Raises:
+            StateError: The state is damaged.
+            UnavailableError: The state's store does not answer.
+        """
+        return Switch(
+            to=member.to,
+            past=read_serving(loaded).generation,
+            at_ms=self.at_ms,
+            is_rollback=self.is_rollback,
+            by=self.by,
+            group=self.members[0].file,
+        )
 
 
-def members_of(pipelines: Sequence[LoadedPipeline]) -> list[Member]:
-    """Return the members of a group of pipelines, each after the one that it follows.
+def candidates_of(pipelines: Sequence[LoadedPipeline]) -> list[Member]:
+    """Return the members of a group that is promoted, each after the one that it follows.
 
     Args:
         pipelines: The pipelines, each with a candidate.
@@ -98,6 +116,55 @@ def members_of(pipelines: Sequence[LoadedPipeline]) -> list[Member]:
         # Pipelines can't follow each other in a circle.
         ordered += [each for each in rest if each.follows in known]
     return ordered
+
+
+def earlier_of(pipelines: Sequence[LoadedPipeline]) -> list[Member]:
+    """Return the members of a group that is rolled back, in the order given.
+
+    Raises:
+        StateError: One has no earlier generation that is kept; or two were changed together, and
+            one of them alone since.
+        UnavailableError: A store does not answer.
+    """
+    together = {str(each.path): read_serving(each).together for each in pipelines}
+    for file, others in together.items():
+        for other in others:
+            if other in together and file not in together[other]:
+                message = (
+                    f"{file} and {other} can't be rolled back together: {other} was promoted or "
+                    "rolled back alone after both were changed together, so one of them would go "
+                    "back, and the other one forward. Nothing was changed."
+                )
+                alone = " and ".join(
+                    Remedy("generation rollback").command(each) for each in (other, file)
+                )
+                hint = f"Look at `hybrid generation list` of both, then change each alone: {alone}."
+                raise StateError(message, hint, file=other)
+    return [Member(file=str(each.path), to=require_earlier(each)) for each in pipelines]
+
+
+def tell_of_others(pipelines: Sequence[LoadedPipeline], say: Say) -> None:
+    """Say which pipelines were changed together with some that are rolled back, and stay.
+
+    Args:
+        pipelines: The pipelines that are rolled back.
+        say: Told a sentence for each of them that was changed together with others.
+
+    Raises:
+        StateError: The state is damaged.
+        UnavailableError: The state's store does not answer.
+    """
+    named = {str(each.path) for each in pipelines}
+    for each in pipelines:
+        serving = read_serving(each)
+        if others := [file for file in serving.together if file not in named]:
+            back = " and ".join(Remedy("generation rollback").command(file) for file in others)
+            say(
+                f"Warning: {serving.generation} of {each.pipeline.name} began to serve together "
+                f"with those of {' and '.join(others)}, which stay as they are. A live run of "
+                "theirs that follows this table stops at its next look, until it is rolled back, "
+                f"too: {back}."
+            )
 
 
 def _followed(
@@ -126,87 +193,3 @@ def _followed(
             )
             raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=to)
     return None
-
-
-def context_of(loaded: LoadedPipeline, generation: str) -> PipelineContext:
-    """Return a generation of a pipeline with the declaration by which it runs.
-
-    Raises:
-        InputError: The kept declaration is not valid, or needs an environment variable that is not
-            set.
-        StateError: There is no generation of that name, its kept declaration is missing, or the
-            state is damaged.
-        UnavailableError: The state's store does not answer.
-    """
-    state = read_generation(loaded.state, generation)
-    return PipelineContext(declaration_of(loaded, generation), state)
-
-
-def unread(context: PipelineContext) -> int:
-    """Return how many files of a followed table are not committed yet, found or not.
-
-    Args:
-        context: A generation that follows a table.
-
-    Raises:
-        InputError: The table removes or rewrites rows.
-        StateError: The generation follows no table, or its state is damaged.
-        UnavailableError: A store does not answer.
-    """
-    folder = GrowingFolder(context)
-    beat = read_heartbeat(context.generation, context.pipeline.sources[-1].name)
-    done = 0 if beat is None or beat.splits_done is None else beat.splits_done
-    return len(folder.undiscovered()) + folder.splits - done
-
-
-def require_all_read(context: PipelineContext, version: int) -> None:
-    """Refuse a candidate that has not read the followed candidate's table up to a version exactly.
-
-    Its runs have ended.
-
-    Args:
-        context: The candidate.
-        version: Version of the table that it follows.
-
-    Raises:
-        InputError: The table that it follows removes or rewrites rows, is another one, or is gone.
-        StateError: It has read less, or more.
-        UnavailableError: A store does not answer.
-    """
-    position, source = GrowingFolder(context).position, context.pipeline.sources[-1].name
-    if position is not None:
-        commits = TableCommits(source, context.loaded.place(position.place))
-        newest = commits.appended_after(position, to_read=False).position.version
-        if not unread(context) and newest == version:
-            return
-    message = (
-        f"Candidate {context.generation.name} of pipeline `{context.pipeline.name}` has not read "
-        f"the table that it follows by `{source}` up to version {version:,}, at which that one is "
-        "to be promoted. Nothing was promoted."
-    )
-    look = Remedy("status", ("--generation", context.generation.name))
-    hint = f"Look at {look.command(str(context.loaded.path))}, then promote the group again."
-    raise StateError(message, hint, transient=True, source=source)
-
-
-def move_position(follower: LoadedPipeline, generation: str, target: Folder, version: int) -> None:
-    """Let a candidate that has followed another one's table read on in the target of that one.
-
-    May be repeated.
-
-    Args:
-        follower: The pipeline that follows.
-        generation: Name of its candidate, whose runs have ended.
-        target: Folder of the target, which has the same rows now.
-        version: Version of the target by the commit that put them there.
-
-    Raises:
-        InputError: The kept declaration of the candidate is not valid.
-        StateError: The state can't be read or written.
-        UnavailableError: A store does not answer.
-    """
-    context = context_of(follower, generation)
-    source = context.pipeline.sources[-1].name
-    table_id = str(delta_table(target, version).metadata().id)
-    position = TableCommits(source, target).position(table_id, version)
-    pass_range(context.generation, source, position)

@@ -84,6 +84,13 @@ def _where_it_stands(loaded: LoadedPipeline, begun: Switch | None, before: str) 
         before: The generation that served then.
     """
     switch, serving = pending_switch(loaded), read_serving(loaded).generation
+    if switch is not None and switch.group is not None:
+        return (
+            f"Interrupted: the {switch.kind} of {switch.to} is part of one of several pipelines, "
+            "of which all are changed or none. `hybrid generation finish P` ends it, as the "
+            "supervision does by itself; until all tables are changed `hybrid generation abort P` "
+            "goes back in all of them. Until then no run of these pipelines starts."
+        )
     if switch is not None and is_committed(loaded, switch):
         return (
             f"Interrupted after the commit: the {switch.kind} is done, readers see {switch.to}. "

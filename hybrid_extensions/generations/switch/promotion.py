@@ -7,8 +7,10 @@ way. Whichever process finds it unfinished finishes it; until its commit it can 
 
 from __future__ import annotations
 
+from hybrid_extensions.generations.switch import refusals
 from hybrid_extensions.generations.switch import steps as switch_steps
-from hybrid_extensions.generations.switch.group_promotion import abort_group, finish_group
+from hybrid_extensions.generations.switch.group_members import tell_of_others
+from hybrid_extensions.generations.switch.group_switch import abort_group, finish_group
 from hybrid_extensions.generations.switch.lock import hold_switch_lock
 from hybrid_extensions.generations.switch.progress import (
     Say,
@@ -16,7 +18,12 @@ from hybrid_extensions.generations.switch.progress import (
     say_nothing,
     told_if_interrupted,
 )
-from hybrid_extensions.generations.switch.readiness import require_own, require_ready
+from hybrid_extensions.generations.switch.readiness import (
+    require_earlier,
+    require_input,
+    require_own,
+    require_ready,
+)
 from hybrid_extensions.generations.switch.run import (
     STEPS,
     give_up,
@@ -29,7 +36,6 @@ from orchestration.launch_checks import require_not_deleted
 from sources.common.counting import counted
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
-from sources.errors import StateError
 from sources.planning.approval import require_approver
 from sources.serving import Serving, Switch, pending_switch, read_serving, require_candidate
 from sources.state.action_log import begin_action
@@ -85,7 +91,8 @@ def promote(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_not
 def roll_back(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_nothing) -> Serving:
     """Undo a promotion: the rows of the generation that served before return, in one commit.
 
-    Its live run resumes where it was stopped at the promotion.
+    Its live run resumes where it was stopped at the promotion. If it was promoted together with
+    others, these stay as they are, and the person is told.
 
     Args:
         loaded: The pipeline.
@@ -96,8 +103,9 @@ def roll_back(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_n
         Which generation serves now, and those that served before.
 
     Raises:
-        StateError: No generation that served before is kept, files of its table are missing, or
-            another process is changing the table (transient).
+        StateError: No generation that served before is kept, files of its table are missing, it
+            follows a table that was replaced since, or another process is changing the table
+            (transient).
         InputError: ``approvers`` does not name ``by``; or the target can't be read.
         SeamError: Kafka has deleted records since that its live run has not read.
         RunError: A run can't be stopped; or the live run does not start after the commit: it stays
@@ -107,20 +115,11 @@ def roll_back(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_n
     by = require_approver(loaded.pipeline, by, "roll back a generation")
     with told_if_interrupted(loaded, say):
         _finish(loaded, say)
-        serving = read_serving(loaded)
-        if not serving.before:
-            message = (
-                f"Pipeline `{loaded.pipeline.name}` has no earlier generation that is kept, so "
-                "there is nothing to roll back to."
-            )
-            hint = (
-                "To replace the rows, begin a new generation with `hybrid generation new P`, run "
-                "it, and promote it. `generations.keep` sets how many earlier generations are kept."
-            )
-            raise StateError(message, hint, pipeline=loaded.pipeline.name)
-        switch = _switch_to(loaded, serving.before[-1].generation, by)
+        switch = _switch_to(loaded, require_earlier(loaded), by)
         to, _ = switch_steps.contexts(loaded, switch)
         require_not_deleted(to)
+        require_input(to)
+        tell_of_others([loaded], say)
         _begin(loaded, switch, say)
     return read_serving(loaded)
 
@@ -187,14 +186,14 @@ def _abort(loaded: LoadedPipeline, by: str | None, say: Say) -> Switch | None:
     if (switch := pending_switch(loaded)) is None:
         return None
     if switch.group is not None:
-        abort_group(loaded, switch, by)
+        abort_group(loaded, switch, by, say)
         return switch
     with hold_switch_lock(loaded, f"abort of the {switch.kind} of {switch.to}") as held:
         steps = Steps(say, _STEPS_OF_ABORT, held.note)
         if (switch := pending_switch(loaded)) is None:
             return None
         if is_committed(loaded, switch):
-            raise switch_steps.too_late(switch)
+            raise refusals.too_late(switch)
         steps.begin(f"removing what was brought into the target for {switch.to}")
         switch_steps.release(loaded, switch)
         steps.end(f"nothing of {switch.to} is in the target; what was requested applies again")

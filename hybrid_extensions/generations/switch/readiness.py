@@ -1,16 +1,20 @@
-"""Readiness of a generation for its promotion: history read to its end, a live run that is well."""
+"""Readiness of a generation to serve: history is read, its live run is well or can resume."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from orchestration.supervision.live_look import look_at_live
 from orchestration.supervision.rules.verdict import Verdict
+from sources.config.loader import LoadedPipeline
 from sources.config.supervision import Supervision
-from sources.errors import StateError
+from sources.errors import InputError, StateError
+from sources.files.tables.table_commits import TableCommits
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
+from sources.planning.files.discovery import GrowingFolder
 from sources.planning.files.open_snapshot import require_whole
+from sources.serving import read_serving
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.table.ownership.belonging import require_belonging
 
@@ -100,3 +104,67 @@ def is_ready(verdict: Verdict | None, beat: Heartbeat | None, expected: Supervis
         return False
     rate = 0.0 if beat.splits_total is not None else beat.rows_per_s or 0.0
     return lag <= rate * expected.caught_up_within.total_seconds()
+
+
+def require_earlier(loaded: LoadedPipeline) -> str:
+    """Return the name of the generation that a rollback returns to; refuse if none is kept.
+
+    Raises:
+        StateError: No generation that served before is kept.
+        UnavailableError: The state's store does not answer.
+    """
+    if before := read_serving(loaded).before:
+        return before[-1].generation
+    message = (
+        f"Pipeline `{loaded.pipeline.name}` has no earlier generation that is kept, so there is "
+        "nothing to roll back to."
+    )
+    hint = (
+        "To replace the rows, begin a new generation with `hybrid generation new P`, run it, and "
+        "promote it. `generations.keep` sets how many earlier generations are kept."
+    )
+    raise StateError(message, hint, pipeline=loaded.pipeline.name)
+
+
+def require_input(to: PipelineContext, brought_back: Mapping[str, int] | None = None) -> None:
+    """Refuse to return to a generation that follows a table whose rows were replaced meanwhile.
+
+    Its live run could not read on.
+
+    Args:
+        to: The generation.
+        brought_back: Versions that the rollback itself brings back in tables of other pipelines, by
+            the place of the table.
+
+    Raises:
+        StateError: It follows a table that was replaced, and does not get back its rows.
+        UnavailableError: A store does not answer.
+    """
+    source = to.pipeline.growing_folder
+    position = None if source is None else GrowingFolder(to).position
+    if source is None or position is None:
+        return
+    until = (brought_back or {}).get(position.place)
+    commits = TableCommits(source.name, to.loaded.place(position.place))
+    try:
+        found = commits.appended_after(position, to_read=False, until=until)
+    except InputError as error:
+        reason = error.message
+    else:
+        if until in (None, found.position.version):
+            return
+        reason = (
+            f"Source `{source.name}`: the table {position.place} was read up to version "
+            f"{position.version:,}, and the rollback brings back version {until:,}."
+        )
+    name = to.pipeline.name
+    message = (
+        f"Pipeline `{name}` can't be rolled back to {to.generation.name}: its live run could not "
+        f"read on. {reason} Nothing was changed."
+    )
+    hint = (
+        f"If the {source.shown_place} was promoted since, roll both back: `hybrid generation "
+        f"rollback`, with the files of both pipelines, {to.loaded.path} and the other one's. "
+        "Otherwise compute the table again: `hybrid rerun P`."
+    )
+    raise StateError(message, hint, pipeline=name, generation=to.generation.name)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import TypeVar
 
+from hybrid_extensions.generations.switch import refusals, surplus
 from hybrid_extensions.generations.switch import steps as switch_steps
 from hybrid_extensions.generations.switch.progress import Steps
 from orchestration import step_observers
@@ -19,6 +20,7 @@ from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from sources.serving import Switch, pending_switch, read_serving
 from sources.state.action_log import end_action
+from sources.state.generation import is_there
 from spark_jobs.launch.readable_state import require_readable
 from spark_jobs.table.ownership.belonging import is_committed
 
@@ -61,7 +63,9 @@ def resume_requested(loaded: LoadedPipeline, switch: Switch) -> list[str]:
             live_run.resume(context, context.pipeline.sources[-1])
             started.append(context.generation.name)
 
-    do_all(switch_steps.contexts(loaded, switch), resume)
+    # One that was discarded is why the switch is given up.
+    there = [each for each in (switch.to, switch.past) if is_there(loaded.state, each)]
+    do_all([switch_steps.context_of(loaded, each) for each in there], resume)
     return started
 
 
@@ -101,16 +105,12 @@ def start(to: PipelineContext, steps: Steps) -> None:
         steps.end(f"{name} has no live run to start")
 
 
-def run_steps(
-    loaded: LoadedPipeline, steps: Steps, committed: Callable[[Switch], None] = lambda _: None
-) -> PipelineContext | None:
+def run_steps(loaded: LoadedPipeline, steps: Steps) -> PipelineContext | None:
     """Do all steps of a pending change but the start of the run; return what is to be started.
 
     Args:
         loaded: The pipeline.
         steps: Is told each step.
-        committed: Called after the commit with the switch, which has the version that it replaced;
-            again if the steps are repeated after a crash.
 
     Returns:
         The generation that serves now; None if another process was first.
@@ -127,9 +127,19 @@ def run_steps(
     if not is_done and not take_back_discard(loaded, switch.to):
         switch_steps.release(loaded, switch)
         give_up(loaded, switch, None)
-        raise switch_steps.discarded(switch)
-    reported = step_observers.reported(loaded, step_observers.PROMOTION, tell=steps.say)
-    with nullcontext() if is_done else switch_steps.naming_the_abort(switch), reported:
+        raise refusals.discarded(switch)
+    with nullcontext() if is_done else refusals.naming_the_abort(switch):
+        switch = commit_steps(loaded, switch, steps)
+    return record_steps(loaded, switch, steps)
+
+
+def commit_steps(loaded: LoadedPipeline, switch: Switch, steps: Steps) -> Switch:
+    """Do the steps of a change up to its commit; return it with the version that it replaced.
+
+    Raises:
+        StateError, RunError, InputError, UnavailableError: As of :func:`run_steps`.
+    """
+    with step_observers.reported(loaded, step_observers.PROMOTION, tell=steps.say):
         to, past = switch_steps.contexts(loaded, switch)
         require_readable(to)
         steps.begin(f"stopping the runs of {switch.past} and {switch.to}")
@@ -138,10 +148,26 @@ def run_steps(
         steps.begin(f"listing the files of {switch.to} in the table's log, in one commit")
         done = switch_steps.commit(loaded, switch)
         steps.end(done.in_words())
-        switch = done.switch
-        committed(switch)
+    return done.switch
+
+
+def record_steps(
+    loaded: LoadedPipeline, switch: Switch, steps: Steps, together: Sequence[str] = ()
+) -> PipelineContext:
+    """Do the steps of a change after its commit; return the generation whose run is to be started.
+
+    Args:
+        loaded: The pipeline.
+        switch: The change, with the version that it replaced.
+        steps: Is told each step.
+        together: Files of the pipelines that are changed together with this one.
+
+    Raises:
+        StateError, InputError, UnavailableError: As of :func:`run_steps`.
+    """
+    to, _ = switch_steps.contexts(loaded, switch)
     steps.begin(f"recording that {switch.to} serves")
-    switch_steps.record(loaded, switch)
+    switch_steps.record(loaded, switch, together)
     steps.end(f"{switch.to} is recorded as serving")
     last = to.pipeline.sources[-1]
     if last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
@@ -152,7 +178,7 @@ def run_steps(
     loaded.state.delete(Switch.NAME)
     # Last, as the steps above need the past generation, which may be among those to be removed.
     steps.begin("removing what no rollback needs")
-    removed, deleted = switch_steps.clean(loaded)
+    removed, deleted = surplus.clean(loaded)
     before = read_serving(loaded).before
     kept = [f"{each.generation} (version {each.version:,})" for each in before]
     steps.end(

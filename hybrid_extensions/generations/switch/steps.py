@@ -5,15 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from deltalake import DeltaTable
 
-from hybrid_extensions.generations.declare import GenerationsSection
 from hybrid_extensions.generations.files.take_over import OutdatedError, TakeOver, prepare
-from hybrid_extensions.generations.files.unlisted_files import delete_unlisted, forget_log
+from hybrid_extensions.generations.files.unlisted_files import forget_log
+from hybrid_extensions.generations.switch.writer_marks import writer_marks
 from orchestration.requested_state import (
     read_requested,
     request,
@@ -23,35 +23,42 @@ from orchestration.requested_state import (
 from sources.common.counting import counted
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
-from sources.errors import HybridError, InputError, StateError
-from sources.generations import generations, remove
+from sources.errors import InputError, StateError
 from sources.kept_definitions import declaration_of
 from sources.planning.context import PipelineContext
 from sources.serving import (
-    GENERATIONS,
     Served,
     Serving,
     Switch,
-    newest_generation,
     own_table,
     owner_properties,
     read_serving,
     write_serving,
 )
-from sources.state.generation import Generation, read_generation, unmark_removed
+from sources.state.generation import read_generation, unmark_removed
 from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import LOG, has_log
-from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch import run_control
-from spark_jobs.table.commit_position import find_position
-from spark_jobs.table.delta_table import NO_MORE, open_table, transactions_of
-from spark_jobs.table.ownership.belonging import SWITCHES, epoch_id, is_committed, require_servable
+from spark_jobs.table.delta_table import open_table, transactions_of
+from spark_jobs.table.ownership.belonging import SWITCHES, is_committed, require_servable
 from spark_jobs.table.ownership.target_records import record_moved_rows
 from spark_jobs.table.table_snapshot import read_snapshot
 
-_BEFORE_FIRST = -1
-"""Transaction version of a writer whose micro-batch 0 is still to be written."""
 _TRIES = 3
+
+
+def context_of(loaded: LoadedPipeline, generation: str) -> PipelineContext:
+    """Return a generation of a pipeline with the declaration by which it runs.
+
+    Raises:
+        InputError: The kept declaration is not valid, or needs an environment variable that is not
+            set.
+        StateError: There is no generation of that name, its kept declaration is missing, or the
+            state is damaged.
+        UnavailableError: The state's store does not answer.
+    """
+    state = read_generation(loaded.state, generation)
+    return PipelineContext(declaration_of(loaded, generation), state)
 
 
 def contexts(loaded: LoadedPipeline, switch: Switch) -> tuple[PipelineContext, PipelineContext]:
@@ -60,15 +67,9 @@ def contexts(loaded: LoadedPipeline, switch: Switch) -> tuple[PipelineContext, P
     Each has the declaration that the generation runs by, not the present file.
 
     Raises:
-        StateError: The state of one of them can't be read.
-        InputError: A kept declaration is not valid.
-        UnavailableError: The state's store does not answer.
+        InputError, StateError, UnavailableError: As of :func:`context_of`.
     """
-    to, past = (
-        PipelineContext(declaration_of(loaded, name), read_generation(loaded.state, name))
-        for name in (switch.to, switch.past)
-    )
-    return to, past
+    return context_of(loaded, switch.to), context_of(loaded, switch.past)
 
 
 def check(loaded: LoadedPipeline, switch: Switch) -> TakeOver:
@@ -176,17 +177,7 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
             partition_by=made.partitions or None,
             storage_options=target.documents.delta_options,
         )
-    # A driver that was taken for dead may not have begun its query: that needs an id to be fenced.
-    offset_log.make_query_id(past.generation.checkpoint)
-    fence = dict.fromkeys(_writers(past.generation), NO_MORE)
-    # What an earlier switch forbade to this generation is allowed again.
-    ids = _writers(to.generation)
-    allowed = dict.fromkeys(transactions_of(target, ids), _BEFORE_FIRST)
-    written = transactions_of(source, ids, version)
-    position: str | None = None
-    # Rows of a stateful pipeline, or of earlier releases, say none.
-    with suppress(StateError):
-        position = find_position(source, version).text()
+    transactions, position = writer_marks(loaded, to, past, source, version)
     for attempt in range(_TRIES):
         ready = prepare(target, source, version)
         # After the version that is taken over was read: none of its rows is unknown.
@@ -195,9 +186,7 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
         switch = changed(loaded, switch, target_version=ready.table.version)
         try:
             ready.commit(
-                {**allowed, **written, **fence, SWITCHES: switch.at_ms},
-                owner_properties(to.generation),
-                position,
+                {**transactions, SWITCHES: switch.at_ms}, owner_properties(to.generation), position
             )
         except OutdatedError:
             if attempt + 1 == _TRIES:
@@ -205,6 +194,49 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
         else:
             break
     return Committed(switch, len(ready.other.files))
+
+
+def check_way_back(loaded: LoadedPipeline, switch: Switch) -> TakeOver:
+    """Check that :func:`take_back` can undo a commit; return what it would commit, change nothing.
+
+    Raises:
+        StateError: Files of the rows before are missing.
+        InputError: The target can't be read.
+        UnavailableError: A store does not answer.
+    """
+    return prepare(loaded.target, loaded.target, switch.target_version)
+
+
+def take_back(loaded: LoadedPipeline, switch: Switch) -> None:
+    """Undo the commit of a switch that is not recorded as done yet, by another commit.
+
+    Readers see the rows before again. Nothing is done for one that is not committed, or undone
+    already; may be repeated.
+
+    Raises:
+        StateError: Files of the rows before are missing.
+        InputError: The target can't be read.
+        OutdatedError: Other commits came in between each time; nothing was changed.
+        UnavailableError: A store does not answer.
+    """
+    if not is_committed(loaded, switch):
+        return
+    past, to = contexts(loaded, switch)
+    target = loaded.target
+    transactions, position = writer_marks(loaded, to, past, target, switch.target_version)
+    for attempt in range(_TRIES):
+        ready = check_way_back(loaded, switch)
+        # Of the version that is replaced: who was suspended undoes nothing that came later.
+        if transactions_of(target, [SWITCHES], ready.table.version)[SWITCHES] != switch.at_ms:
+            return
+        try:
+            undone = {**transactions, SWITCHES: now_ms()}
+            ready.commit(undone, owner_properties(to.generation), position)
+        except OutdatedError:
+            if attempt + 1 == _TRIES:
+                raise
+        else:
+            return
 
 
 def changed(loaded: LoadedPipeline, switch: Switch, **changes: object) -> Switch:
@@ -224,10 +256,15 @@ def changed(loaded: LoadedPipeline, switch: Switch, **changes: object) -> Switch
     return made
 
 
-def record(loaded: LoadedPipeline, switch: Switch) -> Serving:
+def record(loaded: LoadedPipeline, switch: Switch, together: Sequence[str] = ()) -> Serving:
     """Record a committed promotion or rollback as done; return the serving generation's record.
 
     May be repeated. The request that :func:`end_runs` saved is dropped.
+
+    Args:
+        loaded: The pipeline.
+        switch: The promotion or rollback.
+        together: Files of the pipelines that are changed together with this one.
 
     Raises:
         InputError: The target can't be read.
@@ -249,7 +286,9 @@ def record(loaded: LoadedPipeline, switch: Switch) -> Serving:
         older = [replaced, *kept] if switch.is_rollback else [*kept, replaced]
         # Versions of a table that is gone are none of the one that was made in its place.
         before = [] if switch.is_first else older
-        serving = Serving(generation=switch.to, before=before, by=switch.by)
+        serving = Serving(
+            generation=switch.to, before=before, by=switch.by, together=list(together)
+        )
         write_serving(loaded, serving)
     # Of a discard that began meanwhile, and ended before it took it back.
     unmark_removed(loaded.state, switch.to)
@@ -261,107 +300,24 @@ def record(loaded: LoadedPipeline, switch: Switch) -> Serving:
 def release(loaded: LoadedPipeline, switch: Switch) -> None:
     """Undo a promotion's steps before its commit: links in the target, cancelled requests.
 
-    A target created for it is deleted. May be repeated; must not be called after the commit.
+    A target created for it is deleted. May be repeated; must not be called after the commit, unless
+    that was undone by :func:`take_back`.
 
     Raises:
         StateError: The state can't be read or written.
         UnavailableError: The state's store or that of the table does not answer.
     """
     source, version = _source(loaded, switch)
-    # A table that can't be read is why the switch is given up; what is linked from it already is
-    # in no version of the target, so VACUUM removes it.
-    with suppress(InputError):
-        TakeOver(read_snapshot(loaded.target), read_snapshot(source, version)).undo()
+    # A table that can't be read, or written, is why the switch is given up; what is linked from it
+    # already is in no version of the target, so VACUUM removes it.
+    with suppress(InputError, StateError):
+        target = read_snapshot(loaded.target)
+        # Of a commit that was undone, readers may still read the files: they are left to VACUUM.
+        if switch.is_first or switch.target_version in (None, target.version):
+            TakeOver(target, read_snapshot(source, version)).undo()
     if switch.is_first:
         loaded.target.folder(LOG).delete_all()
     restore_request(read_generation(loaded.state, switch.past), restore=True)
-
-
-def clean(loaded: LoadedPipeline) -> tuple[list[str], int]:
-    """Remove generations that no rollback needs, with their state and their files.
-
-    Those are what served before, beyond the number to keep, and older ones that never served. Files
-    that can't be deleted now are left, and raise nothing: the next promotion deletes them.
-
-    Returns:
-        Names of the removed generations, and how many files in ``_generations`` were deleted.
-
-    Raises:
-        InputError: A store refuses.
-        StateError: The state can't be read or written.
-        UnavailableError: The state's store does not answer.
-    """
-    removed = _remove_surplus(loaded)
-    versions = [each.version for each in read_serving(loaded).before]
-    deleted = 0
-    # The switch is done; what can't be deleted now is found again after the next one.
-    with suppress(HybridError):
-        deleted = delete_unlisted(loaded.target, loaded.target.folder(GENERATIONS), versions)
-    return removed, deleted
-
-
-def _remove_surplus(loaded: LoadedPipeline) -> list[str]:
-    removed = []
-    serving = read_serving(loaded)
-    for name in (each.name for each in generations(loaded)):
-        # Of a table that is gone: it serves no more, and can't be rolled back to.
-        is_older = int(name[1:]) < int(serving.generation[1:])
-        if is_older and serving.served(name) is None:
-            remove(loaded, name)
-            removed.append(name)
-    surplus = len(serving.before) - loaded.section(GenerationsSection).generations.keep
-    # The newest one belongs to the pipeline's own file, even after a rollback.
-    gone = [each for each in serving.before if each.generation != newest_generation(loaded)][
-        : max(surplus, 0)
-    ]
-    if not gone:
-        return removed
-    kept = [each for each in serving.before if each not in gone]
-    write_serving(loaded, serving.model_copy(update={"before": kept}))
-    for each in gone:
-        remove(loaded, each.generation)
-        removed.append(each.generation)
-    return removed
-
-
-@contextmanager
-def naming_the_abort(switch: Switch) -> Iterator[None]:
-    """Add to an error raised in ``with`` how to abort the promotion; the error is raised again.
-
-    For the steps before the commit, after which nothing can be aborted.
-    """
-    try:
-        yield
-    except HybridError as error:
-        way = f"`hybrid generation abort P` returns to generation {switch.past}."
-        error.hint = f"{error.hint} Or give the switch up: {way}".strip()
-        raise
-
-
-def discarded(switch: Switch) -> StateError:
-    """Return (do not raise) the error that ends a switch to a generation that is being removed."""
-    message = (
-        f"Generation {switch.to} is not promoted: it is gone, or another process discards it. "
-        f"{switch.past} serves as before."
-    )
-    hint = (
-        "To replace the rows, begin a new generation with `hybrid generation new P`, run it, and "
-        "promote it. If that is refused, complete the discard first: `hybrid generation discard P`."
-    )
-    return StateError(message, hint, generation=switch.to)
-
-
-def too_late(switch: Switch) -> StateError:
-    """Return (do not raise) the error that refuses to abort a committed promotion or rollback."""
-    message = (
-        f"The {switch.kind} of generation {switch.to} can't be aborted: it is committed, and "
-        "readers see its rows."
-    )
-    hint = (
-        "Complete it with `hybrid generation finish P`; then `hybrid generation rollback P` "
-        f"returns to {switch.past}."
-    )
-    return StateError(message, hint, generation=switch.to)
 
 
 def _source(loaded: LoadedPipeline, switch: Switch) -> tuple[Folder, int | None]:
@@ -370,10 +326,3 @@ def _source(loaded: LoadedPipeline, switch: Switch) -> tuple[Folder, int | None]
     if served is None:
         return own_table(loaded, switch.to), switch.source_version
     return loaded.target, served.version
-
-
-def _writers(generation: Generation) -> list[str]:
-    """Return a generation's Delta transaction ids: for MERGE, of the epoch, and its query's."""
-    found = offset_log.query_id(generation.checkpoint)
-    own = [generation.info.transaction_id, epoch_id(generation)]
-    return [*own, *([] if found is None else [found])]

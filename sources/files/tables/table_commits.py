@@ -2,8 +2,9 @@
 
 A source that follows a table reads every row once, so only commits that append are followed. What
 removes or rewrites rows, or is no longer in the log, is refused: the rows that were read before are
-in the target already. Compaction leaves the rows as they are, and is skipped. Before a commit that
-says which range of event times it has replaced, reading waits until that range has followed.
+in the target already. Compaction leaves the rows as they are, and is skipped. So is what a rollback
+has undone: it says which version it has brought back. Before a commit that says which range of
+event times it has replaced, reading waits until that range has followed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from sources.storage.folder import Folder
 from sources.storage.tables.delta import delta_table
 from sources.storage.tables.delta_log import OWNER, commit_digest, commit_name
 
+RESTORED = "hybridRestoredVersion"
+"""Field of Delta's ``commitInfo`` with the earlier version whose rows the commit brings back."""
 _FOLLOW = (
     "Let this pipeline's table follow: `hybrid follow P`, which recomputes that range and reads "
     "on. Where that is refused, compute the whole table again: `hybrid rerun P`."
@@ -76,11 +79,16 @@ class TableCommits:
             place=self._table.url, table_id=table_id, version=version, commit=commit_digest(commit)
         )
 
-    def appended_after(self, position: TablePosition, *, to_read: bool) -> Appended:
+    def appended_after(
+        self, position: TablePosition, *, to_read: bool, until: int | None = None
+    ) -> Appended:
         """Return what the commits after a position append; nothing if there is none.
+
+        Commits that a rollback has undone are passed: reading goes on after the rollback.
 
         Args:
             position: The position.
+            until: The last version that is looked at; None for the newest one.
             to_read: Whether the files are to be read from the table at the position returned. It
                 then lies before a compaction of files that are among those returned: at a later
                 version the rows are in other files, together with rows of older ones. It lies
@@ -96,24 +104,43 @@ class TableCommits:
         paths: set[str] = set()
         commits = 0
         at = position
-        for version, text in self._after(position):
+        resumed_at = -1
+        for version, text in self._after(position, until):
+            if version < resumed_at:
+                continue
             found = _actions(text)
+            if version == resumed_at:
+                at = _moved(at, version, text)
+                continue
             if to_read and found.removed and found.replaced is not None and not found.metadata:
                 return Appended(at, frozenset(paths), commits, found.replaced)
             rearranged = {str(each["path"]) for each in found.rearranged}
             if to_read and (paths & rearranged or (paths and found.removed)):
                 break
+            if found.removed and (brought_back := self._brought_back(version)) is not None:
+                resumed_at = brought_back
+                continue
             self._require_append(position, version, found)
             commits += bool(found.added)
             paths.update(str(each["path"]) for each in found.added)
-            at = at.model_copy(update={"version": version, "commit": commit_digest(text)})
+            at = _moved(at, version, text)
         return Appended(at, frozenset(paths), commits)
 
-    def _after(self, position: TablePosition) -> Iterator[tuple[int, bytes]]:
+    def _after(self, position: TablePosition, until: int | None) -> Iterator[tuple[int, bytes]]:
         version = position.version + 1
-        while (text := self._read(version)) is not None:
+        while until is None or version <= until:
+            if (text := self._read(version)) is None:
+                return
             yield version, text
             version += 1
+
+    def _brought_back(self, version: int) -> int | None:
+        """Return the later commit that has brought back the rows before a version; None if none."""
+        at = TablePosition(place=self._table.url, table_id="", version=version)
+        for later, text in self._after(at, None):
+            if _actions(text).restored == version - 1:
+                return later
+        return None
 
     def _require_same(self, position: TablePosition) -> None:
         """Refuse a table whose log does not continue the position."""
@@ -183,6 +210,7 @@ class _Actions(NamedTuple):
         operation: Delta's name of the change, with the condition of the rows that it replaces, if
             the commit says so.
         replaced: Range of event times that it has replaced, if the commit says so.
+        restored: Earlier version whose rows it has brought back, if the commit says so.
     """
 
     added: Sequence[dict[str, Any]]
@@ -191,6 +219,7 @@ class _Actions(NamedTuple):
     metadata: Sequence[dict[str, Any]]
     operation: str
     replaced: ReplacedRange | None
+    restored: int | None
 
 
 def _actions(text: bytes) -> _Actions:
@@ -199,14 +228,20 @@ def _actions(text: bytes) -> _Actions:
         [line[name] for line in lines if line.get(name) is not None]
         for name in ("add", "remove", "metaData", "commitInfo")
     )
+    said = info[0] if info else {}
     return _Actions(
         added=[each for each in added if each.get("dataChange", True)],
         removed=[each for each in removed if each.get("dataChange", True)],
         rearranged=[each for each in removed if not each.get("dataChange", True)],
         metadata=metadata,
-        operation=_operation(info[0] if info else {}),
-        replaced=replaced_range(info[0] if info else {}),
+        operation=_operation(said),
+        replaced=replaced_range(said),
+        restored=said.get(RESTORED),
     )
+
+
+def _moved(position: TablePosition, version: int, commit: bytes) -> TablePosition:
+    return position.model_copy(update={"version": version, "commit": commit_digest(commit)})
 
 
 def _operation(info: dict[str, Any]) -> str:

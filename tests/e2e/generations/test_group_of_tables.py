@@ -11,12 +11,13 @@ from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.generations.files.take_over import TakeOver
-from hybrid_extensions.generations.switch import group_promotion, promotion
-from hybrid_extensions.generations.switch.group_promotion import promote_group
+from hybrid_extensions.generations.switch import group_steps, promotion
+from hybrid_extensions.generations.switch.group_switch import promote_group, roll_back_group
 from orchestration.supervision.status import status_of
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import StateError
 from sources.generations import begin
+from sources.kept_definitions import declaration_of, keep_definition
 from sources.serving import read_serving
 from tests.e2e.case import wrong
 from tests.e2e.in_session import run_history, run_live
@@ -55,6 +56,8 @@ def computed_again(
     for loaded in (case.first(), case.second(windows=False)):
         run_history(spark, loaded)
         run_live(spark, loaded)
+        # As a launch does.
+        keep_definition(loaded, loaded.require_generation())
     first = case.first(transform="transforms:doubled")
     assert begin(first).name == "g2"
     run_history(spark, first)
@@ -78,8 +81,8 @@ def test_a_candidate_that_follows_a_candidate_goes_on_in_its_target_after_a_kill
     assert values(tmp_path / "copied.g2") == new
 
     # In the session of a test no run is supervised.
-    monkeypatch.setattr(group_promotion, "require_ready", lambda _: None)
-    monkeypatch.setattr(group_promotion, "start", lambda *_: None)
+    monkeypatch.setattr(group_steps, "require_ready", lambda _: None)
+    monkeypatch.setattr(group_steps, "start", lambda *_: None)
     monkeypatch.setattr(promotion, "require_ready", lambda _: None)
     with pytest.raises(StateError, match="g2 can't be promoted alone"):
         promotion.promote(second)
@@ -119,3 +122,10 @@ def test_a_candidate_that_follows_a_candidate_goes_on_in_its_target_after_a_kill
     assert part.rows[0].cells[-1] == "up to date"
     report = audit(second)
     assert (wrong(report), report.ok, report.input_rows.sources) == ({}, True, {"rows": 900})
+
+    # Both go back: each reads on where it was stopped, the second one over the promotion.
+    roll_back_group([second, first])
+    for each in (first, second):
+        run_live(spark, declaration_of(each, "g1"))
+    old = {n: n / 2 for n in range(900)}
+    assert (values(tmp_path / "rows"), values(tmp_path / "copied")) == (old, old)

@@ -26,6 +26,7 @@ from sources.kept_definitions import changed_since, keep_definition
 from sources.serving import Switch, read_serving
 from spark_jobs.run_state.table_locks import take_switch_lock
 from tests.extensions import needs
+from tests.hybrid_extensions.generations.test_generations import NEW, OLD, two
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 
@@ -33,7 +34,7 @@ NIGHTLY = {"name": "nightly", "cron": "0 3 * * *", "timezone": "Europe/Berlin"}
 
 
 def run(
-    case: GenerationCase, instance: dg.DagsterInstance, action: str | None, **fields: str
+    case: GenerationCase, instance: dg.DagsterInstance, action: str | None, **fields: Any
 ) -> dg.ExecuteInProcessResult:
     """Launch the job with its form; without an action, as the form is."""
     form = {} if action is None else {"action": action, **fields}
@@ -92,10 +93,39 @@ def test_each_step_is_an_action_of_one_job_and_what_is_refused_is_told(tmp_path:
         assert case.seen() == {1: 10}
         refused = run(case, instance, "DISCARD")
     assert not refused.success
-    [failure] = [e for e in refused.all_events if e.event_type_value == "STEP_FAILURE"]
+    assert "has no candidate" in failure_of(refused)
+
+
+def test_several_pipelines_are_promoted_and_rolled_back_by_one_form_and_one_of_their_approvers(
+    tmp_path: Path,
+) -> None:
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+    case, other = two(tmp_path / "one"), two(tmp_path / "other", approvers=["Ada"])
+    others = {"together_with": ["../other/events.yaml"]}
+    with dg.DagsterInstance.ephemeral() as instance:
+        refused = run(case, instance, "PROMOTE", by="Bob", **others)
+        assert not refused.success
+        assert "`Bob` may not promote a generation" in failure_of(refused)
+        assert [each.seen() for each in (case, other)] == [OLD, OLD]
+        done = run(case, instance, "PROMOTE", by="Ada", **others)
+        assert done.success
+        assert [each.seen() for each in (case, other)] == [NEW, NEW]
+        assert "Readers see generation g2" in lines(done, instance)
+        for action, seen in (("ROLLBACK", OLD), ("ROLLBACK", NEW)):
+            assert not run(case, instance, action, by="Bob", **others).success
+            assert run(case, instance, action, by="Ada", **others).success
+            assert [each.seen() for each in (case, other)] == [seen, seen]
+        missing = run(case, instance, "ROLLBACK", together_with=["no.yaml"])
+        assert str(tmp_path / "one/no.yaml") in failure_of(missing)
+
+
+def failure_of(result: dg.ExecuteInProcessResult) -> str:
+    """The text by which a run has failed."""
+    [failure] = [e for e in result.all_events if e.event_type_value == "STEP_FAILURE"]
     failed = failure.step_failure_data.user_failure_data
     assert failed is not None
-    assert "has no candidate" in str(failed.description)
+    return str(failed.description)
 
 
 def test_a_comparison_stays_on_the_page_as_long_as_its_candidate_waits(tmp_path: Path) -> None:
@@ -315,6 +345,10 @@ def asked(case: GenerationCase, form: dict[str, Any]) -> dict[str, Any]:
             {"action": "RERUN", "promote": "NEVER", "rows_at_least": 0.5},
         ),
         ({"promote": {"by": "Ada"}}, {"action": "PROMOTE", "by": "Ada"}),
+        (
+            {"rollback": {"together_with": ["other.yaml"]}},
+            {"action": "ROLLBACK", "together_with": ["other.yaml"]},
+        ),
     ],
 )
 def test_an_action_with_its_fields_and_the_text_with_fields_beside_it_ask_for_the_same(

@@ -13,7 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from hybrid_extensions.generations.files.take_over import TakeOver
-from hybrid_extensions.generations.switch import promotion
+from hybrid_extensions.generations.switch import promotion, surplus
 from hybrid_extensions.generations.switch import steps as switch_steps
 from orchestration.operations import live_run
 from orchestration.requested_state import read_requested, request
@@ -47,7 +47,7 @@ STEPS: list[tuple[Any, str]] = [
     (switch_steps, "restore_request"),
     (shutil, "rmtree"),
     (Path, "unlink"),
-    (switch_steps, "clean"),
+    (surplus, "clean"),
 ]
 BROKEN = [(where, name, done) for where, name in STEPS for done in (False, True)]
 BEFORE = [each for each in BROKEN if not each[2]]
@@ -386,7 +386,7 @@ def test_a_promotion_that_keeps_none_of_the_earlier_ones_can_break_off_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = two(tmp_path, generations={"keep": 0})
-    broken_off(case, monkeypatch, (switch_steps, "clean", True))
+    broken_off(case, monkeypatch, (surplus, "clean", True))
     assert call(case, "finish")["serving"] == "g2"
     assert read_serving(case.loaded).before == []
     assert case.seen() == NEW

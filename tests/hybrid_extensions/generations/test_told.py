@@ -13,7 +13,7 @@ import pytest
 from dagster import DagsterExecutionInterruptedError
 
 from hybrid_extensions.generations.files.take_over import TakeOver
-from hybrid_extensions.generations.switch import promotion
+from hybrid_extensions.generations.switch import promotion, surplus
 from hybrid_extensions.generations.switch import steps as switch_steps
 from hybrid_extensions.generations.switch.lock import SwitchHolder, hold_switch_lock
 from sources.errors import StateError
@@ -178,7 +178,7 @@ def test_after_its_last_step_an_interrupt_does_not_send_people_to_a_command_that
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = two(tmp_path)
-    told = interrupted(case, monkeypatch, switch_steps, "clean", KeyboardInterrupt)
+    told = interrupted(case, monkeypatch, surplus, "clean", KeyboardInterrupt)
     assert told.startswith("Interrupted after the last step of the change: readers see g2.")
     assert "generation finish" not in told
     assert pending_switch(case.loaded) is None

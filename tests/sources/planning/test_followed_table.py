@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from pydantic import ValidationError
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.files.tables.replaced_range import ReplacedRange
+from sources.files.tables.table_commits import RESTORED
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
 from sources.planning.files.file_plan import FoundFiles, read_splits
@@ -156,13 +158,22 @@ def restore(case: Followed) -> None:
 
 
 def promote(case: Followed) -> None:
-    table = DeltaTable(case.table)
-    version = table.version() + 1
     overwrite(case)
-    path = case.table / commit_name(version)
-    config = f'"configuration":{{"{OWNER}":"g2-77aa"}}'
-    meta = f'{{"metaData":{{"id":"{table.metadata().id}",{config}}}}}\n'
-    path.write_text(f"{path.read_text()}\n{meta}")
+    path = case.table / commit_name(DeltaTable(case.table).version())
+    first = (case.table / commit_name(0)).read_text().splitlines()
+    [meta] = [json.loads(line) for line in first if '"metaData"' in line]
+    meta["metaData"]["configuration"] = {OWNER: "g2-77aa"}
+    path.write_text(f"{path.read_text()}\n{json.dumps(meta)}\n")
+
+
+def roll_back(case: Followed, to: int) -> None:
+    """Bring the rows of a version back, and say so."""
+    DeltaTable(case.table).restore(to)
+    path = case.table / commit_name(DeltaTable(case.table).version())
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        line.get("commitInfo", {})[RESTORED] = to
+    path.write_text("\n".join(map(json.dumps, lines)))
 
 
 def make_again(case: Followed) -> None:
@@ -218,6 +229,31 @@ def test_what_does_not_only_append_is_refused_with_its_version_and_nothing_is_re
         assert "in a new generation, " in caught.value.hint
         assert "`hybrid rerun P`" in caught.value.hint
     assert case.found == Counter(range(6))
+
+
+def test_what_a_rollback_has_undone_is_passed_and_what_was_not_read_before_is_read_first(
+    tmp_path: Path,
+) -> None:
+    case = Followed(tmp_path)
+    case.append()
+    case.plan()
+    for _ in range(2):
+        case.append()
+        version = DeltaTable(case.table).version()
+        promote(case)
+        with pytest.raises(InputError, match="promotion or rollback of a generation"):
+            case.growing().undiscovered()
+        # Another one that was rolled back, too, changes nothing.
+        promote(case)
+        roll_back(case, version + 1)
+        with pytest.raises(InputError, match="promotion or rollback of a generation"):
+            case.growing().undiscovered()
+        roll_back(case, version)
+        case.append()
+        assert len(case.growing().undiscovered()) == 2
+        while case.look() is not None:
+            pass
+    assert case.found == Counter(range(case.written))
 
 
 @pytest.mark.parametrize("change", [delete, update, merge, overwrite, restore, promote])

@@ -1,0 +1,49 @@
+"""Errors of a promotion or rollback, and the ways out that they name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from sources.errors import HybridError, StateError
+from sources.serving import Switch
+
+
+@contextmanager
+def naming_the_abort(switch: Switch) -> Iterator[None]:
+    """Add to an error raised in ``with`` how to abort the promotion; the error is raised again.
+
+    For the steps before the commit, after which nothing can be aborted.
+    """
+    try:
+        yield
+    except HybridError as error:
+        way = f"`hybrid generation abort P` returns to generation {switch.past}."
+        error.hint = f"{error.hint} Or give the switch up: {way}".strip()
+        raise
+
+
+def discarded(switch: Switch) -> StateError:
+    """Return (do not raise) the error that ends a switch to a generation that is being removed."""
+    message = (
+        f"Generation {switch.to} is not promoted: it is gone, or another process discards it. "
+        f"{switch.past} serves as before."
+    )
+    hint = (
+        "To replace the rows, begin a new generation with `hybrid generation new P`, run it, and "
+        "promote it. If that is refused, complete the discard first: `hybrid generation discard P`."
+    )
+    return StateError(message, hint, generation=switch.to)
+
+
+def too_late(switch: Switch) -> StateError:
+    """Return (do not raise) the error that refuses to abort a committed promotion or rollback."""
+    message = (
+        f"The {switch.kind} of generation {switch.to} can't be aborted: it is committed, and "
+        "readers see its rows."
+    )
+    hint = (
+        "Complete it with `hybrid generation finish P`; then `hybrid generation rollback P` "
+        f"returns to {switch.past}."
+    )
+    return StateError(message, hint, generation=switch.to)

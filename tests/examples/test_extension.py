@@ -23,6 +23,8 @@ from deltalake import DeltaTable, write_deltalake
 from hybrid_extensions.servers.broker import create_topic
 from tests.services.processes import wait_for
 
+pytestmark = pytest.mark.slow
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "extension"
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 DAGSTER = """

@@ -151,6 +151,7 @@ def _observe(slot_of: WatchedSlot, generation: Generation, looked_ms: int) -> Sl
         unread_bytes=slot.unread_bytes,
         is_confirmation=slot.received is None,
         failure=slot.failure,
+        silent=slot.silent,
     )
     return SlotLook(seen, watch, gone)
 

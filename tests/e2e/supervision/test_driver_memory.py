@@ -41,8 +41,8 @@ def test_a_driver_that_needs_more_memory_says_so_and_goes_on_with_it(
     (tmp_path / "all.sql").write_text("SELECT * FROM input")
     case.write_history()
     case.produce(range(500, 1200))
-    # Attempts that can't succeed are few where people act after them.
-    restarts = {"backoff": "0 s", "limit": 30 if by == "supervision" else 0, "loop": 30}
+    # None is due before the declaration has more memory.
+    restarts = {"backoff": "30 s", "limit": 5 if by == "supervision" else 0, "loop": 30}
 
     def edit(document: dict[str, Any]) -> None:
         document["transform"] = "transforms:needs_memory"

@@ -119,13 +119,29 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
         made = make_generation(loaded.state, new, loaded.contract())
         # Another process may have begun it, and discarded it, since this one has looked.
         if not loaded.state.replace_known(CURRENT, known, CurrentGeneration(generation=new)):
-            is_past = _number(new) <= _last_number(loaded) and newest_generation(loaded) != new
-            if is_past and not _serves(loaded, new):
-                remove(loaded, new)
+            remove_if_past(loaded, new)
             message = f"Generation {new} is not begun: another process has begun or discarded one."
             raise StateError(message, _LOOK, transient=True, generation=new)
         after["newest"] = made.name
     return _declared_now(loaded, made)
+
+
+def remove_if_past(loaded: LoadedPipeline, generation: str) -> None:
+    """Remove a generation that this process has made, if another process has passed it meanwhile.
+
+    Nothing is removed of one that is the newest, that serves or has served, or whose number may
+    still be given to another one.
+
+    Args:
+        loaded: The pipeline.
+        generation: Name of the generation, whose begin was refused.
+
+    Raises:
+        StateError, UnavailableError, InputError: As of :func:`remove`.
+    """
+    is_past = _number(generation) <= _last_number(loaded)
+    if is_past and newest_generation(loaded) != generation and not _serves(loaded, generation):
+        remove(loaded, generation)
 
 
 def _declared_now(loaded: LoadedPipeline, begun: Generation) -> Generation:

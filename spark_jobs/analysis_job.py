@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from sources.config.loader import load_pipeline
 from sources.errors import HybridError
-from sources.extensions import contributions, required
+from sources.extensions import required
 from sources.planning.files.table_places import PlacesAnswer, PlacesRequest
 from sources.planning.transform_analysis import AnalysisAnswer, AnalysisRequest
 from sources.storage.folder import Folder
@@ -57,7 +57,8 @@ def _analysis(spark: SparkSession, request: AnalysisRequest) -> AnalysisAnswer:
     try:
         with tempfile.TemporaryDirectory() as folder:
             loaded = load_pipeline(request.pipeline)
-            analyze = next(contributions("transform_analysis"))
+            does, otherwise = "analyzes transforms", "plan again: without it nothing is analyzed"
+            analyze = required("transform_analysis", does, otherwise)
             return AnalysisAnswer(analysis=analyze(spark, loaded, request, Folder(folder)))
     except HybridError as error:
         return AnalysisAnswer(refusal=error.report())

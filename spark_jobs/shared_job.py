@@ -12,7 +12,7 @@ import sys
 import threading
 from pathlib import Path
 
-from sources.extensions import contributions
+from sources.extensions import required
 
 
 def main(arguments: list[str]) -> int:
@@ -28,7 +28,7 @@ def main(arguments: list[str]) -> int:
         Exit status, 0; if the JVM has ended, the process exits with 1.
 
     Raises:
-        InputError: An extension can't be loaded.
+        InputError: No installed extension runs shared drivers, or one can't be loaded.
     """
     parser = argparse.ArgumentParser(description="Run pipelines that share a driver.")
     parser.add_argument("--folder", type=Path, required=True)
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
     end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: end.set())
-    serve = next(contributions("shared_job"))
+    serve = required("shared_job", "runs shared drivers", "declare `driver: own`")
     return int(serve(options.folder, options.settings, options.started_by, end))
 
 

@@ -16,7 +16,7 @@ from hybrid_extensions.cdc.slot_watch import SlotLook, keep_slot, observe_slot
 from orchestration.capture.look import CaptureLook
 from sources.common.positions import Offsets
 from sources.config.loader import LoadedPipeline
-from sources.errors import StateError
+from sources.errors import StateError, UnavailableError
 from sources.planning.context import PipelineContext
 from sources.state.generation import Generation
 
@@ -46,15 +46,11 @@ class DatabaseLook(CaptureLook):
         self.doubt = None if table is None else table.doubt
 
     def keep(self, generation: Generation) -> None:
-        """Write what was seen to the state, for the next look; a failure to write is ignored.
-
-        Raises:
-            UnavailableError: The state's store does not answer.
-        """
+        """Write what was seen to the state, for the next look; a failure to write is ignored."""
         keep_slot(generation, self._slot)
         keep_silence(generation, self._silence)
         if self._table is not None:
-            with contextlib.suppress(StateError):
+            with contextlib.suppress(StateError, UnavailableError):
                 keep_table_watch(generation, self._table)
 
     def restart_connectors(

@@ -16,7 +16,7 @@ from orchestration.capture.silent_database import SilentDatabase
 from orchestration.capture.snapshots import snapshot_sources
 from sources.config.loader import LoadedPipeline
 from sources.config.source.snapshot import SnapshotOptions
-from sources.errors import InputError, StateError
+from sources.errors import InputError, StateError, UnavailableError
 from sources.state.generation import Generation
 
 
@@ -73,16 +73,14 @@ def _ask(options: SnapshotOptions) -> str | None:
 def keep_silence(generation: Generation, look: SilenceLook) -> None:
     """Write what a look saw to the state.
 
-    A state folder that can't be written is no error: then the next look starts without it.
+    A state that can't be written, or whose store does not answer, is no error: then the next look
+    starts without it.
 
     Args:
         generation: State of the generation.
         look: The look.
-
-    Raises:
-        UnavailableError: The state's store does not answer.
     """
-    with contextlib.suppress(StateError):
+    with contextlib.suppress(StateError, UnavailableError):
         for name, watch in look.watches.items():
             if (generation.read(name, SlotWatch) or SlotWatch(slot="")) != watch:
                 generation.replace(name, watch)

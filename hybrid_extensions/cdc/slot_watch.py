@@ -27,7 +27,7 @@ from hybrid_extensions.cdc.databases.slot import Slot
 from orchestration.capture.slot_state import SlotSeen
 from sources.common.positions import Record, iso
 from sources.config.loader import LoadedPipeline
-from sources.errors import StateError
+from sources.errors import StateError, UnavailableError
 from sources.planning.plan import log_server
 from sources.state.generation import Generation
 
@@ -151,6 +151,7 @@ def _observe(slot_of: WatchedSlot, generation: Generation, looked_ms: int) -> Sl
         unread_bytes=slot.unread_bytes,
         is_confirmation=slot.received is None,
         failure=slot.failure,
+        silent=slot.silent,
     )
     return SlotLook(seen, watch, gone)
 
@@ -158,18 +159,16 @@ def _observe(slot_of: WatchedSlot, generation: Generation, looked_ms: int) -> Sl
 def keep_slot(generation: Generation, look: SlotLook | None) -> None:
     """Keep the watch's observation of the slot in the state, and for good if the slot was gone.
 
-    A state folder that can't be written is no error: then the next look starts without it.
+    A state that can't be written, or whose store does not answer, is no error: then the next look
+    starts without it.
 
     Args:
         generation: State of the generation.
         look: The look; None if no slot is declared, which writes nothing.
-
-    Raises:
-        UnavailableError: The state's store does not answer.
     """
     if look is None:
         return
-    with contextlib.suppress(StateError):
+    with contextlib.suppress(StateError, UnavailableError):
         for each in (look, *look.others):
             shard = each.seen.shard or None
             if each.gone is not None:

@@ -97,7 +97,8 @@ def compare_table(asked: ComparedTable) -> SourceComparison:
         asked: Both tables; only columns that the Delta table has are compared.
 
     Raises:
-        InputError: The Delta table does not exist, or one of the tables can't be read.
+        InputError: The Delta table does not exist, one of the tables can't be read, or their rows
+            need more memory than a comparison takes.
         UnavailableError: The database does not answer.
     """
     with compared_sides(asked) as (connection, compared):

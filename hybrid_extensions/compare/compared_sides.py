@@ -19,7 +19,12 @@ from hybrid_extensions.cdc.compared.key_range import KeyRange
 from hybrid_extensions.cdc.databases.kinds import part_for
 from hybrid_extensions.cdc.debezium.mysql_json import canonical_json
 from hybrid_extensions.comparison.copied_rows import copy_rows
-from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, duckdb_type, open_database
+from hybrid_extensions.comparison.duckdb_database import (
+    MEMORY_LIMIT,
+    duckdb_type,
+    error_text,
+    open_database,
+)
 from hybrid_extensions.comparison.maps import sort_maps
 from sources.common.schema import parse_type
 from sources.common.sql.sql_names import column_list, quoted
@@ -42,9 +47,28 @@ def compared_sides(
         and the names of the columns in them.
 
     Raises:
-        InputError: The target does not exist, or one of the tables can't be read.
+        InputError: The target does not exist, one of the tables can't be read, or DuckDB needs more
+            memory or temporary space than there is, also in the body.
         UnavailableError: The database does not answer, or ends the connection.
     """
+    try:
+        with _sides(asked, where) as sides:
+            yield sides
+    except (duckdb.OutOfMemoryException, duckdb.IOException) as error:
+        message = f"The rows of `{asked.table}` can't be compared: {error_text(error)}"
+        hint = (
+            f"A comparison takes {MEMORY_LIMIT} of memory, and what is more is in the folder for "
+            "temporary files, `TMPDIR`: free space there, then compare again. If rows have values "
+            "of many kilobytes, leave their column out: `ignored_columns`."
+        )
+        raise InputError(message, hint, table=asked.table) from None
+
+
+@contextmanager
+def _sides(
+    asked: ComparedTable, where: KeyRange | None
+) -> Iterator[tuple[duckdb.DuckDBPyConnection, list[str]]]:
+    """Yield both sides as :func:`compared_sides`, with DuckDB's own errors."""
     dsn, table, columns, path, names, present, _ = asked
     reader = rows_of(dsn)
     if not is_delta_table(path):

@@ -49,11 +49,13 @@ def ask_slot(options: SnapshotOptions) -> Slot | str:
 
 
 def _with_failure(slot: Slot, options: SnapshotOptions) -> Slot:
-    """Return a slot with the reason why its connector failed, if one is declared that did."""
+    """Return a slot that nobody reads with what Kafka Connect says of its declared connector."""
     if slot.state != "idle" or options.connector is None:
         return slot
     found = find_connector_state(options.connector)
-    return slot if isinstance(found, str) else slot._replace(failure=found.failure)
+    if isinstance(found, str):
+        return slot._replace(silent=found)
+    return slot._replace(failure=found.failure)
 
 
 def find_slot(connection: psycopg.Connection[Any], name: str) -> Slot:

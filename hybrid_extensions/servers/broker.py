@@ -30,8 +30,9 @@ from hybrid_extensions.servers.process import (
 )
 from hybrid_extensions.servers.secured import SecuredListeners
 from sources.common.cache import make_private
-from sources.errors import InputError, RunError
+from sources.errors import InputError, RunError, UnavailableError
 from sources.kafka.client.consumer import QUIET
+from sources.kafka.client.kafka_errors import describe
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import require_java
 
@@ -318,7 +319,7 @@ def create_topic(
         while len(_partitions(admin, name)) < partitions and time.monotonic() < deadline:
             time.sleep(_POLL_S)
     except KafkaException as error:
-        reason = error.args[0].str().rstrip(".")
+        reason = describe(error)
         message = f"The topic `{name}` can't be created on {bootstrap_servers}: {reason}."
         hint = (
             "If the topic exists already, delete it or choose another name; if the broker can't "
@@ -334,10 +335,20 @@ def topics_of(bootstrap_servers: str) -> set[str]:
         bootstrap_servers: Address of a broker that answers.
 
     Raises:
-        KafkaException: The broker does not answer within 10 s.
+        UnavailableError: The broker does not answer within 10 s.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap_servers}, logger=QUIET)
-    return set(admin.list_topics(timeout=_ADMIN_TIMEOUT_S).topics)
+    try:
+        return set(admin.list_topics(timeout=_ADMIN_TIMEOUT_S).topics)
+    except KafkaException as error:
+        message = (
+            f"The broker {bootstrap_servers} does not say which topics it has: {describe(error)}."
+        )
+        hint = (
+            "A broker that has just started needs a moment: try again. One that hangs has to be "
+            "ended, and started by `hybrid broker`."
+        )
+        raise UnavailableError(message, hint, server=bootstrap_servers) from None
 
 
 def _partitions(admin: AdminClient, topic: str) -> list[int]:

@@ -19,7 +19,14 @@ from sources.errors import RunError
 from spark_jobs.jvm.jars import resolve
 from spark_jobs.jvm.java import require_java
 
-_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO")
+_JVM = (
+    "-Xmx512m",
+    # A worker that has lost a thread for want of memory may answer as if all were well.
+    "-XX:+ExitOnOutOfMemoryError",
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-Dlog4j2.level=INFO",
+)
 
 
 class LocalConnect(Service):

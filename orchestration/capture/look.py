@@ -37,7 +37,8 @@ class CaptureLook(ABC):
     def keep(self, generation: Generation) -> None:
         """Write what was seen to the state, for the next look.
 
-        A state folder that can't be written is no error: then the next look starts without it.
+        A state that can't be written, or whose store does not answer, is no error: then the next
+        look starts without it.
         """
 
     @abstractmethod

@@ -31,6 +31,8 @@ class SlotSeen:
         connector: URL of the connector that writes the topic; empty if none is declared.
         failure: Why that connector failed, so that somebody has to start it again; empty if it did
             not.
+        silent: Why Kafka Connect does not say how that connector is, such as that its process is
+            gone; empty if it does.
         restart_command: Shell command that starts it again; empty if no connector is declared.
         is_restarted: Whether the supervision starts it again.
         misset: Why changes are lost or have other values, by a setting of the connector; empty if
@@ -48,6 +50,7 @@ class SlotSeen:
     unread_since_ms: int | None = None
     connector: str = ""
     failure: str = ""
+    silent: str = ""
     restart_command: str = ""
     is_restarted: bool = False
     misset: str = ""

@@ -118,7 +118,8 @@ def decide(look: Look, expected: Supervision) -> tuple[Watch, Restart | None]:
 def restart(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbeat:
     """Restart the live run, if that is still requested and needed; called by the supervision.
 
-    A run that is stuck is ended first; one that has recovered in the meantime is left as it is. If
+    A run that is stuck is ended first; one that has recovered in the meantime is left as it is, and
+    so is one that was launched after the restart was asked for, however slowly it starts. If
     nothing can be launched, the error is recorded, so that the next look reports it.
 
     Args:
@@ -142,7 +143,8 @@ def restart(loaded: LoadedPipeline, source: FileSource | KafkaSource) -> Heartbe
     asked = read_watch(generation, requested.at_ms).restarts
     try:
         look = look_at_live(loaded, generation)
-        if look is not None and look.verdict.down == "stuck":
+        is_asked_for = not asked or asked[-1].replaces == before
+        if look is not None and look.verdict.down == "stuck" and is_asked_for:
             run_control.stop(generation, source.name)
         return live_run.resume(PipelineContext(loaded, generation), source)
     # Whatever it is, the next look has to know that the restart is not under way.

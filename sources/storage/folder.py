@@ -25,6 +25,10 @@ _TO_READ = (
     "Let the user of this process read the file, or restore it from a backup of the state folder, "
     "then try again."
 )
+_TO_LIST = (
+    "Let the user of this process list the folder and those above it, or correct the path where it "
+    "is declared, then try again."
+)
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Error numbers of a disk that is full, which may have space again by itself."""
 _MIN_FREE = 64 * 1024  # bytes; below that not even a few small documents can be written
@@ -158,44 +162,50 @@ class Folder:
                 slashes.
 
         Raises:
-            OSError: The folder exists and can't be listed.
+            StateError: The folder exists and can't be listed.
         """
         # Only the part that has no wildcard is asked for.
         start = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
         place = self.location(start) if start else self.url
         begin = len(self.url) + 1
-        found = (each.path[begin:] for each in self.documents.listing(place))
+        with _reading(place, "Folder", "listed", _TO_LIST):
+            found = [each.path[begin:] for each in self.documents.listing(place)]
         return [name for name in found if fnmatchcase(name, pattern)]
 
     def is_empty(self) -> bool:
         """Return whether there is no file in the folder or below; True if there is no folder.
 
         Raises:
-            OSError: The folder exists and can't be listed.
+            StateError: The folder exists and can't be listed.
         """
-        return not self.documents.listing(self.url)
+        with _reading(self.url, "Folder", "listed", _TO_LIST):
+            return not self.documents.listing(self.url)
 
     def folders(self) -> list[str]:
         """Return the names of the folders directly in this one, sorted; empty if it is missing.
 
         Raises:
-            OSError: The folder exists and can't be listed.
+            StateError: The folder exists and can't be listed.
         """
-        return self.documents.folders(self.url)
+        with _reading(self.url, "Folder", "listed", _TO_LIST):
+            return self.documents.folders(self.url)
 
     def document(self, name: str) -> Document | None:
         """Return a file of the folder with its version tag; None if it does not exist.
 
         Raises:
-            OSError: The file exists and can't be read.
+            StateError: The file exists and can't be read (transient unless it is no file, or this
+                user may not read it).
         """
-        return self.documents.read(self.location(name))
+        place = self.location(name)
+        with _reading(place, "File", "read", _TO_READ):
+            return self.documents.read(place)
 
     def read_bytes(self, name: str) -> bytes | None:
         """Return the content of a file of the folder; None if it does not exist.
 
         Raises:
-            OSError: The file exists and can't be read.
+            StateError: As of :meth:`document`.
         """
         found = self.document(name)
         return None if found is None else found.data
@@ -208,17 +218,11 @@ class Folder:
             kind: Type of the document.
 
         Raises:
-            StateError: The document has an unknown version, is damaged, or can't be read (transient
-                unless it is no file, or this user may not read it).
+            StateError: The document has an unknown version or is damaged, or as of
+                :meth:`document`.
         """
-        place = self.location(name)
-        try:
-            text = self.read_bytes(name)
-        except OSError as error:
-            message = f"State file {place} can't be read: [Errno {error.errno}] {error.strerror}."
-            may_pass = not isinstance(error, PermissionError | IsADirectoryError)
-            raise StateError(message, _TO_READ, transient=may_pass, file=place) from error
-        return None if text is None else kind.parse(text, place)
+        text = self.read_bytes(name)
+        return None if text is None else kind.parse(text, self.location(name))
 
     def replace(self, name: str, document: Record) -> None:
         """Write a document, over an existing one if there is one, in one atomic step.
@@ -366,6 +370,26 @@ class Folder:
             message = f"The {self._kind} {self.url} can't be written: {what}."
             is_full = error.errno in FULL
             raise StateError(message, _TO_WRITE, transient=is_full, file=self.url) from error
+
+
+@contextlib.contextmanager
+def _reading(place: str, kind: str, done: str, hint: str) -> Iterator[None]:
+    """Turn an OSError in the body of ``with``, which reads or lists, into a StateError.
+
+    A store raises errors of this project by itself.
+
+    Args:
+        place: Path of what is read.
+        kind: What it is: ``File`` or ``Folder``.
+        done: What is done with it, as a participle.
+        hint: What to do where that fails.
+    """
+    try:
+        yield
+    except OSError as error:
+        message = f"{kind} {place} can't be {done}: [Errno {error.errno}] {error.strerror}."
+        may_pass = not isinstance(error, PermissionError | IsADirectoryError)
+        raise StateError(message, hint, transient=may_pass, file=place) from error
 
 
 def _encoded(document: Record) -> bytes:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
-from sources.generations import is_unread, newest_before
+from sources.generations import is_unread, newest_before, remove_if_past
 from sources.kept_definitions import declaration_of, is_kept
 from sources.planning.declaration_digests import is_planned_by
 from sources.planning.plan import find_plan
@@ -104,6 +104,7 @@ def drop_unread(loaded: LoadedPipeline, generation: Generation) -> None:
     if dropped is not None:
         made = make_generation(home, generation.name, loaded.contract())
         if not home.replace_known(CURRENT, dropped, CurrentGeneration(generation=made.name)):
+            remove_if_past(loaded, made.name)
             raise _by_another(loaded, generation)
 
 

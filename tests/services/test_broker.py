@@ -16,9 +16,9 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from hybrid_extensions.servers import broker as broker_module
-from hybrid_extensions.servers.broker import LocalBroker, create_topic
+from hybrid_extensions.servers.broker import LocalBroker, create_topic, topics_of
 from hybrid_extensions.servers.process import free_ports
-from sources.errors import InputError, RunError
+from sources.errors import InputError, RunError, UnavailableError
 from tests.services.processes import child_of, runs, wait_for
 
 ROOT = Path(broker_module.__file__).parents[1]
@@ -227,3 +227,15 @@ def test_a_bad_setting_fails_the_start_with_kafkas_reason(
     assert list(tmp_path.iterdir()) == []
     with pytest.raises(RunError, match="not running"):
         _ = broker.bootstrap_servers
+
+
+def test_topics_of_a_broker_that_does_not_answer_are_an_error_with_its_address(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broker_module, "_ADMIN_TIMEOUT_S", 0.5)
+    (port,) = free_ports(1)
+    with pytest.raises(
+        UnavailableError, match=f"^The broker 127.0.0.1:{port} does not say"
+    ) as seen:
+        topics_of(f"127.0.0.1:{port}")
+    assert seen.value.fields == {"server": f"127.0.0.1:{port}"}

@@ -30,6 +30,8 @@ class Slot(NamedTuple):
             PostgreSQL it stays where it is while only other tables change.
         failure: Why the declared connector, or its task, failed, so that somebody has to start it
             again; empty if it did not, or none is declared.
+        silent: Why Kafka Connect does not say how the declared connector is; empty if it does, if
+            none is declared, and where the connector is known to read.
         server: Id of the MySQL server whose log it is; empty for other databases.
     """
 
@@ -40,4 +42,5 @@ class Slot(NamedTuple):
     received: int | None = None
     confirmed: int = 0
     failure: str = ""
+    silent: str = ""
     server: str = ""

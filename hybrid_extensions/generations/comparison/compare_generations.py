@@ -14,7 +14,7 @@ from hybrid_extensions.comparison.compare_tables import compare
 from hybrid_extensions.comparison.compared_tables import create_target_rows, open_target
 from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, open_database
 from hybrid_extensions.generations.comparison.distributions import ColumnChange, column_changes
-from hybrid_extensions.generations.switch.readiness import require_ready
+from hybrid_extensions.generations.switch.readiness import find_unready
 from orchestration.comparison.installed_audit import query_misfit
 from orchestration.comparison.report import EXAMPLES, AuditExample
 from sources.common.counting import counted
@@ -203,10 +203,10 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
 def _not_ready(kept: LoadedPipeline) -> str | None:
     """Return why the generation of a kept copy can't be promoted yet; None if it can."""
     try:
-        require_ready(PipelineContext.require(kept))
+        found = find_unready(PipelineContext.require(kept))
     except StateError as error:
-        return error.message.removesuffix(" Nothing was changed.")
-    return None
+        return error.message
+    return None if found is None else found.message
 
 
 def compare_tables(

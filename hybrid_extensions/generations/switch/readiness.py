@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 from orchestration.supervision.live_look import look_at_live
 from orchestration.supervision.rules.verdict import Verdict
@@ -43,6 +44,20 @@ def require_own(context: PipelineContext, promoted: Collection[str] = ()) -> Non
             raise StateError(message, hint, source=source.name)
 
 
+class Unready(NamedTuple):
+    """Why a generation can't be promoted yet.
+
+    Attributes:
+        message: The reason, in sentences.
+        hint: What to do now, in sentences.
+        source: Name of the source that is not read to its end, or whose run is not well.
+    """
+
+    message: str
+    hint: str
+    source: str
+
+
 def require_ready(context: PipelineContext) -> None:
     """Refuse to promote a generation with history unread or a stream that is not healthy.
 
@@ -50,6 +65,20 @@ def require_ready(context: PipelineContext) -> None:
         InputError: The target can't be read.
         StateError: A source is not read to its end, the live run was never started or is not
             healthy, the snapshot is not whole, or the generation does not belong to the target.
+        UnavailableError: The store of the state or of the table does not answer.
+    """
+    if (found := find_unready(context)) is not None:
+        message = f"{found.message} Nothing was changed."
+        generation = context.generation.name
+        raise StateError(message, found.hint, generation=generation, source=found.source)
+
+
+def find_unready(context: PipelineContext) -> Unready | None:
+    """Return what a generation has to do before it can be promoted; None if it is ready.
+
+    Raises:
+        InputError: The target can't be read.
+        StateError: The snapshot is not whole, or the generation does not belong to the target.
         UnavailableError: The store of the state or of the table does not answer.
     """
     generation = context.generation
@@ -60,10 +89,10 @@ def require_ready(context: PipelineContext) -> None:
         if is_bounded and context.switch_state.end_of(source.name) is None:
             message = (
                 f"Generation {generation.name} can't be promoted: it has not read `{source.name}` "
-                "to its end. Nothing was changed."
+                "to its end."
             )
             hint = f"Run {generation.name} to its end first: `hybrid run P`."
-            raise StateError(message, hint, generation=generation.name, source=source.name)
+            return Unready(message, hint, source.name)
         if is_bounded:
             continue
         look = look_at_live(context.loaded, generation)
@@ -74,7 +103,7 @@ def require_ready(context: PipelineContext) -> None:
             reason = "" if verdict is None else f" ({verdict.reason})"
             message = (
                 f"Generation {generation.name} can't be promoted: its live run {state}{reason}. "
-                "Readers would get a table that is behind its input. Nothing was changed."
+                "Readers would get a table that is behind its input."
             )
             hint = (
                 "Start the live run with `hybrid run P`, wait until `hybrid status P` shows it as "
@@ -82,7 +111,8 @@ def require_ready(context: PipelineContext) -> None:
                 "be promoted while it can catch up with what waits within "
                 "`supervision.caught_up_within`."
             )
-            raise StateError(message, hint, generation=generation.name, source=source.name)
+            return Unready(message, hint, source.name)
+    return None
 
 
 def is_ready(verdict: Verdict | None, beat: Heartbeat | None, expected: Supervision) -> bool:

@@ -225,6 +225,13 @@ def _slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
     if slot.idle_since_ms is not None:
         idle_ms = now_ms - slot.idle_since_ms
         text = f"No connector has read the slot for {_span(idle_ms)}. Start the connector again."
+        if slot.silent:
+            text = (
+                f"No connector has read the slot for {_span(idle_ms)}, and nothing is known of "
+                f"{slot.connector}: {slot.silent.rstrip('.')}. No change comes until it runs. If "
+                "Kafka Connect has ended, such as for want of memory, its own log says why: start "
+                "it again."
+            )
         if slot.failure:
             text = (
                 f"Connector {slot.connector} is FAILED ({slot.failure}), as seen for "

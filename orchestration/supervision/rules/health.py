@@ -142,7 +142,8 @@ def _by_slot(health: Health, seen: SlotSeen, slot: Finding) -> Health | None:
         of_cut_off = () if is_read else ("dropping-rows", "wrong-rows")
         if health in (*_WORKING, *of_cut_off):
             return "late" if is_read else "cut-off"
-    if health == "healthy" and (seen.is_read or seen.failure or seen.unknown is not None):
+    is_told = seen.is_read or seen.failure or seen.silent or seen.unknown is not None
+    if health == "healthy" and is_told:
         return "catching-up"
     return None
 

@@ -23,12 +23,18 @@ from spark_jobs.inside.driver.unbounded_run import run_unbounded
 from spark_jobs.inside.driver.warm_switch import switch
 from spark_jobs.inside.driver.warm_up import Ahead
 from spark_jobs.inside.query.places.followed_topic_stream import Prepared
+from spark_jobs.inside.readers.out_of_memory import out_of_memory
 from spark_jobs.inside.readers.silent_broker import silent_broker
-from spark_jobs.inside.readers.spark_errors import report_of
+from spark_jobs.inside.readers.spark_errors import has_lost_jvm, report_of
 from spark_jobs.inside.readers.store_answer import is_of_store
 from spark_jobs.jvm.storage_jar import use_own_classes
+from spark_jobs.launch.launch_record import log_path
 from spark_jobs.run_state.driver_lock import QueryLock
+from spark_jobs.run_state.run_log import last_lines
 from spark_jobs.table.ownership.belonging import require_belonging
+
+# Spark prints the trace of one error several times before it ends.
+_LAST_LINES = 200
 
 
 def only_session() -> SparkSession:
@@ -146,7 +152,7 @@ class PipelineRun:
                 return run_unbounded(spark, context, source, reporter, self.stop, prepared)
             return run_bounded(spark, context, source, reporter, self.stop, ahead)
         except Exception as error:
-            reporter.failed(_report_of(error, context))
+            reporter.failed(_report_of(error, context, source))
             raise
 
 
@@ -162,14 +168,19 @@ def _ahead(context: PipelineContext, source: str, *, is_same_driver: bool) -> Ah
     return Ahead(topic, is_same_driver) if is_followed else None
 
 
-def _report_of(error: Exception, context: PipelineContext) -> ErrorReport:
+def _report_of(error: Exception, context: PipelineContext, source: str) -> ErrorReport:
     """Return the report of a failure; that of a store or broker, if it does not answer.
 
-    Of a store, also if it does not let us in.
+    Of a store, also if it does not let us in. A JVM that is gone is asked no more, but has printed
+    that it ran out of memory, if it did.
 
     Answers to S3A's commonest request have no body, so its errors don't say why. What people have
     to correct in the pipeline's file names the copy, if the generation goes by one.
     """
+    if has_lost_jvm(error):
+        printed = last_lines(log_path(context.generation, source), _LAST_LINES)
+        if (lack := out_of_memory(printed)) is not None:
+            return lack
     if is_of_store(error):
         loaded, stores = context.loaded, context.pipeline.stores
         sources = [each for each in context.pipeline.sources if isinstance(each, FileSource)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -99,6 +100,9 @@ def watch(
         stop: Event that stops the query.
         is_over: Called before each look; True stops the query.
 
+    The error that is raised is the first one: where the query fails, or a look, what the last
+    reports meet after it is left out, as they often fail for the same reason.
+
     Raises:
         StateError: A later launch has replaced this one, the driver's lease is lost, checkpoint,
             state and target do not belong together any more, or the state is damaged, or can't be
@@ -131,16 +135,36 @@ def watch(
             report.seam(running)
             reporter.bad_records(bad_records.collect())
             running.guard.look(committed)
-    finally:
-        if query.isActive:
-            query.stop()
-        reporter.bad_records(bad_records.collect())
-        report.late_rows(running)
-        report.seam(running)
+    except BaseException:
+        with contextlib.suppress(Exception):
+            _stop(query)
+        with contextlib.suppress(Exception):
+            _report_end(running, report, reporter, bad_records)
+        raise
+    _stop(query)
+    try:
+        _report_end(running, report, reporter, bad_records)
+    except Exception:
+        query.awaitTermination()
+        raise
     query.awaitTermination()
     report.progress(running)
     running.guard.look()
     running.guard.keep()
+
+
+def _stop(query: StreamingQuery) -> None:
+    if query.isActive:
+        query.stop()
+
+
+def _report_end(
+    running: RunningQuery, report: QueryReporter, reporter: Reporter, bad_records: Collectors
+) -> None:
+    """Report what a query that has stopped leaves to be counted."""
+    reporter.bad_records(bad_records.collect())
+    report.late_rows(running)
+    report.seam(running)
 
 
 def _wait(

@@ -33,6 +33,7 @@ from spark_jobs.checkpoint.transform_compatibility import state_refusal
 from spark_jobs.inside.arrow_map import Step
 from spark_jobs.inside.readers.files.input_file_errors import unreadable_file
 from spark_jobs.inside.readers.lost_records import lost_records
+from spark_jobs.inside.readers.out_of_memory import out_of_memory
 from spark_jobs.inside.readers.store_answer import store_answer
 from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS
 
@@ -174,13 +175,13 @@ def report_of(error: BaseException) -> ErrorReport:
 
     An error of this project is reported as it is, wherever it was raised; a file that can't be read
     with its path; a state that Spark refuses as a changed transform; what a store answered as its
-    answer; and a topic that is gone as that. Everything else has the kind ``spark`` and counts as
-    transient, as nothing is known of it; only a query that Spark cannot analyze never runs, however
-    often it is tried.
+    answer; a topic that is gone, and a lack of memory, as that. Everything else has the kind
+    ``spark`` and counts as transient, as nothing is known of it; only a query that Spark cannot
+    analyze never runs, however often it is tried.
     """
     if isinstance(error, HybridError):
         return error.report()
-    if _has_lost_jvm(error):
+    if has_lost_jvm(error):
         return ErrorReport(kind="spark", message=_JVM_GONE, hint=_RESTARTED, transient=True)
     raised, unreadable = error, unreadable_file(error)
     if isinstance(error, Py4JJavaError):
@@ -198,12 +199,14 @@ def report_of(error: BaseException) -> ErrorReport:
     known = store_answer(raised, text) or lost_records(raised)
     if known is not None:
         return known.report()
+    if (lack := out_of_memory(text)) is not None:
+        return lack
     is_transient = not any(isinstance(cause, AnalysisException) for cause in causes)
     hint = _READ_LOG if is_transient else _NOT_ANALYZED
     return ErrorReport(kind="spark", message=text, hint=hint, transient=is_transient)
 
 
-def _has_lost_jvm(error: BaseException) -> bool:
+def has_lost_jvm(error: BaseException) -> bool:
     """Return whether Py4J can't reach the JVM any more; other connections refuse, too."""
     if isinstance(error, Py4JNetworkError):
         return True

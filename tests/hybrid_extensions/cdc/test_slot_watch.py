@@ -12,6 +12,7 @@ import yaml
 from hybrid_extensions.cdc import slot_watch
 from hybrid_extensions.cdc.databases.replication_slot import NEW_SNAPSHOT, WatchedSlot
 from hybrid_extensions.cdc.databases.slot import Slot
+from hybrid_extensions.cdc.silence_watch import SilenceLook, keep_silence
 from hybrid_extensions.cdc.slot_watch import SlotLook, keep_slot, observe_slot
 from orchestration.supervision import live_look as look_module
 from orchestration.supervision.rules import findings
@@ -19,8 +20,9 @@ from orchestration.supervision.status import status
 from sources.common.positions import now_ms
 from sources.config.loader import load_pipeline
 from sources.config.source.snapshot import SnapshotOptions
-from sources.errors import StateError
+from sources.errors import StateError, UnavailableError
 from sources.state.generation import Generation, GenerationInfo
+from sources.storage.documents import LocalDocuments
 from sources.storage.folder import Folder
 from tests.orchestration.supervision.live_case import LiveCase
 from tests.sources.config.test_unchanged import CHANGES, MERGE
@@ -196,3 +198,19 @@ def test_of_several_shards_the_worst_slot_counts_and_each_is_recorded_for_itself
         "us.orders",
         "asia.orders",
     }
+
+
+def test_a_look_survives_a_store_of_the_state_that_does_not_answer(
+    look: Look, generation: Generation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = look(IDLE, 5)
+
+    def silent(*_: object) -> None:
+        raise UnavailableError("The store does not answer.", "Try again.")
+
+    monkeypatch.setattr(LocalDocuments, "put", silent)
+    later = found._replace(watch=found.watch.model_copy(update={"idle_since_ms": 9}))
+    keep_slot(generation, later)
+    keep_silence(generation, SilenceLook(None, {"run/slot-watch.json": later.watch}))
+    # The next look begins with what is there.
+    assert look(IDLE, 10).seen.idle_since_ms == 5

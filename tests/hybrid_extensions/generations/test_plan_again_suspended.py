@@ -126,4 +126,6 @@ def test_no_generation_is_brought_back_after_another_one_was_begun(
     after_others(case, unread_generations, "make_generation", lambda: begin(case.loaded))
     current = case.loaded.state.read(CURRENT, CurrentGeneration)
     assert current == CurrentGeneration(generation="g3")
+    # Nor is anything left of it.
+    assert "g2" not in case.loaded.state.folders()
     assert generations.discard(case.loaded) == "g3"

@@ -310,6 +310,15 @@ def slot(**seen: Any) -> Seen:
             "cut-off",
             "The supervision does that, too",
         ),
+        # What would read it may well be gone: not only after `freshness`.
+        (
+            slot(idle_since_ms=NOW, connector="http://c/connectors/x", silent="refused."),
+            "catching-up",
+            "has read the slot for less than 1 s, and nothing is known of http://c/connectors/x: "
+            "refused. No change comes until it runs. If Kafka Connect has ended, such as for want "
+            "of memory, its own log says why: start it again.",
+        ),
+        (slot(idle_since_ms=NOW - 21 * S, silent="refused"), "cut-off", ": refused. No change"),
         (replace(HEALTHY, wrong_rows=0), "healthy", ""),
         (replace(HEALTHY, wrong_rows=2), "wrong-rows", "2 rows are stale or missing, as a change"),
         (replace(DEAD, wrong_rows=2), "dead", "ended without a report, so something killed it"),

@@ -374,6 +374,30 @@ def test_a_driver_that_a_restart_launched_reports_for_itself(
     assert look_at(case).verdict.reason == "The live run failed: disk full"
 
 
+def test_a_restart_does_not_end_a_driver_that_was_launched_after_it_was_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine two restarts are under way, and the first one's driver starts slowly."""
+    case = LiveCase(tmp_path, {"start_within": "1 ms", "end_stuck_after": "15 min"})
+    case.ask_for_it()
+    case.launch("a", state="failed", failure=DISK_FULL)
+    assert wait_for_restart(case).restart is not None
+    case.launch("b", advanced_at_ms=None)
+    waited: list[str] = []
+    monkeypatch.setattr(live_run, "resume", lambda *_: waited.append("b"))
+    source = case.loaded.pipeline.sources[-1]
+    with case.alive_until_stopped():
+        assert look_at(case).verdict.down == "stuck"
+        restart(case.loaded, source)
+        assert live_run.is_live(case.loaded)
+        # One that is asked for because of it does.
+        asked = Restart(at_ms=now_ms(), replaces="b", why="It is stuck.")
+        write_watch(case.generation, case.watch().model_copy(update={"restarts": [asked]}))
+        restart(case.loaded, source)
+        assert not live_run.is_live(case.loaded)
+    assert waited == ["b", "b"]
+
+
 @pytest.mark.parametrize("answer", [302, 404, 500])
 def test_an_alert_that_was_not_taken_is_tried_again_and_stops_nothing(
     tmp_path: Path, hook: Hook, answer: int

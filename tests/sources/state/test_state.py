@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import shutil
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -246,7 +247,30 @@ def test_a_document_that_can_not_be_read_is_named(
         raise OSError(number, os.strerror(number), path)
 
     monkeypatch.setattr(LocalDocuments, "read", refuse)
-    with pytest.raises(StateError, match=f"State file {tmp_path}/end.json can't be read: ") as seen:
+    with pytest.raises(StateError, match=f"^File {tmp_path}/end.json can't be read: ") as seen:
         Folder(tmp_path).read("end.json", EndPosition)
     assert os.strerror(number) in str(seen.value)
     assert seen.value.transient is may_pass
+
+
+@pytest.mark.parametrize(
+    "look",
+    [Folder.folders, Folder.is_empty, lambda folder: folder.names("*")],
+    ids=["folders", "is_empty", "names"],
+)
+def test_a_folder_that_can_not_be_listed_is_named_with_the_way_out(
+    tmp_path: Path, look: Callable[[Folder], object]
+) -> None:
+    ring = tmp_path / "ring"
+    ring.symlink_to(ring)
+    with pytest.raises(StateError, match=f"^Folder {ring} can't be listed: ") as seen:
+        look(Folder(ring))
+    assert os.strerror(errno.ELOOP) in seen.value.message
+    assert "correct the path where it is declared" in seen.value.hint
+
+
+def test_a_file_whose_bytes_can_not_be_read_is_named(tmp_path: Path) -> None:
+    (tmp_path / "rows.parquet").mkdir()
+    with pytest.raises(StateError, match=f"^File {tmp_path}/rows.parquet can't be read: ") as seen:
+        Folder(tmp_path).read_bytes("rows.parquet")
+    assert not seen.value.transient

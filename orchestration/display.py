@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 
 from humanize import metric, naturalsize
 
@@ -71,6 +71,19 @@ def second(ms: int) -> str:
     """
     rest = ms % _SECOND_MS
     return f"{moment(ms)}:{_utc(ms):%S}{f'.{rest:03}' if rest else ''}"
+
+
+def exact(at: date) -> str:
+    """Return a date, or a time to the microsecond: ``29 Sep 2013``, ``29 Sep 2013 23:56:04.5 UTC``.
+
+    Args:
+        at: The date; or the time, in UTC, or without a zone, which is then not named.
+    """
+    text = f"{at.day} {at:%b} {at.year}"
+    if not isinstance(at, datetime):
+        return text
+    rest = f".{at.microsecond:06}".rstrip("0").rstrip(".")
+    return f"{text} {at:%H:%M:%S}{rest}{'' if at.tzinfo is None else ' UTC'}"
 
 
 def readable_times(text: str) -> str:

@@ -240,6 +240,9 @@ def _rerun(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: Generat
         if form.promote == "NEVER":
             context.log.info(generation_metadata.next_step(found))
 
+    if (begun := candidate_name(loaded)) is not None:
+        again = "what is computed of it is not computed again"
+        context.log.info(f"Generation {begun} was begun earlier and goes on: {again}.")
     if end_waits(context.instance, loaded):
         # It goes on after an approval, which may come from the command line.
         report_approval(context.instance, loaded)

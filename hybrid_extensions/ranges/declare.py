@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pydantic import Field, PositiveInt
 
 from hybrid_extensions.schedules.declare import Schedule
@@ -50,3 +52,9 @@ class RangesSection(Section):
     def schedules(self) -> list[str]:
         """Names of the declared schedules, without the pipeline's name before them."""
         return [] if self.ranges is None else [each.name for each in self.ranges.reruns]
+
+    @property
+    def assets(self) -> Mapping[str, str]:
+        """The asset with the ranges as partitions, if there are any."""
+        by = None if self.ranges is None else self.ranges.by
+        return {} if by is None else {"ranges": f"its {by}s, one by one"}

@@ -42,7 +42,8 @@ def sparkline(
     ends = f"{moment(first_ms)}  {moment(last_ms)}"
     words = f"first {count(first)}, highest {count(highest)} at {moment(highest_ms)}"
     end = "unknown" if latest is None else count(latest)
-    return f"**{title}**: {words}, last {end}\n\n```\n{bars}\n{ends}\n```"
+    # The page makes no shorter lines of it where rows of many columns make its values wide.
+    return f"**{title}**:  \n{words}, last {end}\n\n```\n{bars}\n{ends}\n```"
 
 
 def _bar(value: float, highest: float) -> str:

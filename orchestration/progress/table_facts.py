@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date, datetime
+from datetime import date
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
+from orchestration.display import exact
 from sources.common.schema import names_and_types
 from sources.common.sql.sql_names import quoted
 from sources.config.loader import LoadedPipeline
@@ -19,6 +20,7 @@ from sources.storage.folder import Folder
 from sources.storage.tables.delta import delta_table, is_delta_table, query_rows
 
 _ROWS = 10
+_NBSP = "\N{NO-BREAK SPACE}"
 _DELETED = "deletion_vector.cardinality"
 
 
@@ -135,7 +137,10 @@ def _texts(values: pa.ChunkedArray) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    return value.isoformat() if isinstance(value, date | datetime) else str(value)
+    if value is None:
+        return "NULL"
+    # Dagster's narrow tables break lines at spaces, and also at the hyphens of ISO dates.
+    return exact(value).replace(" ", _NBSP) if isinstance(value, date) else str(value)
 
 
 def _highest(files: pa.Table, column: str) -> int | None:

@@ -102,7 +102,9 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
         reason = " ".join(filter(None, (first and first[1], reason)))
     lines += [shortened(reason, _REASON)] if reason else []
     lines += [f"Warning: {shortened(each, _SHOWN)}" for each in served.absent[:1]]
-    lines.append("Never audited." if served.audit is None else served.audit.text)
+    audited = "Never audited." if served.audit is None else served.audit.text
+    # Where an audit failed, the reason tells of it already.
+    lines += [] if audited in reason else [audited]
     lines += _links(loaded, served, facts)
     if last := read_actions(loaded.state, last=1):
         # What a job did last is a row of its own, `last action`, and may be something else.

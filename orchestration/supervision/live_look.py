@@ -20,6 +20,7 @@ from orchestration.supervision.source_status import SourceStatus, source_status
 from orchestration.supervision.watch_memory import Watch, read_watch
 from sources.common.positions import now_ms, span_ms
 from sources.config.loader import LoadedPipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import ErrorReport
 from sources.state.generation import Generation
 from spark_jobs.launch import run_control
@@ -124,6 +125,7 @@ def look_at_live(
     log, late_ms = read_progress_log(generation, name), span_ms(expected.late_after)
     is_alive = running is not None or find_run(generation, name) is not None
     refusal = read_refused(generation, requested.at_ms)
+    is_of_topics = any(isinstance(each, KafkaSource) for each in loaded.pipeline.turn_of(name))
     seen = Seen(
         pipeline=loaded.pipeline.name,
         requested=requested,
@@ -132,6 +134,7 @@ def look_at_live(
         beat=beat,
         lag=lag,
         behind_since_ms=behind_ms,
+        unit="records" if is_of_topics else "splits",
         lag_error=lag_error,
         lag_unknown_since_ms=unknown_ms,
         refused=None if refusal is None else refusal.report,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from orchestration.capture.silent_database import SilentDatabase
 from orchestration.capture.slot_state import SlotSeen
@@ -11,6 +12,9 @@ from orchestration.supervision.late_row_findings import LateSeen
 from orchestration.supervision.rules.catching_up import Behind
 from sources.errors import ErrorReport
 from spark_jobs.run_state.heartbeat import Heartbeat
+
+Waiting = Literal["records", "splits"]
+"""What waits in a live run's input: records of topics, or splits of a folder."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +32,7 @@ class Seen:
         refused: Error for which the last restart launched nothing; None if it launched a run, or
             none was tried.
         lag: Records or splits that are not committed yet; None if unknown.
+        unit: What ``lag`` counts.
         behind_since_ms: Since when input waits while nothing is committed; None if none does.
         lag_error: Why the lag is unknown; None if it is known, or was not reported yet.
         lag_unknown_since_ms: Since when it is; None if it is known.
@@ -52,6 +57,7 @@ class Seen:
     beat: Heartbeat | None
     lag: int | None
     behind_since_ms: int | None
+    unit: Waiting = "records"
     lag_error: ErrorReport | None = None
     lag_unknown_since_ms: int | None = None
     ended: str | None = None

@@ -33,6 +33,14 @@ class Section(Declared):
         return []
 
     @property
+    def assets(self) -> Mapping[str, str]:
+        """What the page of the section's Dagster asset is for, by the asset's name; else none.
+
+        The name is without the pipeline's before it. The table's page links to it by the text.
+        """
+        return {}
+
+    @property
     def checks_on_request(self) -> list[str]:
         """Names of checks of the table that its chain leaves out, as they read much; else none."""
         return []

@@ -250,9 +250,7 @@ def _description(loaded: LoadedPipeline) -> str:
         "its stream, and proves by AUDIT that the table is right; "
         f"{'; '.join(f'{_job(name)} {does}' for name, does in jobs.items())}.",
         _schedules(loaded),
-        f"[The plan](/assets/{pipeline.name}/plan) · "
-        f"[progress in pictures](/assets/{pipeline.name}/progress) · "
-        f"[the last source](/assets/{pipeline.name}/{pipeline.sources[-1].name})",
+        _pages(loaded),
         "[How it is now](?view=checks&checkDetail=healthy): the check `healthy`, with the time "
         "of its last look. The card `now`, in the metadata below the columns, is as of the last "
         "change.",
@@ -263,6 +261,16 @@ def _description(loaded: LoadedPipeline) -> str:
 def _job(name: str) -> str:
     """Return a link to a job, which Dagster finds in whatever code location it is."""
     return f"[{name}](/guess/{name})"
+
+
+def _pages(loaded: LoadedPipeline) -> str:
+    """Return links to the pages of other assets of a pipeline."""
+    pages = {"plan": "The plan", "progress": "progress in pictures"}
+    pages[loaded.pipeline.sources[-1].name] = "the last source"
+    for section in loaded.sections:
+        pages |= section.assets
+    name = loaded.pipeline.name
+    return " · ".join(f"[{text}](/assets/{name}/{asset})" for asset, text in pages.items())
 
 
 def _schedules(loaded: LoadedPipeline) -> str:

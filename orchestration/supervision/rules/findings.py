@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from orchestration.capture.slot_state import SlotSeen, describe_unread
 from orchestration.display import count, size
-from orchestration.supervision.observation import Seen
+from orchestration.supervision.observation import Seen, Waiting
 from orchestration.supervision.rules.catching_up import Behind
 from orchestration.supervision.rules.verdict import Finding
 from sources.common.counting import counted, counted_as
@@ -29,10 +29,9 @@ class _Excess(NamedTuple):
     limit_ms: float
 
 
-def waiting_in_words(lag: int) -> str:
-    """Return the lag (records or splits not committed) as a clause: ``1 record or split waits``."""
-    words = counted_as(lag, "record or split waits", "records or splits wait")
-    return f"{count(lag)} {words}"
+def waiting_in_words(lag: int, unit: Waiting) -> str:
+    """Return the lag, what is not committed yet, as a clause: ``1 record waits``."""
+    return f"{count(lag)} {counted_as(lag, f'{unit[:-1]} waits', f'{unit} wait')}"
 
 
 def lag(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
@@ -48,7 +47,7 @@ def lag(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
     """
     if seen.lag is None:
         return _unknown_lag(seen, expected, now_ms)
-    text = waiting_in_words(seen.lag)
+    text = waiting_in_words(seen.lag, seen.unit)
     if seen.beat is not None and seen.beat.held_offsets:
         apart = duration((seen.beat.drift_ms or 0) / 1000)
         text += (
@@ -63,7 +62,7 @@ def lag(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
         text=f"{text}.",
         value=seen.lag,
         limit=expected.lag,
-        unit="records or splits",
+        unit=seen.unit,
     )
 
 
@@ -121,7 +120,7 @@ def _waiting_time(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
             late.append(_Excess(text, behind_ms, limit_ms))
     is_catching_up = False
     if seen.behind is not None and not late:
-        late, is_catching_up = _behind(seen.behind, seen.lag, expected, beat.pace_ms)
+        late, is_catching_up = _behind(seen, seen.behind, expected, beat.pace_ms)
     text = "Input waits for a short time only." if is_waiting else "All input is committed."
     first = late[0] if late else _Excess(text, still_ms, fresh_ms + beat.pace_ms)
     return Finding(
@@ -136,10 +135,10 @@ def _waiting_time(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
 
 
 def _behind(
-    behind: Behind, lag: int | None, expected: Supervision, pace_ms: int
+    seen: Seen, behind: Behind, expected: Supervision, pace_ms: int
 ) -> tuple[list[_Excess], bool]:
     """Return what is to be said about a run that is behind, and whether it only catches up."""
-    waits = "Input waits" if lag is None else waiting_in_words(lag)
+    waits = "Input waits" if seen.lag is None else waiting_in_words(seen.lag, seen.unit)
     limit_ms = span_ms(expected.caught_up_within) + pace_ms
     left_ms = (behind.left_s or 0) * 1000
     if behind.waiting_ms <= limit_ms and left_ms <= limit_ms:

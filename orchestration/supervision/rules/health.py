@@ -154,7 +154,7 @@ def _not_requested(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
     health: Health = "paused" if requested.is_paused else "stopped"
     reason = ended_in_words(requested)
     if seen.lag is not None:
-        reason += f" {findings.waiting_in_words(seen.lag)}."
+        reason += f" {findings.waiting_in_words(seen.lag, seen.unit)}."
     elif seen.lag_error is not None:
         reason += f" How much input waits is unknown: {seen.lag_error.message}"
     elif seen.beat is not None and not seen.is_alive:
@@ -233,7 +233,7 @@ def _committing(
         # Whether input waits is unknown.
         reason = f"Nothing was committed for {duration(still_s)}. {outage}"
         return _Process("catching-up", reason, still_s=still_s, limit_s=limit_s)
-    waits = "input waits" if seen.lag is None else findings.waiting_in_words(seen.lag)
+    waits = "input waits" if seen.lag is None else findings.waiting_in_words(seen.lag, seen.unit)
     reason = f"Nothing was committed for {duration(still_s)} while {waits}"
     # A micro-batch that takes long is not stuck while tasks of it end.
     if (now_ms - (beat.worked_at_ms or 0)) / 1000 < limit_s:

@@ -17,6 +17,7 @@ from orchestration.comparison.installed_audit import AUDITED
 from orchestration.comparison.kept_audit import keep_audit, read_audit
 from orchestration.defs.jobs.control_job import control_job
 from orchestration.pipeline_definitions import pipeline_definitions
+from orchestration.supervision.card import card
 from orchestration.supervision.status import status_of
 from sources.errors import InputError
 from sources.state.action_log import read_actions
@@ -70,6 +71,9 @@ def test_a_failed_audit_turns_status_and_check_red_until_another_one_passes(
         assert event.metadata["missing"].value == 2
         found = status_of(live.loaded)
         assert (found.healthy, found.own_healthy) == (False, True)
+        shown_card = card(live.loaded, found, None)
+        assert shown_card.headline == "Audit failed"
+        assert shown_card.markdown.count("2 missing. Audited") == 1
         shown = invoke(["status", str(live.path)])
         assert (shown.exit_code, "2 missing" in " ".join(shown.output.split())) == (1, True)
         keep_audit(live.loaded, right)

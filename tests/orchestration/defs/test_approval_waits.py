@@ -76,6 +76,14 @@ def test_a_rerun_that_waits_for_an_approval_is_no_failure_and_shows_its_plan(
     assert is_unread(case.loaded.require_generation())
 
 
+def test_a_rerun_says_that_it_goes_on_with_a_candidate_of_before(case: GenerationCase) -> None:
+    with dg.DagsterInstance.ephemeral() as instance:
+        runs = [launch(case, instance).run_id for _ in range(2)]
+        told = [[each.user_message for each in instance.all_logs(run)] for run in runs]
+    again = [any("g2 was begun earlier and goes on" in text for text in texts) for texts in told]
+    assert again == [False, True]
+
+
 def test_a_rerun_in_a_shell_says_that_it_is_to_be_repeated_after_the_approval(
     case: GenerationCase,
 ) -> None:

@@ -59,7 +59,7 @@ def test_the_links_of_the_tables_page_lead_to_its_jobs_and_assets(made: dg.Defin
     assert linked == {name for name in jobs if not name.startswith("__")}
     keys = {each.to_user_string() for each in made.resolve_asset_graph().get_all_asset_keys()}
     assets = set(re.findall(r"\(/assets/([\w/]+)\)", text))
-    assert len(assets) == 3
+    assert len(assets) == 4
     assert assets <= keys
     assert "(/automation): events_nightly, events_days." in text
     there = {each.name for each in made.get_repository_def().schedule_defs}

@@ -137,7 +137,7 @@ def test_the_checks_are_reported_with_what_was_judged(tmp_path: Path) -> None:
         if isinstance(event, dg.AssetCheckEvaluation) and event.check_name == "lag"
     ]
     shown = {name: value.value for name, value in lag.metadata.items()}
-    assert shown == {"value": 2.0, "limit": 1.0, "unit": "records or splits"}
+    assert shown == {"value": 2.0, "limit": 1.0, "unit": "splits"}
 
 
 def test_of_two_live_runs_the_worst_one_counts_with_its_number() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -52,6 +53,22 @@ def test_a_table_without_the_event_time_says_nothing_of_its_newest_row(tmp_path:
     case = LiveCase(tmp_path)
     write_deltalake(case.loaded.target.url, rows(1).drop_columns(["at"]))
     assert facts_of(case).newest_ms is None
+
+
+def test_rows_are_shown_with_times_that_no_line_breaks(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    at = datetime(2026, 11, 24, 0, 0, 9, 23_000, tzinfo=UTC)
+    kinds = [("at", AT), ("local", pa.timestamp("us")), ("day", pa.date32()), ("n", pa.int64())]
+    row = {"at": at, "local": at.replace(tzinfo=None), "day": at.date(), "n": None}
+    write_deltalake(case.loaded.target.url, pa.Table.from_pylist([row], pa.schema(kinds)))
+    [shown] = first_rows(case.loaded, list(row))
+    assert not any(re.search("[ -]", text) for text in shown.values())
+    assert {name: text.replace("\N{NO-BREAK SPACE}", " ") for name, text in shown.items()} == {
+        "at": "24 Nov 2026 00:00:09.023 UTC",
+        "local": "24 Nov 2026 00:00:09.023",
+        "day": "24 Nov 2026",
+        "n": "NULL",
+    }
 
 
 def test_rows_are_shown_whose_dates_python_does_not_have(tmp_path: Path) -> None:

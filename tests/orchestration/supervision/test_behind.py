@@ -70,7 +70,7 @@ def test_a_generation_that_is_still_catching_up_is_not_promoted(tmp_path: Path) 
     case.generation.put_if_absent("plan.json", plan)
     case.ask_for_it()
     behind(case, 9)
-    told = r"its live run is catching-up \(The live run is catching up: 6 records or splits wait"
+    told = r"its live run is catching-up \(The live run is catching up: 6 splits wait"
     with case.alive(), pytest.raises(StateError, match=told):
         promote(case.loaded)
 

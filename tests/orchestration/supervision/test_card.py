@@ -223,7 +223,8 @@ def test_a_small_plot_shows_when_it_begins_and_ends_and_its_values_there() -> No
     end_ms = DEC_30_MS + 3 * MINUTE_MS
     drawn = sparkline("records/s", points, MINUTE_MS, (end_ms, 4.0)).splitlines()
     assert drawn == [
-        "**records/s**: first 0, highest 12.3 k at 30 Dec 2013 00:01, last 4",
+        "**records/s**:  ",
+        "first 0, highest 12.3 k at 30 Dec 2013 00:01, last 4",
         "",
         "```",
         "▁" * 12 + "█" * 12 + "▂" * 12,

@@ -113,8 +113,7 @@ def slot(**seen: Any) -> Seen:
         (
             replace(DEAD, requested=PAUSED),
             "paused",
-            "since 15 Jan 2027 08:00 UTC. 0 records or splits wait. To resume it, run `hybrid "
-            "resume P`.",
+            "since 15 Jan 2027 08:00 UTC. 0 records wait. To resume it, run `hybrid resume P`.",
         ),
         (
             replace(
@@ -220,12 +219,13 @@ def slot(**seen: Any) -> Seen:
         ),
         (replace(BUSY, behind_since_ms=NOW - 19 * S), "healthy", ""),
         (replace(STILL, behind_since_ms=NOW - 29 * S), "late", "othing was committed for 29 s"),
-        (STILL, "stuck", "othing was committed for 30 s while 9 records or splits wait"),
+        (STILL, "stuck", "othing was committed for 30 s while 9 records wait"),
         (replace(STILL, lag=None), "stuck", "while input waits."),
         (replace(STILL, beat=beat(worked_at_ms=NOW - 29 * S)), "late", "committed for 30 s"),
         (replace(STILL, beat=beat(worked_at_ms=NOW - 30 * S)), "stuck", "committed for 30 s"),
         (replace(STILL, beat=beat(pace_ms=60 * S)), "healthy", ""),
-        (replace(BUSY, lag=1001), "late", "1,001 records or splits wait; up to 1,000 may."),
+        (replace(BUSY, lag=1001), "late", "1,001 records wait; up to 1,000 may."),
+        (replace(BUSY, lag=1001, unit="splits"), "late", "1,001 splits wait; up to 1,000 may."),
         (replace(BUSY, lag=1000), "healthy", ""),
         (
             replace(HEALTHY, lag=None, lag_error=NO_BROKER),
@@ -356,7 +356,7 @@ def slot(**seen: Any) -> Seen:
         (
             replace(BUSY, beat=beat(idle=False, unreachable=NO_BROKER)),
             "catching-up",
-            "Nothing was committed for 5 s while 9 records or splits wait. Its driver on somewhere "
+            "Nothing was committed for 5 s while 9 records wait. Its driver on somewhere "
             "reports: The broker b:1 is down. Start it.",
         ),
         (
@@ -432,9 +432,9 @@ def test_the_verdict(seen: Seen, health: Health, told: str) -> None:
             replace(STILL, beat=beat(worked_at_ms=NOW - S)),
             False,
             True,
-            "committed for 30 s while 9 records or splits wait; the micro-batch is slow",
+            "committed for 30 s while 9 records wait; the micro-batch is slow",
         ),
-        (STILL, False, False, "committed for 30 s while 9 records or splits wait."),
+        (STILL, False, False, "committed for 30 s while 9 records wait."),
         (replace(COMING_UP, launched_ms=NOW - S), False, True, "is not committed yet"),
         (replace(DEAD, requested=PAUSED), False, True, "paused"),
         (replace(DEAD, requested=STOPPED), False, True, "stopped"),
@@ -473,7 +473,7 @@ def finding(name: str, seen: Seen, expected: Supervision = EXPECTED) -> Finding:
 @pytest.mark.parametrize(
     ("name", "seen", "value", "limit", "unit"),
     [
-        ("lag", replace(BUSY, lag=1001), 1001, 1000, "records or splits"),
+        ("lag", replace(BUSY, lag=1001), 1001, 1000, "records"),
         ("lag", replace(BUSY, lag=None), None, None, ""),
         ("waiting_time", HEALTHY, 0, 20, "s"),
         ("waiting_time", BUSY, 5, 20, "s"),
@@ -634,7 +634,7 @@ def test_records_that_are_held_back_are_told_with_the_lag() -> None:
     seen = replace(HEALTHY, lag=9, beat=beat(held_offsets=7, drift_ms=2_400_000))
     verdict = judge(seen, EXPECTED, NOW)
     [lag] = [each for each in verdict.findings if each.name == "lag"]
-    assert "9 records or splits wait, 7 of them until the slowest partition is as far" in lag.text
+    assert "9 records wait, 7 of them until the slowest partition is as far" in lag.text
     assert "the fastest is 40 min ahead of it" in lag.text
     assert verdict.numbers["partition_drift_s"] == 2400.0
 
@@ -670,7 +670,7 @@ def far(waiting_s: int, left_s: float | None = None, is_less: bool | None = None
         (late(unknown_batches=1), "healthy", ""),
         (replace(late(history=1), is_alive=False), "dead", "ended without a report"),
         (far(60, 60), "healthy", ""),
-        (far(61, 5), "catching-up", "9 records or splits wait, the first of them for 1 min 1 s"),
+        (far(61, 5), "catching-up", "9 records wait, the first of them for 1 min 1 s"),
         (far(0, 61), "catching-up", "about 1 min 1 s left"),
         (far(599, 5, is_less=False), "catching-up", ""),
         (far(601, 5, is_less=False), "late", "have not become fewer within 10 min"),

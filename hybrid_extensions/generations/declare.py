@@ -35,7 +35,10 @@ class Rerun(Schedule):
     def text(self) -> str:
         """Description of the rerun for display, and whether it is promoted without a person."""
         if self.promote == "never":
-            return f"{super().text} It waits for a person, who promotes it."
+            return (
+                f"{super().text} It waits for a person, who promotes or discards it. Until then a "
+                "later tick compares it again, and computes none from newer files."
+            )
         return (
             f"{super().text} Readers get it by itself once it has caught up, is healthy and has at "
             f"least {self.rows_at_least:.2%} of the rows (promote: checks)."

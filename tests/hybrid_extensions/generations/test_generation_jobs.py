@@ -316,7 +316,7 @@ def test_of_two_live_runs_the_worse_is_shown_and_each_is_started_by_its_own_file
             "checks",
             "Readers get it by itself once it has caught up, is healthy and has at least 50",
         ),
-        ("never", "It waits for a person, who promotes it."),
+        ("never", "It waits for a person, who promotes or discards it."),
     ],
 )
 def test_a_schedule_says_whether_readers_get_the_new_table_by_itself(

@@ -129,7 +129,8 @@ def start_at(offsets: Offsets, source: KafkaSource, log: KafkaLog) -> StartPosit
             )
             hint = (
                 "Compute the table again from history that covers them: name another `sink.path`, "
-                f"and run `hybrid run P`. Or declare `on_gap: accept` for source `{source.name}`."
+                f"and run `hybrid run P`. Or declare `on_gap: accept` for source `{source.name}`, "
+                "and adopt the table again. Nothing was changed."
             )
             raise SeamError(
                 message,

@@ -92,7 +92,10 @@ def _connected(declared: LogDeclaration) -> Iterator[psycopg.Connection[Any]]:
         raise UnavailableError(message, hint) from None
     except psycopg.Error as error:
         message = f"The database refuses the change log: {' '.join(str(error).split())}."
-        hint = "Grant the user of `connector` what Debezium needs: REPLICATION, SELECT and CREATE."
+        hint = (
+            "Grant the user of `connector` what Debezium needs: REPLICATION, SELECT and CREATE. "
+            "Then start it again: `hybrid change-log P`. It goes on where the log ends."
+        )
         raise InputError(message, hint) from None
 
 

@@ -69,7 +69,8 @@ def plan_copies(loaded: LoadedPipeline, source: FileSource, listing: FileListing
 
     Raises:
         InputError: ``sink.copy_files`` is declared, and not one file can be copied: names the
-            reason, and the file.
+            reason, and the file. With a time range that may be so, unless no file could be copied
+            without it, either.
     """
     pipeline = loaded.pipeline
     read_as = source if listing.parsed is None else source.parsed()

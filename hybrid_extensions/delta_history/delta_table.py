@@ -236,7 +236,7 @@ def _deleted(
             )
             hint = (
                 "Restore the file, or declare a `version` of the table that does not need it; then "
-                "plan again."
+                "plan again: `hybrid plan P`. Nothing was changed."
             )
             raise InputError(message, hint, source=source.name, table=folder) from None
         for batch in batches:

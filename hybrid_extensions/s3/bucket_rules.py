@@ -16,7 +16,8 @@ _COLD = {"GLACIER", "DEEP_ARCHIVE"}
 def bucket_warnings(settings: S3Settings, folder: Folder, field: str) -> list[str]:
     """Return warnings about the bucket of a folder that a pipeline writes to.
 
-    Rules that this login may not read, or that the store does not know, are left out.
+    Rules that this login may not read, or that the store does not know, are left out. Nothing is
+    raised for them.
 
     Args:
         settings: Address of the store.
@@ -24,8 +25,9 @@ def bucket_warnings(settings: S3Settings, folder: Folder, field: str) -> list[st
         field: Field of the declaration that names it.
 
     Returns:
-        Sentences: about lifecycle rules that would delete or archive objects of the folder, and
-        about a bucket that keeps old versions without an end.
+        Sentences: about lifecycle rules that would delete or archive objects of the folder, about
+        a bucket that keeps old versions without an end, and one that locks new objects. Empty if
+        there is nothing to tell.
     """
     bucket, key = split(folder.url)
     client = connect(settings)

@@ -66,7 +66,7 @@ class SharedLauncher:
     def end_run(self, launch_id: str, source: str) -> None:
         """End the run of a launch on this machine, leaving the driver's other runs alone.
 
-        A frozen driver is killed.
+        A driver that does not answer is killed, and the runs of other pipelines in it end, too.
 
         Args:
             launch_id: Id of the launch.

@@ -386,7 +386,7 @@ def check_event_time(columns: pa.Schema, event_time: str, where: str) -> None:
         )
         hint = (
             "Name one of these columns as `event_time`, or compute the column in `select` of "
-            "the source."
+            "the source; then plan again: `hybrid plan P`. No row was read or written."
         )
         raise InputError(message, hint, column=event_time, field="event_time")
     kind = columns.field(event_time).type

@@ -180,7 +180,12 @@ def find_set(name: str) -> JarSet:
     parts = installed_parts()
     if name in parts.lacks:
         message = f"The set of JVM parts `{name}` does not exist for Spark {parts.spark}."
-        raise InputError(message, f"Use Spark {SUPPORTED[DEFAULT].spark}.", value=name)
+        newest = SUPPORTED[DEFAULT].spark
+        hint = (
+            f"Install Spark {newest} (`pip install pyspark=={newest}`), or declare nothing that "
+            "needs this set. Nothing was fetched or started."
+        )
+        raise InputError(message, hint, value=name)
     every = sets_with(parts)
     if name not in every:
         message = f"There is no set of JVM parts named `{name}`."

@@ -170,6 +170,8 @@ class Template:
     def load(self, table: str) -> LoadedPipeline:
         """Return the pipeline of a table; rewrite its file first if the template has changed.
 
+        Columns and key are those of its file: the database is not asked.
+
         Args:
             table: ``schema.table``.
 

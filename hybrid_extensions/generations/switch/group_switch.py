@@ -208,11 +208,15 @@ def _home_of(switch: Switch) -> LoadedPipeline:
     if newest_generation(home) is not None:
         return home
     message = (
-        f"The promotion of the group is recorded in the state of the pipeline that {home.path} "
+        f"The {switch.kind} of the group is recorded in the state of the pipeline that {home.path} "
         f"declared when it began. By now it declares `{home.pipeline.name}`, which has no state in "
-        f"{home.pipeline.state}."
+        f"{home.pipeline.state}. This command changed nothing."
     )
-    hint = "Restore `name` and `state` in that file until the promotion of the group is completed."
+    finish = Remedy("generation finish").command(str(home.path))
+    hint = (
+        f"Restore `name` and `state` in that file, complete the {switch.kind} ({finish}), and "
+        "change them afterwards."
+    )
     raise StateError(message, hint, pipeline=home.pipeline.name, file=str(home.path))
 
 

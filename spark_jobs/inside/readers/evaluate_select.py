@@ -52,7 +52,8 @@ def select_columns(
                 f"says {kind}."
             )
             hint = (
-                f"Write `{name}: CAST({text} AS {kind})` there. No row was read or written by it."
+                f"Write `{name}: CAST({text} AS {kind})` there, and repeat the command. No row was "
+                "read or written by it."
             )
             field = f"select.{name}"
             raise InputError(message, hint, source=selection.source, column=name, field=field)

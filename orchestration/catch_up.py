@@ -58,7 +58,8 @@ def wait_until_caught_up(
             message = f"The live run of `{name}` ended before it had caught up with its input."
             hint = (
                 f"Read why in {log_path(context.generation, name)} or with `hybrid logs P`, then "
-                "start the run again: `hybrid resume P`. It continues after its last commit."
+                "start the run again: `hybrid resume P`. It continues after its last commit. "
+                "Repeat this command if it is to wait."
             )
             raise RunError(message, hint, source=name)
         waiting = backlog.waiting(beat)

@@ -123,14 +123,15 @@ def start_at(offsets: Offsets, source: KafkaSource, log: KafkaLog) -> StartPosit
         if offset < starts.get(partition, offset) and source.on_gap != "accept":
             lost = starts[partition] - offset
             message = (
-                f"Topic `{partition.topic}`, partition {partition.partition}: the table ends before"
-                f" offset {offset}, and the log starts at {starts[partition]}. Kafka has deleted "
-                f"the {counted(lost, 'offset')} between, whose rows would be missing."
+                f"The table is not adopted. It ends before offset {offset} of topic "
+                f"`{partition.topic}`, partition {partition.partition}, and the log starts at "
+                f"{starts[partition]}. Kafka has deleted the "
+                f"{counted(lost, 'offset')} between, whose rows would be missing."
             )
             hint = (
                 "Compute the table again from history that covers them: name another `sink.path`, "
                 f"and run `hybrid run P`. Or declare `on_gap: accept` for source `{source.name}`, "
-                "and adopt the table again. Nothing was changed."
+                "and adopt the table again (`hybrid adopt P`). Nothing was changed."
             )
             raise SeamError(
                 message,

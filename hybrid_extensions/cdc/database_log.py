@@ -136,8 +136,9 @@ class DatabaseLog:
             "confirmed nothing newer."
         )
         hint = (
-            "Run `GRANT pg_read_all_stats TO <role>` in the database with the role of "
-            "`snapshot.dsn`, then try again. The live run continues."
+            "Let a superuser run `GRANT pg_read_all_stats TO <role>` in the database, where <role> "
+            "is the user in `snapshot.dsn`. Then repeat the command, which waited for the "
+            "connector and was broken off. The live run continues."
         )
         raise RunError(message, hint, value=self._slot)
 

@@ -69,8 +69,8 @@ def plan_copies(loaded: LoadedPipeline, source: FileSource, listing: FileListing
 
     Raises:
         InputError: ``sink.copy_files`` is declared, and not one file can be copied: names the
-            reason, and the file. With a time range that may be so, unless no file could be copied
-            without it, either.
+            reason. With a time range, that is an error only where the declaration itself rules out
+            copies; else all files are counted as those that are written anew.
     """
     pipeline = loaded.pipeline
     read_as = source if listing.parsed is None else source.parsed()

@@ -109,7 +109,7 @@ class SecuredListeners:
         return settings
 
     def create_users(self, admin: AdminClient) -> None:
-        """Create the SCRAM users, whose passwords Kafka keeps in its metadata log (KIP-554).
+        """Create the SCRAM users, or overwrite those of these names; Kafka keeps them (KIP-554).
 
         Returns once the broker knows them, or after 10 s. Does nothing without users, or without a
         SASL listener; PLAIN users need no such step, they are in the broker's settings.

@@ -185,8 +185,12 @@ def logs(loaded: LoadedPipeline, lines: int, *, previous: bool = False) -> tuple
         lines: How many lines of the output at most.
         previous: Return the output of the launch before, such as of a driver that was killed.
 
+    Returns:
+        The name; and the lines, empty if this machine has none of them.
+
     Raises:
-        InputError: No run was launched yet, or this machine has no log of an earlier launch.
+        InputError: No run was launched yet; or ``previous`` was asked for, and this machine has no
+            log of an earlier launch.
         StateError: The state is damaged.
         UnavailableError: The state's store does not answer.
     """

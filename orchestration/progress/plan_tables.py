@@ -14,7 +14,7 @@ from orchestration.progress.plan_preview import Preview
 from sources.common.durations import duration
 from sources.common.positions import TopicPartition
 from sources.config.source.file_options import ArrivalOrder
-from sources.files.columns.layouts import ColumnDifference
+from sources.files.columns.drifted_layouts import ColumnDifference
 from sources.kafka.client.sampled_event_times import SampledTimes
 from sources.planning.files.file_plan import FoundFiles
 from sources.planning.plan import Plan

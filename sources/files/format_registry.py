@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sources.config.source.file_source import FileSource
 from sources.extensions import contributions, none_adds
-from sources.files.columns.drifted_files import DriftedFiles
+from sources.files.columns.drifted_files_reader import DriftedFiles
 from sources.files.columns.partition_columns_in_files import PartitionedFiles
 from sources.formats.base import Format
 from sources.formats.parquet.rows import ParquetRows

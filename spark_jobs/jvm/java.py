@@ -66,7 +66,9 @@ def java_version(path: Path) -> int:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         message = f"The Java at {path} can't be started: {error}."
-        hint = f"Let this user execute the file. Or: {_way_out(MINIMUM)} Nothing was started."
+        is_forbidden = isinstance(error, PermissionError)
+        first = "Let this user execute the file. Or: " if is_forbidden else ""
+        hint = f"{first}{_way_out(MINIMUM)} Nothing was started."
         raise InputError(message, hint, file=str(path)) from None
     output = f"{run.stderr}\n{run.stdout}"
     found = _VERSION.search(output)

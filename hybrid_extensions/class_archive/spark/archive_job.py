@@ -20,7 +20,8 @@ def main(folder: str) -> None:
     classes are loaded without a broker.
 
     Args:
-        folder: Empty scratch folder for the tables and checkpoints; the caller removes it.
+        folder: Scratch folder for the tables and checkpoints; the caller removes it. It has to be
+            empty, as Spark refuses to write a table that an earlier call has left there.
     """
     spark = SparkSession.builder.getOrCreate()
     moments = F.timestamp_seconds(F.lit(1_700_000_000) + F.col("id"))

@@ -47,7 +47,8 @@ def require_followers(
         replaced: The range.
 
     Raises:
-        StateError: A follower can't follow the range; names it, and what to do.
+        StateError: A follower can't follow the range; names the first such one, and what to do.
+            Those after it are not asked.
         UnavailableError: A store does not answer.
     """
     for each in followers:

@@ -38,8 +38,9 @@ def file_name(path: Path) -> str:
 def unreadable_definitions(failed: UnreadableFile, number: int = 0) -> dg.Definitions:
     """Return the asset of a file that can't be loaded, its check, and the sensor that reports it.
 
-    The check fails with what was wrong when the code location was loaded; the sensor reports that
-    once. On the page of jobs, a job stands in place of the pipeline's, and fails with the same.
+    The check fails with what was wrong when the code location was loaded; the sensor, which runs
+    unless people switch it off, reports that once, and again only when the text has changed. On the
+    page of jobs, a job stands in place of the pipeline's, and fails with the same.
 
     Args:
         failed: The file.

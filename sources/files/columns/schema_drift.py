@@ -17,7 +17,7 @@ from sources.config.source.file_options import SchemaDrift
 from sources.config.source.file_source import FileSource
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import InputError
-from sources.files.columns.layouts import ColumnDifference, Layout
+from sources.files.columns.drifted_layouts import ColumnDifference, Layout
 from sources.files.listing.split_table import in_one_case, settled_columns
 
 

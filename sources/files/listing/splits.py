@@ -21,7 +21,7 @@ from sources.config.source.file_source import FileSource
 from sources.config.source.snapshot import folder_of, require_snapshot
 from sources.errors import InputError
 from sources.extensions import required
-from sources.files.columns.layouts import Layout, with_files
+from sources.files.columns.drifted_layouts import Layout, with_files
 from sources.files.columns.schema_drift import check_names
 from sources.files.listing.parquet_splits import (
     drifted_splits,

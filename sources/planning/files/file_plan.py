@@ -21,7 +21,7 @@ from sources.config.source.file_options import ArrivalOrder, FileBatch, OffsetCo
 from sources.config.source.file_source import FileSource
 from sources.config.source.snapshot import SnapshotManifest, folder_of, require_snapshot
 from sources.errors import InputError
-from sources.files.columns.layouts import Layout
+from sources.files.columns.drifted_layouts import Layout
 from sources.files.columns.mapped_columns import MappedColumns
 from sources.files.held_offsets import offsets_in_files
 from sources.files.listing.split_table import FileListing, with_later_columns

@@ -112,15 +112,17 @@ def leave_out(
     """Return the rows that break no rule; the others fail the query, or are staged or dropped.
 
     A row that breaks a rule under ``fail`` fails the query with an :class:`InputError` that has its
-    place and the rule. Others are left out; a stream stages them. A rule that is null for a row is
-    not broken by it, as in a CHECK constraint.
+    place and the rule. Others are left out; a stream with a folder for it stages them. A rule that
+    is null for a row is not broken by it, as in a CHECK constraint.
 
     Args:
         rows: Rows of a source.
         rules: The rules.
         place: Where a row is found.
-        staging: Folder in which a stream stages the source's bad records; None if nothing is
-            staged here, and what is left out is kept nowhere.
+        staging: Folder in which a stream stages the source's bad records, those under ``drop``
+            without their content. None if nothing is staged here: the driver has staged those of
+            Parquet files before (:mod:`~spark_jobs.inside.readers.files.parquet_rules`), and a
+            batch keeps them nowhere.
 
     Raises:
         InputError: Spark can't evaluate a rule.

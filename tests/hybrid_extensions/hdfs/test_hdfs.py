@@ -20,7 +20,7 @@ from sources.config.source.file_source import FileSource
 from sources.errors import InputError, UnavailableError
 from sources.files.format_registry import format_of
 from sources.files.listing import sampled_splits as splitting
-from sources.files.listing.split_table import changed_splits
+from sources.files.listing.changed_splits import changed_splits
 from sources.files.listing.splits import list_splits
 from sources.formats.file_regions import Region
 from sources.formats.open_file import read_region

@@ -14,7 +14,7 @@ from hybrid_extensions.delta_history.delta_table import list_table
 from sources.common.sql.select import EventColumn
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError, UnavailableError
-from sources.files.listing.split_table import changed_splits
+from sources.files.listing.changed_splits import changed_splits
 from sources.files.listing.splits import list_splits
 from sources.formats.parquet import footers as parquet_format
 from sources.storage.listing import find_files

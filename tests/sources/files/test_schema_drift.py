@@ -16,7 +16,7 @@ from sources.common.schema import names_and_types, parse_type, type_name
 from sources.common.widening import is_wider, widest
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.columns.layouts import ColumnDifference
+from sources.files.columns.drifted_layouts import ColumnDifference
 from sources.files.columns.schema_drift import default_of
 from sources.files.listing.split_table import FileListing, with_later_columns
 from sources.files.listing.splits import list_splits

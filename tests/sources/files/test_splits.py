@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from sources.common.schema import TIMESTAMP, names_and_types
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.listing.split_table import FileListing, changed_splits
+from sources.files.listing.changed_splits import changed_splits
+from sources.files.listing.split_table import FileListing
 from sources.files.listing.splits import list_splits
 from sources.formats.event_times import microseconds
 from sources.formats.parquet import footers as parquet

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.common.schema import type_name
 from sources.common.sql.sql_names import in_backticks
 from sources.config.source.file_source import FileSource
-from sources.files.columns.layouts import Layout
+from sources.files.columns.drifted_layouts import Layout
 from sources.files.columns.schema_drift import default_of
 
 

@@ -23,8 +23,8 @@ from sources.config.source.file_source import FileSource
 from sources.config.source.rate_limit import Batch
 from sources.config.table.row_rules import NO_RULES, RowRules
 from sources.errors import InputError
+from sources.files.listing.changed_splits import changed_splits
 from sources.files.listing.new_files import require_readable_by_spark
-from sources.files.listing.split_table import changed_splits
 from sources.planning.files.file_plan import FoundFiles, read_splits
 from sources.state.generation import Generation
 from sources.storage.folder import Folder

@@ -92,6 +92,9 @@ def watch(
     a request, every 10 s and after each commit. Whatever happens, the query has stopped when it
     returns or raises.
 
+    The error that is raised is the first one: where the query fails, or a look, what the last
+    reports meet after it is left out, as they often fail for the same reason.
+
     Args:
         running: The query.
         report: Reporter of this query.
@@ -99,9 +102,6 @@ def watch(
         bad_records: Collectors of the bad records that tasks stage.
         stop: Event that stops the query.
         is_over: Called before each look; True stops the query.
-
-    The error that is raised is the first one: where the query fails, or a look, what the last
-    reports meet after it is left out, as they often fail for the same reason.
 
     Raises:
         StateError: A later launch has replaced this one, the driver's lease is lost, checkpoint,

@@ -138,7 +138,10 @@ def earlier_of(pipelines: Sequence[LoadedPipeline]) -> list[Member]:
                 alone = " and ".join(
                     Remedy("generation rollback").command(each) for each in (other, file)
                 )
-                hint = f"Look at `hybrid generation list` of both, then change each alone: {alone}."
+                listed = " and ".join(
+                    Remedy("generation list").command(each) for each in (other, file)
+                )
+                hint = f"Look at both, {listed}; then change each alone: {alone}."
                 raise StateError(message, hint, file=other)
     return [Member(file=str(each.path), to=require_earlier(each)) for each in pipelines]
 

@@ -125,8 +125,8 @@ def start_at(offsets: Offsets, source: KafkaSource, log: KafkaLog) -> StartPosit
             message = (
                 f"The table is not adopted. It ends before offset {offset} of topic "
                 f"`{partition.topic}`, partition {partition.partition}, and the log starts at "
-                f"{starts[partition]}. Kafka has deleted the "
-                f"{counted(lost, 'offset')} between, whose rows would be missing."
+                f"{starts[partition]}. Kafka has deleted the {counted(lost, 'offset')} between, "
+                "whose rows would be missing."
             )
             hint = (
                 "Compute the table again from history that covers them: name another `sink.path`, "

@@ -22,8 +22,8 @@ def require_lock(folder: Folder, name: str, message: str) -> Lock:
     lock = take_lock(folder, name)
     if lock is None:
         hint = (
-            "Run one follower of a feed at a time: end the other one on the machine "
-            "where it runs, or wait until it ends. This one has delivered nothing."
+            "Run one follower of a feed at a time: end the other one on the machine where it runs, "
+            "or wait until it ends. This one has delivered nothing."
         )
         raise StateError(message, hint, transient=True, file=folder.url)
     return lock

@@ -26,8 +26,8 @@ def bucket_warnings(settings: S3Settings, folder: Folder, field: str) -> list[st
 
     Returns:
         Sentences: about lifecycle rules that would delete or archive objects of the folder, about
-        a bucket that keeps old versions without an end, and one that locks new objects. Empty if
-        there is nothing to tell.
+        a bucket that keeps old versions without an end, and about one that locks new objects. Empty
+        if there is nothing to tell.
     """
     bucket, key = split(folder.url)
     client = connect(settings)

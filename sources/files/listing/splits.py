@@ -23,11 +23,7 @@ from sources.errors import InputError
 from sources.extensions import required
 from sources.files.columns.drifted_layouts import Layout, with_files
 from sources.files.columns.schema_drift import check_names
-from sources.files.listing.parquet_splits import (
-    drifted_splits,
-    event_column_of,
-    parquet_splits,
-)
+from sources.files.listing.parquet_splits import drifted_splits, event_column_of, parquet_splits
 from sources.files.listing.sampled_splits import sampled_splits
 from sources.files.listing.sampler import Sampler
 from sources.files.listing.split_table import (

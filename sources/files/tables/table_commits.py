@@ -88,12 +88,12 @@ class TableCommits:
 
         Args:
             position: The position.
-            until: The last version that is looked at; None for the newest one.
             to_read: Whether the files are to be read from the table at the position returned. It
                 then lies before a compaction of files that are among those returned: at a later
                 version the rows are in other files, together with rows of older ones. It lies
                 before a replaced range, too, which is refused otherwise; and if there are files,
                 before a commit that removes or rewrites rows: the next look refuses that one.
+            until: The last version that is looked at; None for the newest one.
 
         Raises:
             InputError: A commit removes or rewrites rows, or is no longer in the log; or the table
@@ -105,7 +105,7 @@ class TableCommits:
         commits = 0
         at = position
         resumed_at = -1
-        for version, text in self._after(position, until):
+        for version, text in self._after(position.version, until):
             if version < resumed_at:
                 continue
             found = _actions(text)
@@ -126,8 +126,9 @@ class TableCommits:
             at = _moved(at, version, text)
         return Appended(at, frozenset(paths), commits)
 
-    def _after(self, position: TablePosition, until: int | None) -> Iterator[tuple[int, bytes]]:
-        version = position.version + 1
+    def _after(self, version: int, until: int | None) -> Iterator[tuple[int, bytes]]:
+        """Yield the commits after a version, up to another one; None for all that there are."""
+        version += 1
         while until is None or version <= until:
             if (text := self._read(version)) is None:
                 return
@@ -136,8 +137,7 @@ class TableCommits:
 
     def _brought_back(self, version: int) -> int | None:
         """Return the later commit that has brought back the rows before a version; None if none."""
-        at = TablePosition(place=self._table.url, table_id="", version=version)
-        for later, text in self._after(at, None):
+        for later, text in self._after(version, None):
             if _actions(text).restored == version - 1:
                 return later
         return None

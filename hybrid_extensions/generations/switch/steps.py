@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from deltalake import DeltaTable
 
@@ -44,6 +45,7 @@ from spark_jobs.table.ownership.belonging import SWITCHES, is_committed, require
 from spark_jobs.table.ownership.target_records import record_moved_rows
 from spark_jobs.table.table_snapshot import read_snapshot
 
+T = TypeVar("T")
 _TRIES = 3
 
 
@@ -178,22 +180,20 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
             storage_options=target.documents.delta_options,
         )
     transactions, position = writer_marks(loaded, to, past, source, version)
-    for attempt in range(_TRIES):
+
+    def attempt() -> int:
+        nonlocal switch
         ready = prepare(target, source, version)
         # After the version that is taken over was read: none of its rows is unknown.
         require_servable(to.loaded, to.generation)
         # Before the commit: afterwards nothing says which version it replaced.
         switch = changed(loaded, switch, target_version=ready.table.version)
-        try:
-            ready.commit(
-                {**transactions, SWITCHES: switch.at_ms}, owner_properties(to.generation), position
-            )
-        except OutdatedError:
-            if attempt + 1 == _TRIES:
-                raise
-        else:
-            break
-    return Committed(switch, len(ready.other.files))
+        marks = {**transactions, SWITCHES: switch.at_ms}
+        ready.commit(marks, owner_properties(to.generation), position)
+        return len(ready.other.files)
+
+    files = _tried_again(attempt)
+    return Committed(switch, files)
 
 
 def check_way_back(loaded: LoadedPipeline, switch: Switch) -> TakeOver:
@@ -224,19 +224,31 @@ def take_back(loaded: LoadedPipeline, switch: Switch) -> None:
     past, to = contexts(loaded, switch)
     target = loaded.target
     transactions, position = writer_marks(loaded, to, past, target, switch.target_version)
-    for attempt in range(_TRIES):
+
+    def attempt() -> None:
         ready = check_way_back(loaded, switch)
         # Of the version that is replaced: who was suspended undoes nothing that came later.
-        if transactions_of(target, [SWITCHES], ready.table.version)[SWITCHES] != switch.at_ms:
-            return
-        try:
-            undone = {**transactions, SWITCHES: now_ms()}
-            ready.commit(undone, owner_properties(to.generation), position)
-        except OutdatedError:
-            if attempt + 1 == _TRIES:
-                raise
-        else:
-            return
+        if transactions_of(target, [SWITCHES], ready.table.version)[SWITCHES] == switch.at_ms:
+            marks = {**transactions, SWITCHES: now_ms()}
+            ready.commit(marks, owner_properties(to.generation), position)
+
+    _tried_again(attempt)
+
+
+def _tried_again(attempt: Callable[[], T]) -> T:
+    """Return the result of an attempt to commit, repeated if another commit came in between.
+
+    Args:
+        attempt: Reads the newest version of the table, and commits to it; called three times at
+            most.
+
+    Raises:
+        OutdatedError: Other commits came in between each time.
+    """
+    for _ in range(_TRIES - 1):
+        with suppress(OutdatedError):
+            return attempt()
+    return attempt()
 
 
 def changed(loaded: LoadedPipeline, switch: Switch, **changes: object) -> Switch:

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
+from hybrid_extensions.generations.files.take_over import OutdatedError, TakeOver
 from hybrid_extensions.generations.lifecycle import discard
 from hybrid_extensions.generations.switch import promotion
 from hybrid_extensions.generations.switch import steps as switch_steps
@@ -27,6 +29,7 @@ from sources.storage.folder import Folder
 from spark_jobs.checkpoint.offset_log import query_id
 from spark_jobs.table.delta_table import NO_MORE, transactions_of
 from tests.hybrid_extensions.generations.test_generations import NEW, OLD, two
+from tests.hybrid_extensions.generations.test_switch import broken_off
 from tests.orchestration.generations.generation_case import GenerationCase
 
 
@@ -212,6 +215,50 @@ def test_a_new_generation_whose_process_is_killed_leaves_none_that_nobody_began(
     assert [each.name for each in generations.generations(case.loaded)] == ["g1", begun.name]
     generations.discard(case.loaded)
     assert newest_generation(case.loaded) == "g1"
+
+
+def commits_between(patch: pytest.MonkeyPatch, often: int) -> list[TakeOver]:
+    """Let other writers commit right before a switch does, so often; return the switch's tries."""
+    tries: list[TakeOver] = []
+    real = TakeOver.commit
+
+    def commit(ready: TakeOver, *args: Any) -> None:
+        tries.append(ready)
+        if len(tries) <= often:
+            other = {"other.writer": f"{len(tries)}"}
+            table = DeltaTable(ready.table.folder.url)
+            table.alter.set_table_properties(other, raise_if_not_exists=False)
+        real(ready, *args)
+
+    patch.setattr(TakeOver, "commit", commit)
+    return tries
+
+
+@pytest.mark.parametrize(("often", "seen"), [(2, NEW), (3, OLD)])
+def test_a_switch_that_others_commit_before_is_tried_three_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, often: int, seen: dict[int, int]
+) -> None:
+    case = two(tmp_path)
+    tries = commits_between(monkeypatch, often)
+    with nullcontext() if seen == NEW else pytest.raises(OutdatedError):
+        promotion.promote(case.loaded)
+    assert len(tries) == 3
+    assert case.seen() == seen
+
+
+@pytest.mark.parametrize(("often", "seen"), [(2, OLD), (3, NEW)])
+def test_the_way_back_that_others_commit_before_is_tried_three_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, often: int, seen: dict[int, int]
+) -> None:
+    case = two(tmp_path)
+    broken_off(case, monkeypatch, (TakeOver, "commit", True))
+    switch = pending_switch(case.loaded)
+    assert switch is not None
+    tries = commits_between(monkeypatch, often)
+    with nullcontext() if seen == OLD else pytest.raises(OutdatedError):
+        switch_steps.take_back(case.loaded, switch)
+    assert len(tries) == 3
+    assert case.seen() == seen
 
 
 class Held:

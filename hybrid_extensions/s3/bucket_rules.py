@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
-from hybrid_extensions.s3.files import REFUSALS, connect, split
+from botocore.exceptions import ClientError
+
+from hybrid_extensions.s3.files import DENIED, REFUSALS, connect, split, store_error
+from sources.errors import UnavailableError
 from sources.storage.folder import Folder
 from sources.storage.settings import S3Settings
 
@@ -13,11 +17,24 @@ _COLD = {"GLACIER", "DEEP_ARCHIVE"}
 """Storage classes whose objects can't be read at once."""
 
 
+class _Unread(NamedTuple):
+    """Rules that can't be read.
+
+    Attributes:
+        what: The rules, in the plural.
+        permission: Which permission reads them.
+        is_denied: Whether the store refuses to show them to this login; else it did not answer.
+    """
+
+    what: str
+    permission: str
+    is_denied: bool
+
+
 def bucket_warnings(settings: S3Settings, folder: Folder, field: str) -> list[str]:
     """Return warnings about the bucket of a folder that a pipeline writes to.
 
-    Rules that this login may not read, or that the store does not know, are left out. Nothing is
-    raised for them.
+    Rules that the store does not know are left out. Nothing is raised for rules that can't be read.
 
     Args:
         settings: Address of the store.
@@ -26,23 +43,44 @@ def bucket_warnings(settings: S3Settings, folder: Folder, field: str) -> list[st
 
     Returns:
         Sentences: about lifecycle rules that would delete or archive objects of the folder, about
-        a bucket that keeps old versions without an end, and about one that locks new objects. Empty
-        if there is nothing to tell.
+        a bucket that keeps old versions without an end, about one that locks new objects, and
+        about rules that can't be read, with the permission that reads them. Empty if there is
+        nothing to tell.
     """
     bucket, key = split(folder.url)
     client = connect(settings)
-    rules = _asked(client.get_bucket_lifecycle_configuration, bucket).get("Rules", [])
-    rules = [rule for rule in rules if rule.get("Status") == "Enabled" and _covers(rule, key)]
-    warnings = list(_deletions(rules, folder, field))
-    versioning = _asked(client.get_bucket_versioning, bucket).get("Status")
-    is_tidied = any("NoncurrentVersionExpiration" in rule for rule in rules)
-    if versioning == "Enabled" and not is_tidied:
-        warnings.append(
-            f"Bucket `{bucket}` of `{field}` keeps every version of an object. Small documents are "
-            "written every 10 s, so old versions pile up without an end: add a lifecycle rule that "
-            f"deletes noncurrent versions below `{key}/`."
-        )
-    lock = _asked(client.get_object_lock_configuration, bucket).get("ObjectLockConfiguration", {})
+    lifecycle = _asked(
+        settings,
+        folder,
+        partial(client.get_bucket_lifecycle_configuration, Bucket=bucket),
+        _Unread("lifecycle rules", "s3:GetLifecycleConfiguration", is_denied=True),
+    )
+    versions = _asked(
+        settings,
+        folder,
+        partial(client.get_bucket_versioning, Bucket=bucket),
+        _Unread("settings of versions", "s3:GetBucketVersioning", is_denied=True),
+    )
+    locks = _asked(
+        settings,
+        folder,
+        partial(client.get_object_lock_configuration, Bucket=bucket),
+        _Unread("settings of object locks", "s3:GetBucketObjectLockConfiguration", is_denied=True),
+    )
+    warnings = list(_not_read([lifecycle, versions, locks], bucket, field))
+    if not isinstance(lifecycle, _Unread):
+        rules = lifecycle.get("Rules", [])
+        rules = [rule for rule in rules if rule.get("Status") == "Enabled" and _covers(rule, key)]
+        warnings += _deletions(rules, folder, field)
+        is_tidied = any("NoncurrentVersionExpiration" in rule for rule in rules)
+        is_kept = not isinstance(versions, _Unread) and versions.get("Status") == "Enabled"
+        if is_kept and not is_tidied:
+            warnings.append(
+                f"Bucket `{bucket}` of `{field}` keeps every version of an object. Small documents "
+                "are written every 10 s, so old versions pile up without an end: add a lifecycle "
+                f"rule that deletes noncurrent versions below `{key}/`."
+            )
+    lock = {} if isinstance(locks, _Unread) else locks.get("ObjectLockConfiguration", {})
     if "DefaultRetention" in lock.get("Rule", {}):
         warnings.append(
             f"Bucket `{bucket}` of `{field}` locks new objects (object lock), so nothing that is "
@@ -52,13 +90,45 @@ def bucket_warnings(settings: S3Settings, folder: Folder, field: str) -> list[st
     return warnings
 
 
-def _asked(ask: Any, bucket: str) -> dict[str, Any]:
+def _asked(
+    settings: S3Settings, folder: Folder, ask: Callable[[], dict[str, Any]], unread: _Unread
+) -> dict[str, Any] | _Unread:
+    """Return the store's answer about rules: empty where none are set, or it knows no such rules.
+
+    Args:
+        settings: Address of the store.
+        folder: The folder that the rules are about.
+        ask: Asks the store.
+        unread: What to return where the login may not read them.
+    """
     try:
-        found: dict[str, Any] = ask(Bucket=bucket)
-    except REFUSALS:
-        # None is set, the login may not read it, or the store has no such rules.
-        return {}
-    return found
+        return ask()
+    except REFUSALS as error:
+        if isinstance(error, ClientError) and error.response.get("Error", {}).get("Code") in DENIED:
+            return unread
+        is_outage = isinstance(store_error(settings, folder.url, "read", error), UnavailableError)
+        return unread._replace(is_denied=False) if is_outage else {}
+
+
+def _not_read(
+    answers: Sequence[dict[str, Any] | _Unread], bucket: str, field: str
+) -> Iterator[str]:
+    """Yield a sentence about the rules that the login may not read, and about those unanswered."""
+    unread = [each for each in answers if isinstance(each, _Unread)]
+    for is_denied in (True, False):
+        these = [each for each in unread if each.is_denied is is_denied]
+        if not these:
+            continue
+        permissions = ", ".join(f"`{each.permission}`" for each in these)
+        yield (
+            f"Of bucket `{bucket}` of `{field}` the {', '.join(each.what for each in these)} "
+            "can't be read, so whether they harm what is written there is unknown: "
+            + (
+                f"grant the credentials in use {permissions} on the bucket, or ask its owner."
+                if is_denied
+                else "the store does not answer. Plan again once it does."
+            )
+        )
 
 
 def _deletions(rules: list[dict[str, Any]], folder: Folder, field: str) -> Iterator[str]:

@@ -56,6 +56,8 @@ _CONNECT_S, _ANSWER_S = 5, 10
 _SILENT_ATTEMPTS = 3
 REFUSALS = (BotoCoreError, ClientError)
 """What boto3 raises where a store does not answer, or refuses."""
+DENIED = {"403", "AccessDenied"}
+"""Codes of the store's answer where the login has no permission."""
 MISSING = {"404", "NoSuchKey", "NotFound"}
 """Codes of the store's answer where there is no object of that key."""
 # https://docs.aws.amazon.com/AmazonS3/latest/API/ErrorResponses.html
@@ -278,7 +280,7 @@ def _way_out(why: object, path: str) -> str:
     if code == "NoSuchBucket":
         return f"Correct the bucket in {path}, or `s3.endpoint`; or create the bucket."
     credentials = "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"
-    if code in ("AccessDenied", "403"):
+    if code in DENIED:
         return (
             f"Grant the credentials in use ({credentials}) permission for {path}: to list and read "
             "it, and, in a state folder or a table that is written to, also to write and delete. "

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from sources.common.counting import Noun
 from sources.config.source.kafka_source import KafkaSource
 from sources.kafka.client.look_ups import TIMEOUT_S, KafkaLog
 from sources.planning.context import PipelineContext
@@ -15,6 +16,8 @@ from sources.planning.files.discovery import GrowingFolder
 from spark_jobs.checkpoint.offset_log import next_offsets
 from spark_jobs.run_state.heartbeat import Heartbeat
 
+RECORDS = Noun("record", "records")
+FILES_OR_SPLITS = Noun("file or split", "files or splits")
 _LOOK_S = 3.0
 """Seconds that a frequent look waits for the broker, as the next look asks it again."""
 
@@ -25,10 +28,10 @@ class Backlog(Protocol):
     Made by :func:`backlog_of`; each method looks again at each call.
 
     Attributes:
-        unit: What is counted, in the plural: ``records``, or ``files or splits``.
+        unit: What is counted.
     """
 
-    unit: str
+    unit: Noun
 
     def waiting(self, beat: Heartbeat | None) -> int:
         """Return how much input is not committed yet, by asking the broker or listing the folder.
@@ -111,7 +114,7 @@ class TopicBacklog:
         UnavailableError: With ``as_of_now``: the broker does not answer.
     """
 
-    unit = "records"
+    unit = RECORDS
 
     def __init__(
         self, context: PipelineContext, source: KafkaSource, *, as_of_now: bool = False
@@ -200,7 +203,7 @@ class TopicsBacklog:
         parts: The backlog of each topic.
     """
 
-    unit = "records"
+    unit = RECORDS
 
     def __init__(self, parts: Sequence[TopicBacklog]) -> None:
         self._parts = parts
@@ -255,7 +258,7 @@ class FolderBacklog:
         context: The pipeline and its state.
     """
 
-    unit = "files or splits"
+    unit = FILES_OR_SPLITS
 
     def __init__(self, context: PipelineContext) -> None:
         self._context = context

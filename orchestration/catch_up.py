@@ -8,7 +8,7 @@ from collections.abc import Callable
 from orchestration.backlog import backlog_of
 from orchestration.capture.interface import capture_wait
 from sources.captured_tables import require_unaltered
-from sources.common.counting import counted
+from sources.common.counting import counted, counted_as
 from sources.errors import RunError
 from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
@@ -66,7 +66,7 @@ def wait_until_caught_up(
         is_behind = connector.is_behind(waiting, beat)
         held = 0 if waiting else backlog.held()
         held_since = (held_since or time.monotonic()) if held else None
-        unit = f"{backlog.unit}{connector.text}"
+        unit = f"{backlog.unit.fitting(waiting + held)}{connector.text}"
         on_waiting(waiting + held, f"{unit} behind an open transaction" if held else unit)
         if held_since is not None and time.monotonic() - held_since > OPEN_S:
             raise _open_transaction(name, held)
@@ -147,7 +147,7 @@ class UpToNow:
         self.is_committed = False
 
     def left(self, beat: Heartbeat) -> int:
-        """Look again; return how much of that input is not committed yet, in :attr:`unit`.
+        """Look again; return how much of that input is not committed yet.
 
         0 is not the end while the connector is behind: see ``is_committed``.
 
@@ -170,10 +170,14 @@ class UpToNow:
         self.is_committed = left == 0 and self._is_written
         return left
 
-    @property
-    def unit(self) -> str:
-        """What :meth:`left` counts, in the plural, with what the database's log still holds."""
-        return f"{self._backlog.unit}{self._connector.text}"
+    def in_words(self, left: int) -> str:
+        """Return what :meth:`left` counted as a clause: ``1 record is left``.
+
+        Args:
+            left: The count; what the database's log still holds is named with it.
+        """
+        what = f"{left:,} {self._backlog.unit.fitting(left)}{self._connector.text}"
+        return f"{what} {counted_as(left, 'is', 'are')} left"
 
     def held(self) -> int:
         """Return how many offsets can't be read yet because of an open transaction; else 0.

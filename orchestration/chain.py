@@ -70,7 +70,7 @@ class Observer:
         Args:
             step: The step of the live run.
             count: How many are left.
-            unit: What is counted, in the plural: ``records``, or ``files or splits``.
+            unit: What is counted, as fits the count: ``record``, or ``files or splits``.
         """
 
     def finished(self, step: Step[Any], outcome: Outcome[Any]) -> None:

@@ -53,8 +53,7 @@ def wait_for_run(table: RepairedTable, within: timedelta, say: Callable[[str], N
         if time.monotonic() > deadline:
             message = (
                 f"The live run of `{name}` has not caught up within "
-                f"{within.total_seconds():g} s: {left:,} {until_now.unit} are left. Nothing was "
-                "written."
+                f"{within.total_seconds():g} s: {until_now.in_words(left)}. Nothing was written."
             )
             hint = (
                 "Repair again once it has caught up (`hybrid status P`), or with a longer "

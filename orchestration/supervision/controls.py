@@ -177,7 +177,7 @@ def drain(
         if time.monotonic() > deadline:
             message = (
                 f"`{source.name}` is not drained after {in_full(within.total_seconds() * 1000)}: "
-                f"{left:,} {until_now.unit} are left."
+                f"{until_now.in_words(left)}."
             )
             if held := until_now.held():
                 message += f" {held_in_words(held)}"

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from orchestration.backlog import RECORDS
 from orchestration.capture.interface import installed_capture
 from orchestration.capture.look import LOOK_EVERY_MS, CaptureLook
 from orchestration.requested_state import read_requested
 from orchestration.supervision.belonging_finding import find_refusal, with_refusal
 from orchestration.supervision.late_row_findings import look_at_late_rows
-from orchestration.supervision.observation import Seen, behind_since
+from orchestration.supervision.observation import SPLITS, Seen, behind_since
 from orchestration.supervision.refused_restart import read_refused
 from orchestration.supervision.rules.catching_up import find_behind
 from orchestration.supervision.rules.driver_clock import DriverClock
@@ -134,7 +135,7 @@ def look_at_live(
         beat=beat,
         lag=lag,
         behind_since_ms=behind_ms,
-        unit="records" if is_of_topics else "splits",
+        unit=RECORDS if is_of_topics else SPLITS,
         lag_error=lag_error,
         lag_unknown_since_ms=unknown_ms,
         refused=None if refusal is None else refusal.report,

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
+from orchestration.backlog import RECORDS
 from orchestration.capture.silent_database import SilentDatabase
 from orchestration.capture.slot_state import SlotSeen
 from orchestration.requested_state import RequestedState
 from orchestration.supervision.late_row_findings import LateSeen
 from orchestration.supervision.rules.catching_up import Behind
+from sources.common.counting import Noun
 from sources.errors import ErrorReport
 from spark_jobs.run_state.heartbeat import Heartbeat
 
-Waiting = Literal["records", "splits"]
-"""What waits in a live run's input: records of topics, or splits of a folder."""
+SPLITS = Noun("split", "splits")
+"""What waits in a folder that a live run reads; in topics, records do."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Seen:
     beat: Heartbeat | None
     lag: int | None
     behind_since_ms: int | None
-    unit: Waiting = "records"
+    unit: Noun = RECORDS
     lag_error: ErrorReport | None = None
     lag_unknown_since_ms: int | None = None
     ended: str | None = None

@@ -2,6 +2,24 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+
+class Noun(NamedTuple):
+    """Noun of what is counted.
+
+    Attributes:
+        one: In the singular, such as ``record``.
+        more: In the plural, such as ``records``.
+    """
+
+    one: str
+    more: str
+
+    def fitting(self, number: int) -> str:
+        """Return it in the number that fits a count."""
+        return counted_as(number, self.one, self.more)
+
 
 def counted(number: int, one: str, more: str = "") -> str:
     """Return a count with its noun for a message: ``1 file``, ``10,000 files``.

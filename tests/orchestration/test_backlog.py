@@ -6,15 +6,15 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import Producer
 
 from hybrid_extensions.servers.broker import create_topic
 from orchestration import backlog, catch_up
-from orchestration.backlog import backlog_of
-from orchestration.catch_up import wait_until_caught_up
+from orchestration.backlog import FILES_OR_SPLITS, RECORDS, backlog_of
+from orchestration.catch_up import UpToNow, wait_until_caught_up
 from orchestration.supervision.source_status import source_status
 from sources.common.positions import Offsets, TopicPartition
 from sources.errors import RunError
@@ -162,6 +162,23 @@ class TestATransactionThatIsOpen:
         self.open.abort_transaction()
 
 
+def test_what_a_drain_waits_for_is_one_record_or_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing_else = SimpleNamespace(text="")
+    monkeypatch.setattr(catch_up, "capture_wait", lambda _context: nothing_else)
+    said = []
+    for unit in (RECORDS, FILES_OR_SPLITS):
+        backlog = SimpleNamespace(unit=unit)
+        monkeypatch.setattr(catch_up, "backlog_of", lambda _, as_of_now, it=backlog: it)
+        until_now = UpToNow(cast("PipelineContext", None))
+        said += [until_now.in_words(1), until_now.in_words(2_000)]
+    assert said == [
+        "1 record is left",
+        "2,000 records are left",
+        "1 file or split is left",
+        "2,000 files or splits are left",
+    ]
+
+
 _BUSY: dict[str, Any] = {"watermark_ms": 5, "batch_id": 7, "idle": False}
 
 
@@ -183,7 +200,7 @@ def test_windows_that_end_by_the_last_records_are_waited_for(
     looks: int,
 ) -> None:
     live = LiveCase(tmp_path, sink_mode=mode)
-    nothing = SimpleNamespace(unit="records", waiting=lambda _beat: 0, held=lambda: 0)
+    nothing = SimpleNamespace(unit=RECORDS, waiting=lambda _beat: 0, held=lambda: 0)
     monkeypatch.setattr(catch_up, "backlog_of", lambda _context: nothing)
     left = iter(said)
     live.launch("a", **next(left))

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from orchestration.capture.slot_state import SlotSeen, describe_unread
 from orchestration.display import count, size
-from orchestration.supervision.observation import Seen, Waiting
+from orchestration.supervision.observation import Seen
 from orchestration.supervision.rules.catching_up import Behind
 from orchestration.supervision.rules.verdict import Finding
-from sources.common.counting import counted, counted_as
+from sources.common.counting import Noun, counted, counted_as
 from sources.common.durations import duration
 from sources.common.positions import span_ms
 from sources.config.supervision import Supervision
@@ -29,9 +29,9 @@ class _Excess(NamedTuple):
     limit_ms: float
 
 
-def waiting_in_words(lag: int, unit: Waiting) -> str:
+def waiting_in_words(lag: int, unit: Noun) -> str:
     """Return the lag, what is not committed yet, as a clause: ``1 record waits``."""
-    return f"{count(lag)} {counted_as(lag, f'{unit[:-1]} waits', f'{unit} wait')}"
+    return f"{count(lag)} {unit.fitting(lag)} {counted_as(lag, 'waits', 'wait')}"
 
 
 def lag(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
@@ -62,7 +62,7 @@ def lag(seen: Seen, expected: Supervision, now_ms: int) -> Finding:
         text=f"{text}.",
         value=seen.lag,
         limit=expected.lag,
-        unit=seen.unit,
+        unit=seen.unit.more,
     )
 
 

@@ -14,7 +14,7 @@ from orchestration.capture.silent_database import SilentDatabase
 from orchestration.capture.slot_state import SlotSeen
 from orchestration.requested_state import RequestedState
 from orchestration.supervision.late_row_findings import LateSeen
-from orchestration.supervision.observation import Seen, behind_since
+from orchestration.supervision.observation import SPLITS, Seen, behind_since
 from orchestration.supervision.rules.catching_up import Behind
 from orchestration.supervision.rules.health import judge
 from orchestration.supervision.rules.verdict import RED, Finding, Health, expected_findings
@@ -220,12 +220,14 @@ def slot(**seen: Any) -> Seen:
         (replace(BUSY, behind_since_ms=NOW - 19 * S), "healthy", ""),
         (replace(STILL, behind_since_ms=NOW - 29 * S), "late", "othing was committed for 29 s"),
         (STILL, "stuck", "othing was committed for 30 s while 9 records wait"),
+        (replace(STILL, lag=1), "stuck", "while 1 record waits."),
+        (replace(STILL, lag=1, unit=SPLITS), "stuck", "while 1 split waits."),
         (replace(STILL, lag=None), "stuck", "while input waits."),
         (replace(STILL, beat=beat(worked_at_ms=NOW - 29 * S)), "late", "committed for 30 s"),
         (replace(STILL, beat=beat(worked_at_ms=NOW - 30 * S)), "stuck", "committed for 30 s"),
         (replace(STILL, beat=beat(pace_ms=60 * S)), "healthy", ""),
         (replace(BUSY, lag=1001), "late", "1,001 records wait; up to 1,000 may."),
-        (replace(BUSY, lag=1001, unit="splits"), "late", "1,001 splits wait; up to 1,000 may."),
+        (replace(BUSY, lag=1001, unit=SPLITS), "late", "1,001 splits wait; up to 1,000 may."),
         (replace(BUSY, lag=1000), "healthy", ""),
         (
             replace(HEALTHY, lag=None, lag_error=NO_BROKER),

@@ -42,18 +42,29 @@ def share_of(beat: Heartbeat) -> tuple[int, int, str] | None:
 def progress_parts(beat: Heartbeat, left_s: float | None) -> list[str]:
     """Return the progress as phrases, such as ``42%, 106 k of 252 k rows``, ``about 1 min left``.
 
-    Before anything is known it is one phrase: that Spark prepares the first micro-batch.
+    Until something is read it is one phrase: what the run waits for. A share is rounded down, so
+    that only all of it is 100%.
 
     Args:
         beat: A heartbeat of the run.
         left_s: Seconds until nothing is left; None if unknown.
     """
     known = share_of(beat)
-    if known is None:
-        return ["Spark prepares the first batch"]
+    if known is None or not known[0]:
+        return [awaited(beat)]
     done, total, unit = known
-    parts = [f"{done / total:.0%}, {count(done)} of {count(total)} {counted_as(total, unit)}"]
+    share = f"{done * 100 // total}%" if done * 100 >= total else "less than 1%"
+    parts = [f"{share}, {count(done)} of {count(total)} {counted_as(total, unit)}"]
     return [*parts, f"about {duration(left_s, units=1)} left"] if left_s else parts
+
+
+def awaited(beat: Heartbeat) -> str:
+    """Return what a run that has read nothing yet waits for, as a clause.
+
+    Args:
+        beat: A heartbeat of the run.
+    """
+    return STARTING if beat.state == "starting" else "Spark works on the first batch"
 
 
 def complete_through(end: EndPosition) -> str:

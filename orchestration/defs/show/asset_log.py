@@ -12,7 +12,8 @@ import dagster as dg
 from orchestration.chain import BoundedStep, LiveStep, Observer, Step
 from orchestration.defs.keys import role_of, step_key
 from orchestration.progress.forecast import eta_s
-from orchestration.progress.in_words import STARTING, progress_parts, share_of
+from orchestration.progress.in_words import STARTING, awaited, progress_parts, share_of
+from sources.common.durations import duration
 from sources.config.loader import LoadedPipeline
 from sources.hybrid import SwitchState
 from sources.state.generation import Generation
@@ -32,7 +33,8 @@ class AssetLog(Observer):
     """Observer that shows the progress of a step in the log of its Dagster run.
 
     While a source is read, there is a line for each tenth of it and at least one every 15 s, later
-    more rarely: a run of hours must not fill Dagster's event log.
+    more rarely: a run of hours must not fill Dagster's event log. Until something is read, a line
+    says what the step waits for, and for how long it has.
 
     Args:
         context: The asset's run.
@@ -49,6 +51,7 @@ class AssetLog(Observer):
         self._context = context
         self._loaded = loaded
         self._clock = clock
+        self._began = clock()
         self._since: float | None = None
         self._last: tuple[float, int] | None = None
         self._is_linked = False
@@ -62,6 +65,7 @@ class AssetLog(Observer):
                 checkpoint can't follow.
             UnavailableError: The state's store does not answer.
         """
+        self._began, self._since, self._last = self._clock(), None, None
         if not isinstance(step, BoundedStep | LiveStep):
             return
         generation = self._loaded.open_generation(create=False)
@@ -96,17 +100,22 @@ class AssetLog(Observer):
         if beat.ui_url is not None and not self._is_linked:
             self._is_linked = True
             self._link(step, beat.ui_url, generation)
-        known = share_of(beat) if isinstance(step, BoundedStep) else None
-        if known is None:
+        # What a live run reads has no end, and its step ends with the first micro-batch.
+        known = None if isinstance(step, LiveStep) else share_of(beat)
+        if known is None and beat.advanced_at_ms is not None:
             return
-        done, total, _ = known
+        done, total, _ = known or (0, 1, "")
         now, tenth = self._clock(), done * 10 // total
         self._since = now if self._since is None else self._since
-        if self._is_due(now, tenth, self._since):
-            self._last = (now, tenth)
+        if not self._is_due(now, tenth, self._since):
+            return
+        self._last = (now, tenth)
+        if done:
             left_s = eta_s(read_progress_log(generation, step.name))
             told = ", ".join(progress_parts(beat, left_s))
-            self._context.log.info(f"`{step.name}`: {told}.")
+        else:
+            told = f"{awaited(beat)}; {duration(now - self._began)} so far"
+        self._context.log.info(f"`{step.name}`: {told}.")
 
     def _is_due(self, now: float, tenth: int, since: float) -> bool:
         if self._last is None:

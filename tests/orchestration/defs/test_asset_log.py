@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from orchestration.chain import BoundedStep, LiveStep, PlanStep
+from orchestration.chain import BoundedStep, LiveStep, PlanStep, Step
 from orchestration.defs.show.asset_log import AssetLog
 from sources.common.positions import EndPosition, now_ms
 from sources.hybrid import SwitchState
@@ -38,7 +38,7 @@ class Shown:
     def log_event(self, event: dg.AssetObservation) -> None:
         self.events.append(event)
 
-    def read(self, second: float, done: int, **changes: Any) -> None:
+    def read(self, second: float, done: int, step: Step[Any] = HISTORY, **changes: Any) -> None:
         """A heartbeat at a second, with rows of 252,000 read."""
         self.now = second
         said = {
@@ -52,7 +52,7 @@ class Shown:
             "rows_done": done,
             "rows_total": 252_000,
         }
-        self.observer.beat(HISTORY, Heartbeat.model_validate({**said, **changes}))
+        self.observer.beat(step, Heartbeat.model_validate({**said, **changes}))
 
 
 @pytest.fixture
@@ -94,17 +94,53 @@ def test_progress_is_told_after_a_few_seconds_with_share_rows_and_time_left(show
         sample = Sample(launch_id="a", at_ms=at_ms + second * 1000, done=done, left=252_000 - done)
         log = log.with_sample(sample)
     shown.case.generation.replace(progress_log_name("history"), log)
-    shown.read(20, 0)
+    shown.read(20, 1)
     shown.read(21, 50_000)
     assert shown.lines == [], "too early to say how fast it is"
     shown.read(24, 106_000)
     assert shown.lines == [(24, "`history`: 42%, 106 k of 252 k rows, about 1 min left.")]
 
 
-def test_before_the_first_batch_there_is_no_progress_to_tell(shown: Shown) -> None:
-    for second in range(60):
-        shown.read(second, 0, rows_done=None, rows_total=None)
-    assert shown.lines == []
+@pytest.mark.parametrize("known", [{}, {"rows_done": None, "rows_total": None}])
+def test_until_something_is_read_it_says_what_is_waited_for_and_for_how_long(
+    shown: Shown, known: dict[str, Any]
+) -> None:
+    shown.observer.started(HISTORY)
+    shown.lines.clear()
+    for second in range(1, 40):
+        shown.read(second, 0, state="starting" if second < 30 else "running", **known)
+    shown.read(41, 800)
+    assert shown.lines == [
+        (4, "`history`: Spark is starting, usually 20 s; 4 s so far."),
+        (19, "`history`: Spark is starting, usually 20 s; 19 s so far."),
+        (34, "`history`: Spark works on the first batch; 34 s so far."),
+    ]
+    shown.read(49, 800)
+    assert shown.lines[-1] == (49, "`history`: less than 1%, 800 of 252 k rows.")
+
+
+def test_a_live_run_says_what_its_first_batch_waits_for(shown: Shown) -> None:
+    live = LiveStep("inbox")
+    shown.observer.started(live)
+    shown.lines.clear()
+    for second in range(1, 20):
+        shown.read(second, 0, step=live, splits_done=7, splits_total=7)
+    shown.read(40, 0, step=live, advanced_at_ms=1)
+    assert shown.lines == [
+        (4, "`inbox`: Spark works on the first batch; 4 s so far."),
+        (19, "`inbox`: Spark works on the first batch; 19 s so far."),
+    ]
+
+
+def test_each_step_of_a_run_is_told_from_its_own_beginning(shown: Shown) -> None:
+    shown.observer.started(HISTORY)
+    shown.read(0, 1)
+    shown.read(5, 251_000)
+    shown.observer.started(HISTORY)
+    shown.lines.clear()
+    for second in range(5, 9):
+        shown.read(second, 0)
+    assert shown.lines == [(8, "`history`: Spark works on the first batch; 3 s so far.")]
 
 
 def test_a_quick_run_has_a_line_for_each_tenth_and_a_slow_one_few(shown: Shown) -> None:

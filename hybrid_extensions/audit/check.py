@@ -13,11 +13,9 @@ from orchestration.comparison.report import AuditReport
 from orchestration.defs.keys import control_name, table_key
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.metadata import table
+from orchestration.remedies import Remedy
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.serving import read_serving
-
-_NEVER = "Never audited."
-_HOW = "Launch the job `{job}` with the action AUDIT."
 
 
 def audited_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
@@ -40,12 +38,18 @@ def audited_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
         with failures(loaded):
             kept = last_audit(load_pipeline(loaded.path))
         if kept is None:
-            how = f"{_NEVER} {_HOW.format(job=control_name(loaded))}"
+            how = f"Never audited. {_how_to_audit(loaded)}"
             severity = dg.AssetCheckSeverity.WARN
             return dg.AssetCheckResult(passed=False, severity=severity, description=how)
         return dg.AssetCheckResult(**_shown(kept))
 
     return audited
+
+
+def _how_to_audit(loaded: LoadedPipeline) -> str:
+    """Return in a sentence how to audit in Dagster, and how in a shell."""
+    command = Remedy("audit").command(str(loaded.path))
+    return f"Launch the job `{control_name(loaded)}` with the action AUDIT, or run {command}."
 
 
 def audit_again(
@@ -70,7 +74,7 @@ def audit_again(
     key = table_key(loaded)
     if instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(key, AUDITED)) is None:
         return None
-    who, how = read_serving(loaded).generation, _HOW.format(job=control_name(loaded))
+    who, how = read_serving(loaded).generation, _how_to_audit(loaded)
     return dg.AssetCheckEvaluation(
         asset_key=key,
         check_name=AUDITED,

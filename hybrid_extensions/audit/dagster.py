@@ -65,8 +65,9 @@ def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: 
         note_on_run(context, {RESULT_TAG: "not all checked"})
     if found.outcome == "failed":
         more = (
-            "Look at examples with `hybrid audit P`. The table stays red until another audit "
-            "passes, or somebody accepts this one with `hybrid audit P --accept 'the reason'`."
+            "Examples are in the check `audited` of the table, which stays red until another "
+            "audit passes, or somebody accepts this one with `hybrid audit P --accept 'the "
+            "reason'`."
         )
         raise InputError(text, more, pipeline=loaded.pipeline.name)
     context.log.info(text)

@@ -65,6 +65,6 @@ def write_report(context: dg.OpExecutionContext, loaded: LoadedPipeline, config:
     metadata = {REPORT: dg.MetadataValue.md(f"{shown}. As of {moment(now_ms())} UTC.")}
     context.add_output_metadata(metadata)
     text = f"The report is written: {place}"
-    observed = {**last_action(f"REPORT: {text}"), **metadata}
+    observed = {**last_action("REPORT: written, as the entry `report` shows."), **metadata}
     context.log_event(dg.AssetObservation(table_key(loaded), description=text, metadata=observed))
     context.log.info(text)

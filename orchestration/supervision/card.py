@@ -102,7 +102,7 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
         reason = " ".join(filter(None, (first and first[1], reason)))
     lines += [shortened(reason, _REASON)] if reason else []
     lines += [f"Warning: {shortened(each, _SHOWN)}" for each in served.absent[:1]]
-    audited = "Never audited." if served.audit is None else served.audit.text
+    audited = _audited(served, is_there=facts is not None)
     # Where an audit failed, the reason tells of it already.
     lines += [] if audited in reason else [audited]
     lines += _links(loaded, served, facts)
@@ -195,6 +195,13 @@ def _wrong_rows(found: Status) -> tuple[str, str] | None:
     if found.compared is not None and found.compared.is_wrong:
         return "Differs from the database", found.compared.text
     return None
+
+
+def _audited(found: Status, *, is_there: bool) -> str:
+    """Return the verdict of the last audit; without one how to audit, if there is a table."""
+    if found.audit is not None:
+        return found.audit.text
+    return "Never audited: `hybrid audit P` proves a table right or wrong." if is_there else ""
 
 
 def _bad_candidate(found: Status) -> tuple[str, str] | None:

@@ -23,7 +23,7 @@ from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.defs.show.markdown import in_lines
 from orchestration.defs.show.metadata import Metadata
 from orchestration.defs.show.metadata import table as metadata_table
-from orchestration.display import moment
+from orchestration.display import moment, shortened
 from orchestration.progress.table_facts import TableFacts, first_rows, table_facts
 from orchestration.supervision.card import Card, card
 from orchestration.supervision.status import status
@@ -37,6 +37,7 @@ from sources.state.generation import read_generation
 
 CODE = "dagster/code_references"
 _LAST_ACTION = "last action"
+_SHOWN = 600
 REPORT = "report"
 """Metadata entry with the page that an action wrote about the pipeline."""
 
@@ -122,12 +123,13 @@ def card_metadata(seen: Card, restarts: str | None = None) -> Metadata:
 
 
 def last_action(what: str) -> Metadata:
-    """Return metadata about what a job has just done to the table, with the time.
+    """Return metadata about what a job has just done to the table, with the time, in short lines.
 
     Args:
-        what: What was done, in a sentence.
+        what: What was done, in Markdown; the first 600 characters are shown.
     """
-    return {_LAST_ACTION: f"{moment(now_ms())} UTC: {what}"}
+    text = f"{shortened(what, _SHOWN)}\n\n{moment(now_ms())} UTC"
+    return {_LAST_ACTION: dg.MetadataValue.md(in_lines(text))}
 
 
 def kept_action(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> Metadata:

@@ -82,6 +82,8 @@ def _counterpart(remedy: Remedy, loaded: LoadedPipeline) -> str:
             return f"the job `{control_name(loaded)}` with the action REPAIR and `apply: true`"
         case _, () if is_generation and action in _GENERATION:
             return job
+        case "audit", ():
+            return f"the job `{control_name(loaded)}` with the action AUDIT"
         case control, (() | ("--by" | "--generation", _)) if control in _CONTROL:
             which = ""
             if remedy.options[:1] == ("--generation",):

@@ -102,6 +102,7 @@ def test_the_verdict_on_one_generation_is_not_shown_of_the_next_one(tmp_path: Pa
         assert run(case, instance, "PROMOTE").success
         never = "g2, which serves now, was never audited. Launch the job `events_control` with"
         assert check_of(instance, AUDITED).startswith(never)
+        assert f"hybrid audit {case.loaded.path}`." in check_of(instance, AUDITED)
         assert run(case, instance, "ROLLBACK").success
         assert check_of(instance, AUDITED).startswith("The table is right")
 

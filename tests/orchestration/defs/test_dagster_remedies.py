@@ -51,7 +51,8 @@ def loaded(tmp_path: Path) -> LoadedPipeline:
         ),
         ("`hybrid generation list P`", "the asset `events/table`"),
         ("`hybrid logs P --previous`", "`{hybrid} logs {file} --previous`"),
-        ("`hybrid audit P`", "`{hybrid} audit {file}`"),
+        ("`hybrid audit P`", "the job `events_control` with the action AUDIT"),
+        ("`hybrid logs P`", "`{hybrid} logs {file}`"),
         ("`hybrid run P --until caught-up`", "`{hybrid} run {file} --until caught-up`"),
         ("`hybrid broker`", "`hybrid broker`"),
         (
@@ -118,9 +119,9 @@ def test_a_command_for_a_shell_brings_the_paths_that_dagster_has_and_names_other
     monkeypatch.setenv("SHOP_NAME", "events")
     monkeypatch.setenv("SHOP_STATE", str(tmp_path / "the state"))
     monkeypatch.setenv("HYBRID_BROKER_FILE", "/run/broker.json")
-    told = in_dagster("`hybrid audit P`", case.loaded)
+    told = in_dagster("`hybrid logs P`", case.loaded)
     line, named = told.removeprefix("`").split("`")
     assert named == " (with SHOP_NAME as Dagster has it)"
     words = shlex.split(line)
-    assert words[-3:] == [program(), "audit", str(file)]
+    assert words[-3:] == [program(), "logs", str(file)]
     assert {"HYBRID_BROKER_FILE=/run/broker.json", f"SHOP_STATE={tmp_path}/the state"} <= {*words}

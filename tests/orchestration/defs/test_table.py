@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -220,8 +221,18 @@ def test_what_a_job_has_done_stays_on_the_page_until_the_next_thing(tmp_path: Pa
         proved = last_action("AUDIT: The table is right.")
         instance.report_runless_asset_event(dg.AssetObservation(key, metadata=proved))
         [(_, latest)] = kept_action(instance, case.loaded).items()
-        assert str(latest.value).endswith("The table is right.")
-    assert str(text.value).endswith("UTC: One row of history replaced by 1.")
+        assert str(latest.value).startswith("AUDIT: The table is right.")
+    assert str(text.value).startswith("One row of history replaced by 1.")
+
+
+def test_what_a_job_has_done_is_told_in_lines_that_fit_the_page_with_the_time_last() -> None:
+    [text] = last_action(f"AUDIT: The table is right, {'and right ' * 90}.").values()
+    assert isinstance(text, dg.MarkdownMetadataValue)
+    lines = text.value.splitlines()
+    assert lines[0].startswith("AUDIT: The table is right, and right")
+    assert max(len(line.rstrip()) for line in lines) <= 60
+    assert re.fullmatch(r"\d+ \w+ \d{4} \d\d:\d\d UTC", lines[-1])
+    assert len(text.value) < 1000, "more is not shown in full"
 
 
 def shown(found: dg.SensorResult) -> str:

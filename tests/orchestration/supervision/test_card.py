@@ -40,6 +40,7 @@ def case(tmp_path: Path) -> LiveCase:
 def test_before_anything_it_says_how_to_start(case: LiveCase) -> None:
     found = seen(case.loaded)
     assert found.text == ("Not started · materialize the job `events` to start · no table yet")
+    assert "audit" not in found.markdown, "there is no table to be audited"
     assert not found.is_well
     assert not found.is_failing
 
@@ -84,6 +85,7 @@ def test_a_healthy_run_is_told_with_what_waits_its_newest_row_and_who_serves(
     assert serving == "serving g1, candidate none"
     assert "[Spark UI](http://localhost:4040)" in found.markdown
     assert "table: s3://lake/events, version 9" in found.markdown
+    assert "Never audited: `hybrid audit P` proves a table right or wrong." in found.markdown
     assert re.search(r"\nChecked \d+ \w+ \d{4} \d\d:\d\d:\d\d UTC; ", found.markdown)
     assert len(found.markdown) < 1000, "more is not shown in full"
 

@@ -31,8 +31,7 @@ from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.extensions import none_adds
 from sources.hybrid import Boundedness
-from sources.kept_definitions import in_service
-from sources.serving import Switch, is_replaced, pending_switch
+from sources.serving import Switch, pending_switch
 from spark_jobs.run_state.table_locks import is_switching
 
 LOOK_S = 10
@@ -115,9 +114,8 @@ def supervision_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.Sensor
                 return _finish_switch(fresh, switch)
             found = [
                 (each, tick)
-                for each in in_service(fresh)
-                if not is_replaced(fresh, _name_of(each))
-                and (tick := supervisor.tick(each)) is not None
+                for each in supervisor.watched(fresh)
+                if (tick := supervisor.tick(each)) is not None
             ]
             resumed = after_approval(context.instance, fresh)
             shown = reports.reports(context.instance, fresh, found, cursor)
@@ -198,9 +196,3 @@ def _finish_switch(loaded: LoadedPipeline, switch: Switch) -> dg.SensorResult | 
 
 def _name(loaded: LoadedPipeline) -> str:
     return loaded.require_generation().name
-
-
-def _name_of(loaded: LoadedPipeline) -> str:
-    """Return the name of the generation that a declaration refers to; empty before the first."""
-    generation = loaded.open_generation(create=False)
-    return "" if generation is None else generation.name

@@ -19,7 +19,9 @@ from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.supervision import Supervision
 from sources.errors import HybridError, RunError
+from sources.kept_definitions import in_service
 from sources.planning.context import PipelineContext
+from sources.serving import is_replaced
 from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import last_launch_id
 from spark_jobs.run_state.heartbeat import Heartbeat
@@ -39,6 +41,26 @@ class Tick(NamedTuple):
     verdict: Verdict
     restart: Restart | None
     alert_problem: str | None
+
+
+def watched(loaded: LoadedPipeline) -> list[LoadedPipeline]:
+    """Return the declarations of the generations whose live runs are supervised, newest first.
+
+    Those that served earlier are not among them.
+
+    Raises:
+        InputError: A kept declaration is not valid, or needs an environment variable that is not
+            set.
+        StateError: The kept declaration is missing, or the state is damaged.
+        UnavailableError: The state's store does not answer.
+    """
+    return [each for each in in_service(loaded) if not is_replaced(loaded, _name_of(each))]
+
+
+def _name_of(loaded: LoadedPipeline) -> str:
+    """Return the name of the generation that a declaration refers to; empty before the first."""
+    generation = loaded.open_generation(create=False)
+    return "" if generation is None else generation.name
 
 
 def tick(loaded: LoadedPipeline) -> Tick | None:

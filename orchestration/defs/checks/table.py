@@ -99,23 +99,26 @@ def comparison_again(
 
 
 def health_evaluation(
-    loaded: LoadedPipeline, seen: Card, was_well: bool | None
+    loaded: LoadedPipeline, seen: Card, was_well: bool | None, *, was_ended: bool = False
 ) -> dg.AssetCheckEvaluation | None:
     """Return a pipeline's health as a check evaluation for a sensor; None if there is no news.
 
     What a person has paused or stopped warns. What starts or reads history is neither well nor a
-    failure: the check then keeps its result, or has none yet. Only after a failure it warns that
-    the pipeline is on its way, as reading history may take long.
+    failure: the check then keeps its result, or has none yet. It warns that the pipeline is on its
+    way only after a failure, as reading history may take long, and after a pause or stop, which a
+    kept result would still report.
 
     Args:
         loaded: The pipeline.
         seen: Its card.
         was_well: Whether the check passed when it was reported last; None if it never was.
+        was_ended: Whether people had paused or stopped the live run then.
 
     Returns:
         The evaluation; None if the check keeps its result.
     """
-    if seen.is_under_way and (was_well is not False or seen.headline == STARTING):
+    is_kept = was_well is not False or seen.headline == STARTING
+    if seen.is_under_way and is_kept and not was_ended:
         return None
     return dg.AssetCheckEvaluation(
         asset_key=table_key(loaded),

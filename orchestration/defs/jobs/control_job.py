@@ -25,6 +25,7 @@ from orchestration.defs.keys import (
     note_on_run,
 )
 from orchestration.defs.show.dagster_failures import failures
+from orchestration.defs.show.reports import report_now
 from orchestration.operations import live_run, rate_change, stopping
 from orchestration.supervision import controls
 from sources.common.counting import counted
@@ -86,10 +87,22 @@ def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
     found: dict[str, Act] = {"STATUS": _status}
     if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         found |= {"PAUSE": _pause, "RESUME": _resume, "DRAIN": _drain}
-    found |= {"STOP": _stop, "RATE": _rate}
+    found["STOP"] = _stop
+    found = {name: act if name == "STATUS" else _shown(act) for name, act in found.items()}
+    found["RATE"] = _rate
     if loaded.pipeline.approve:
         found |= {"APPROVE": _approve}
     return found
+
+
+def _shown(act: Act) -> Act:
+    """Return an action that also reports at its end how the pipeline is then."""
+
+    def acted(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
+        act(context, loaded, config)
+        report_now(context, loaded)
+
+    return acted
 
 
 def _status(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> None:

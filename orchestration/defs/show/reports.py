@@ -28,8 +28,9 @@ from orchestration.defs.show.dagster_remedies import in_dagster, verdict_in_dags
 from orchestration.display import shortened
 from orchestration.progress.table_facts import TableFacts
 from orchestration.supervision.card import Card, unknown_card
+from orchestration.supervision.live_look import look_at_live
 from orchestration.supervision.rules.verdict import FINDINGS, Finding
-from orchestration.supervision.supervisor import Tick
+from orchestration.supervision.supervisor import Tick, watched
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
@@ -45,6 +46,8 @@ REPORT_MS = 60_000
 """Time between two equal reports: one for each look would fill Dagster's event log."""
 _MOVING_MS = 20_000
 _SHOWN = 900
+_ENDED = ("Paused", "Stopped")
+"""Headlines of a live run that people have ended."""
 
 Event = dg.AssetObservation | dg.AssetMaterialization | dg.AssetCheckEvaluation
 
@@ -127,8 +130,10 @@ def reports(
     generation = loaded.open_generation(create=False)
     if generation is None or not (found or generation.exists(PLAN)):
         return Reports([], cursor, "Nothing was planned yet, so there is nothing to watch.")
-    # Until it has shown itself, a run has neither met what is expected of it nor failed.
-    known = [each for each in found if each[1].verdict.health != "starting"]
+    # Until it has shown itself, a run has neither met what is expected of it nor failed. One that
+    # was paused is no longer, and no check may go on to say so.
+    was_ended = cursor.headline in _ENDED
+    known = [each for each in found if was_ended or each[1].verdict.health != "starting"]
     findings = merge_findings([(_name(each), tick.verdict.findings) for each, tick in known])
     healths = [tick.verdict.health for _, tick in found]
     serving = read_serving(loaded).generation
@@ -179,7 +184,7 @@ def reports(
     # After the live run, which is upstream of it: otherwise Dagster marks the table as out of date.
     events.append(kind(table_key(loaded), description=card.text, metadata=told, tags=tags))
     events += [metadata.evaluation(live_key(loaded), each) for each in findings]
-    evaluated = health_evaluation(loaded, card, cursor.was_well)
+    evaluated = health_evaluation(loaded, card, cursor.was_well, was_ended=was_ended)
     events += [] if evaluated is None else [evaluated]
     # Dagster shows a check as not evaluated after each materialization.
     if is_new or audited != cursor.audited:
@@ -197,6 +202,27 @@ def reports(
         action=action,
     )
     return Reports(events, after, card.text)
+
+
+def report_now(context: dg.OpExecutionContext, loaded: LoadedPipeline) -> None:
+    """Report how a pipeline is right after an action on its live run, as the next look would.
+
+    So no page shows what was before the action until the supervision looks again. A pipeline that
+    can't be looked at is left to that.
+
+    Args:
+        context: The Dagster run of the action.
+        loaded: The pipeline.
+    """
+    try:
+        looks = [(each, look_at_live(each, each.require_generation())) for each in watched(loaded)]
+        found = [(each, Tick(look.verdict, None, None)) for each, look in looks if look is not None]
+        shown = reports(context.instance, loaded, found, Cursor())
+    except HybridError as error:
+        context.log.warning(f"How the pipeline is now can't be shown. {error_in_dagster(error, loaded)}")
+        return
+    for event in shown.events:
+        context.instance.report_runless_asset_event(event)
 
 
 def _waits(loaded: LoadedPipeline, generation: Generation) -> bool:

@@ -184,9 +184,28 @@ def test_a_paused_pipeline_warns_with_since_when_by_whom_what_waits_and_how_to_r
     ):
         assert part in text
     assert "hybrid resume" not in text
-    # While it comes up again, the check keeps this result: it is not well yet, and no failure.
+
+
+def test_once_a_paused_pipeline_is_requested_again_no_check_says_that_it_is_paused(
+    tmp_path: Path,
+) -> None:
+    case = LiveCase(tmp_path)
     case.ask_for_it()
-    assert "healthy" not in checks(look(case, paused.cursor))
+    case.launch("a", splits_done=3, splits_total=5)
+    controls.pause(case.loaded)
+    paused = look(case)
+    case.ask_for_it()
+    coming = look(case, paused.cursor)
+    assert checks(coming).keys() == checks(paused).keys()
+    assert {(False, "WARN")} == {checks(coming)[name] for name in ("healthy", "alive")}
+    texts = [
+        event.description or ""
+        for event in coming.asset_events
+        if isinstance(event, dg.AssetCheckEvaluation)
+    ]
+    assert not [text for text in texts if "paused" in text.lower()]
+    # Until it has come up that stands: it is not well yet, and no failure.
+    assert checks(look(case, coming.cursor)) == {}
 
 
 def test_reading_history_warns_only_after_a_failure(tmp_path: Path) -> None:

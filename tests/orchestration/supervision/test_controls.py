@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from threading import Event, Thread
@@ -17,7 +17,7 @@ from orchestration.definitions import defs
 from orchestration.defs.jobs.control_job import control_job
 from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.display import moment
-from orchestration.operations import stopping
+from orchestration.operations import live_run, stopping
 from orchestration.remedies import program
 from orchestration.requested_state import read_requested
 from orchestration.supervision import controls
@@ -30,6 +30,8 @@ from sources.errors import InputError, RunError, StateError
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
 from sources.planning.plan import make_plan
+from spark_jobs.launch import run_control
+from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.command_line import invoke
 from tests.extensions import needs
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
@@ -41,6 +43,15 @@ def arrive(folder: Path, *names: str) -> None:
     for name in names:
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text('{"id": 1, "at": "2024-01-01T00:00:00Z"}\n')
+
+
+def health_of(instance: dg.DagsterInstance) -> str:
+    """Return what the check of the table's health says in Dagster."""
+    key = dg.AssetCheckKey(dg.AssetKey(["events", "table"]), "healthy")
+    kept = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
+    assert kept.event is not None
+    assert kept.event.dagster_event is not None
+    return str(kept.event.dagster_event.asset_check_evaluation_data.description)
 
 
 @pytest.fixture
@@ -80,14 +91,16 @@ def call(case: LiveCase, *arguments: str) -> tuple[int, dict[str, Any]]:
     return result.exit_code, json.loads(result.stdout)
 
 
-def run(case: LiveCase, action: str | None, **config: Any) -> dg.ExecuteInProcessResult:
+def run(
+    case: LiveCase, action: str | None, on: dg.DagsterInstance | None = None, **config: Any
+) -> dg.ExecuteInProcessResult:
     """Launch the job with its form; without an action, as the form is."""
     form = config if action is None else {"action": {action: config}}
     if action is not None and "by" in config:
         # As forms were before, with all fields beside the action.
         form = {"action": action.upper(), **config}
     given = {"ops": {"do_events_control": {"config": form}}} if form else {}
-    with dg.DagsterInstance.ephemeral() as instance:
+    with dg.DagsterInstance.ephemeral() if on is None else nullcontext(on) as instance:
         return control_job(case.loaded).execute_in_process(
             given, instance=instance, raise_on_error=False
         )
@@ -170,6 +183,32 @@ def test_who_asked_is_kept_and_is_the_user_of_the_system_unless_named(
         wanted = read_requested(case.generation)
         assert wanted is not None
         assert wanted.by == kept
+
+
+def test_what_an_action_has_done_is_shown_at_once_and_not_at_the_next_look(
+    case: LiveCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start(*_: Any) -> Heartbeat:
+        case.launch("b")
+        beat = read_heartbeat(case.generation, "inbox")
+        assert beat is not None
+        return beat
+
+    monkeypatch.setattr(live_run, "require_ready_to_stream", lambda *_: None)
+    monkeypatch.setattr(run_control, "start_detached", start)
+    case.ask_for_it()
+    with dg.DagsterInstance.ephemeral() as instance:
+        with case.alive_until_stopped():
+            case.launch("a")
+            assert run(case, "pause", instance).success
+        assert health_of(instance).startswith("Paused")
+        assert run(case, "resume", instance).success
+        assert health_of(instance).startswith("Dead"), "the driver of this test holds no lock"
+        with case.alive_until_stopped():
+            assert run(case, "resume", instance).success
+            assert health_of(instance).startswith("Healthy")
+            assert run(case, "stop", instance).success
+        assert health_of(instance).startswith("Stopped")
 
 
 def test_a_user_without_a_name_may_pause(case: LiveCase, monkeypatch: pytest.MonkeyPatch) -> None:

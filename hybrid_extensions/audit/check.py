@@ -30,8 +30,8 @@ def audited_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
         asset=table_key(loaded),
         description=(
             "The table was proved right by the last audit. Evaluated by AUDIT of the job "
-            f"`{control_name(loaded)}` and after `hybrid audit P`; one that failed stays until "
-            "another passes, or somebody accepts it."
+            f"`{control_name(loaded)}`, and after {Remedy('audit').command(str(loaded.path))}; one "
+            "that failed stays until another passes, or somebody accepts it."
         ),
     )
     def audited() -> dg.AssetCheckResult:

@@ -15,6 +15,7 @@ from orchestration.defs.assets.table import kept_action, last_action
 from orchestration.defs.jobs.actions import Action
 from orchestration.defs.jobs.control_form import OF_GENERATION, acting_generation
 from orchestration.defs.keys import RESULT_TAG, note_on_run, table_key
+from orchestration.defs.show.reports import report_now
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 
@@ -65,9 +66,11 @@ def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: 
         note_on_run(context, {RESULT_TAG: "not all checked"})
     if found.outcome == "failed":
         more = (
-            "Examples are in the check `audited` of the table, which stays red until another "
+            "The execution history of the check `audited` has examples. It stays red until another "
             "audit passes, or somebody accepts this one with `hybrid audit P --accept 'the "
             "reason'`."
         )
         raise InputError(text, more, pipeline=loaded.pipeline.name)
+    # The table's page would go on to say that it was never audited until the next look.
+    report_now(context, loaded, f"AUDIT: {text}")
     context.log.info(text)

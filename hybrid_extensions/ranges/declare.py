@@ -57,4 +57,4 @@ class RangesSection(Section):
     def assets(self) -> Mapping[str, str]:
         """The asset with the ranges as partitions, if there are any."""
         by = None if self.ranges is None else self.ranges.by
-        return {} if by is None else {"ranges": f"its {by}s, one by one"}
+        return {} if by is None else {"ranges": f"the table's {by}s, one by one"}

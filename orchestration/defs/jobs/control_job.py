@@ -87,22 +87,10 @@ def _acts(loaded: LoadedPipeline) -> Mapping[str, Act]:
     found: dict[str, Act] = {"STATUS": _status}
     if loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
         found |= {"PAUSE": _pause, "RESUME": _resume, "DRAIN": _drain}
-    found["STOP"] = _stop
-    found = {name: act if name == "STATUS" else _shown(act) for name, act in found.items()}
-    found["RATE"] = _rate
+    found |= {"STOP": _stop, "RATE": _rate}
     if loaded.pipeline.approve:
         found |= {"APPROVE": _approve}
     return found
-
-
-def _shown(act: Act) -> Act:
-    """Return an action that also reports at its end how the pipeline is then."""
-
-    def acted(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
-        act(context, loaded, config)
-        report_now(context, loaded)
-
-    return acted
 
 
 def _status(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Any) -> None:
@@ -115,10 +103,9 @@ def _pause(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) 
     acting = acting_generation(context, loaded, config)
     was_there = controls.pause(acting, config.why, acting_user(context.run.tags, config.by))
     what = "Paused" if was_there else "Paused; nothing was running"
-    context.log.info(
-        f"{what} (generation {generation_with_role(acting)}). To go on, launch this job with "
-        "RESUME."
-    )
+    text = f"{what} (generation {generation_with_role(acting)})."
+    context.log.info(f"{text} To go on, launch this job with RESUME.")
+    report_now(context, loaded, f"PAUSE: {text}")
 
 
 def _resume(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
@@ -126,12 +113,13 @@ def _resume(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any)
     was_live = live_run.is_live(acting)
     beat = controls.resume(acting, acting_user(context.run.tags, config.by))
     if was_live:
-        context.log.info(
-            f"Already running (generation {generation_with_role(acting)}); nothing was started."
-        )
-        return
-    shown = live_metadata(context, acting, beat)
-    context.log_event(dg.AssetMaterialization(live_key(loaded), metadata=shown))
+        text = f"Already running (generation {generation_with_role(acting)}); nothing was started."
+        context.log.info(text)
+    else:
+        text = f"The live run is up (generation {generation_with_role(acting)})."
+        shown = live_metadata(context, acting, beat)
+        context.log_event(dg.AssetMaterialization(live_key(loaded), metadata=shown))
+    report_now(context, loaded, f"RESUME: {text}")
 
 
 def _drain(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
@@ -146,7 +134,9 @@ def _drain(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) 
     acting = acting_generation(context, loaded, config)
     by = acting_user(context.run.tags, config.by)
     controls.drain(acting, parse_duration(config.within), report, by)
-    context.log.info(f"Drained and stopped (generation {generation_with_role(acting)}).")
+    text = f"Drained and stopped (generation {generation_with_role(acting)})."
+    context.log.info(text)
+    report_now(context, loaded, f"DRAIN: {text}")
 
 
 def _stop(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
@@ -155,7 +145,9 @@ def _stop(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -
     others = stopping.others_running(acting)
     what = f"Stopped {', '.join(stopped)}" if stopped else "Nothing was running"
     rest = f" Still running: {', '.join(others)}." if others else ""
-    context.log.info(f"{what} (generation {generation_with_role(acting)}).{rest}")
+    text = f"{what} (generation {generation_with_role(acting)}).{rest}"
+    context.log.info(text)
+    report_now(context, loaded, f"STOP: {text}")
 
 
 def _rate(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:

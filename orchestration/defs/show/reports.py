@@ -16,6 +16,7 @@ from orchestration.defs.assets.table import (
     card_and_facts,
     card_metadata,
     kept_action,
+    last_action,
     last_day,
     some_rows,
     table_metadata,
@@ -103,6 +104,7 @@ def reports(
     loaded: LoadedPipeline,
     found: Sequence[tuple[LoadedPipeline, Tick]],
     cursor: Cursor,
+    done: str = "",
 ) -> Reports:
     """Return what the sensor reports to Dagster: at once after a change, else once a minute.
 
@@ -117,6 +119,7 @@ def reports(
         found: The live runs in service with the outcome of this look at each, the newest generation
             first.
         cursor: The cursor of the last tick.
+        done: What an action has just done, in Markdown; empty for none.
 
     Raises:
         StateError: The state can't be read.
@@ -165,7 +168,8 @@ def reports(
     tags = {} if facts is None else {"dagster/data_version": str(facts.version)}
     first = card_metadata(card, restarts_of_a_day(instance, loaded))
     of_table = {} if facts is None else table_metadata(loaded, facts)
-    told = {**first, **kept_action(instance, loaded), **last_day(card), **of_table}
+    acted = {**kept_action(instance, loaded), **(last_action(done) if done else {})}
+    told = {**first, **acted, **last_day(card), **of_table}
     if is_new and facts is not None:
         # The audit tells of files that can't be read.
         with contextlib.suppress(HybridError):
@@ -204,8 +208,8 @@ def reports(
     return Reports(events, after, card.text)
 
 
-def report_now(context: dg.OpExecutionContext, loaded: LoadedPipeline) -> None:
-    """Report how a pipeline is right after an action on its live run, as the next look would.
+def report_now(context: dg.OpExecutionContext, loaded: LoadedPipeline, done: str) -> None:
+    """Report how a pipeline is right after an action on it, as the supervision's next look would.
 
     So no page shows what was before the action until the supervision looks again. A pipeline that
     can't be looked at is left to that.
@@ -213,13 +217,16 @@ def report_now(context: dg.OpExecutionContext, loaded: LoadedPipeline) -> None:
     Args:
         context: The Dagster run of the action.
         loaded: The pipeline.
+        done: What the action has done, in Markdown.
     """
     try:
         looks = [(each, look_at_live(each, each.require_generation())) for each in watched(loaded)]
         found = [(each, Tick(look.verdict, None, None)) for each, look in looks if look is not None]
-        shown = reports(context.instance, loaded, found, Cursor())
+        shown = reports(context.instance, loaded, found, Cursor(), done)
     except HybridError as error:
-        context.log.warning(f"How the pipeline is now can't be shown. {error_in_dagster(error, loaded)}")
+        context.log.warning(
+            f"How the pipeline is now can't be shown. {error_in_dagster(error, loaded)}"
+        )
         return
     for event in shown.events:
         context.instance.report_runless_asset_event(event)

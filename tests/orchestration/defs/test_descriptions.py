@@ -51,6 +51,11 @@ def test_the_first_sentence_of_each_description_has_no_markdown(made: dg.Definit
         assert not re.search(r"[*`\[\]]", first), f"{name}: {first}"
 
 
+def test_no_description_names_a_command_with_a_placeholder(made: dg.Definitions) -> None:
+    for name, text in descriptions(made):
+        assert not re.search(r"`hybrid [^`]*\bP\b", text), f"{name}: {text}"
+
+
 def test_the_links_of_the_tables_page_lead_to_its_jobs_and_assets(made: dg.Definitions) -> None:
     text = dict(descriptions(made))["events/table"]
     jobs = {job.name for job in made.resolve_all_job_defs()}

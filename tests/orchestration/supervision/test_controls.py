@@ -14,6 +14,7 @@ import dagster as dg
 import pytest
 
 from orchestration.definitions import defs
+from orchestration.defs.assets.table import kept_action
 from orchestration.defs.jobs.control_job import control_job
 from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.display import moment
@@ -209,6 +210,8 @@ def test_what_an_action_has_done_is_shown_at_once_and_not_at_the_next_look(
             assert health_of(instance).startswith("Healthy")
             assert run(case, "stop", instance).success
         assert health_of(instance).startswith("Stopped")
+        [(_, last)] = kept_action(instance, case.loaded).items()
+    assert str(last.value).startswith("STOP: Stopped inbox (generation g1, which serves)")
 
 
 def test_a_user_without_a_name_may_pause(case: LiveCase, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -124,7 +124,7 @@ test-airflow: install
 
 # The pictures of the docs, from the real UI.
 pictures: install
-	$(BIN)/python -m tests.browser.pictures
+	TZ=UTC $(BIN)/python -m tests.browser.pictures
 
 # The documentation as a site, in build/site; any warning is an error.
 .PHONY: docs security

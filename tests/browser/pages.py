@@ -100,6 +100,8 @@ def _write(page: Page, config: str) -> None:
     editor.click(timeout=_MS)
     page.keyboard.press("Control+A")
     page.keyboard.insert_text(config)
+    # From the line after the form back into it: the fields that are shown are those of that place.
+    page.keyboard.press("ArrowLeft")
 
 
 def launch(page: Page) -> None:

@@ -41,7 +41,7 @@ def main() -> None:
     # A laptop reads all of it in a second or two: there would be nothing to see of its progress.
     slowly = {"batch": {"files": 6}, "rate": {"files": 6}}
     with (
-        TemporaryDirectory(prefix="hybrid-pictures-") as folder,
+        TemporaryDirectory(prefix="hybrid-") as folder,
         site(Path(folder), declared, since, until, slowly) as shown,
         browser() as chromium,
         chromium.new_context(viewport=_SIZE) as context,
@@ -108,6 +108,9 @@ def _take_later(page: Page, shown: Site) -> None:
     pages.launch(page)
     pages.await_end(page, "Success")
     _take(page, "compare")
+    together = {"promote": {"together_with": [f"{REVIEWED}.yaml"]}}
+    pages.fill_in(page, shown, job, pages.form(job, action=together))
+    _take(page, "promote")
 
 
 def _take_tall(page: Page, shown: Site, step: str, awaited: str) -> None:
@@ -115,6 +118,9 @@ def _take_tall(page: Page, shown: Site, step: str, awaited: str) -> None:
     page.set_viewport_size(_TALL)
     page.goto(shown.asset(NAME, step))
     expect(page.get_by_text(awaited)).to_be_visible()
+    # The job and the supervision report side by side, so that an asset may seem to be behind the
+    # one before it until the next report.
+    expect(page.get_by_text("Unsynced")).to_have_count(0)
     _take(page, step)
     page.set_viewport_size(_SIZE)
 

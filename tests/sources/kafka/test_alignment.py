@@ -94,6 +94,12 @@ def test_partitions_within_the_drift_are_read_to_their_ends() -> None:
     assert reader.alignment.drift == Drift(5 * MINUTE, 0, B)
 
 
+def test_what_just_fits_a_micro_batch_is_read_at_once_and_a_backlog_is_not() -> None:
+    log = log_of(minutes(0, 100), minutes(0, 95))
+    assert sum(map(len, Reader(log, limit=195).batch().values())) == 195
+    assert sum(map(len, Reader(log, limit=194).batch().values())) < 194
+
+
 def test_an_idle_partition_holds_no_other_and_one_that_gets_records_does() -> None:
     log = log_of(minutes(0, 100), minutes(0, 60), [])
     reader = Reader(log, idle="1 min")

@@ -35,7 +35,7 @@ def test_each_column_has_numbers_of_its_own() -> None:
         "name": ["x", "y", "z"],
     }
     assert columns(before, before) == {}
-    now = {**before, "b": [10.0, 40.0, 70.0], "name": ["x", "y", "w"]}
+    now: dict[str, list[object]] = {**before, "b": [10.0, 40.0, 70.0], "name": ["x", "y", "w"]}
     assert columns(before, now) == {
         "b": "nulls 1 to 0, median 15 to 40, mean 15 to 40, highest 20 to 70"
     }

@@ -102,8 +102,9 @@ def read(
         connection.execute("SET timezone = 'UTC'")
         reader = TopicReader(source, first, end)
         reader.insert_into(connection, "records", {each.name: each.type for each in schema})
-        rows = connection.sql("SELECT * FROM records ORDER BY _offset").to_arrow_table()
-    return rows.to_pylist()
+        table = connection.sql("SELECT * FROM records ORDER BY _offset").to_arrow_table()
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
 
 
 def test_each_record_is_there_once_however_many_are_inserted_at_once(

@@ -164,7 +164,9 @@ class RetentionWatch:
             if partition not in self._dates and retention_ms(settings[partition.topic]) is not None
         }
         for record in self._log.read(undated, 1, self._ends):
-            self._dates[record.partition] = record.timestamp_ms
+            # For a record without a timestamp, Kafka takes the time of its file, which it hides.
+            if record.timestamp_ms >= 0:
+                self._dates[record.partition] = record.timestamp_ms
 
     def require(self, progress: str) -> Headroom | None:
         """Refuse to continue with history if Kafka may soon delete the records that follow it.

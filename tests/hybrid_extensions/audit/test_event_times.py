@@ -6,12 +6,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from hybrid_extensions.audit.computed.event_times import Bounds
 from orchestration.comparison.report import AuditReport, BadLine
 from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
+from sources.config.source.event_time import EventTime
 from sources.planning.plan import make_plan
 from sources.state.generation import Generation
 from tests.hybrid_extensions.audit.audit_case import Case, Row, row, wrong
@@ -124,6 +127,31 @@ def test_declared_bounds_hold_to_the_millisecond(case: Case) -> None:
     case.target([*GOOD[1:], inside])
     report = case.audit(**changed)
     assert (wrong(report), line_of(report).found) == ({}, 2)
+
+
+@pytest.mark.parametrize(
+    ("more", "ahead", "may_have_been"),
+    [
+        ({}, timedelta(days=1, milliseconds=1), True),
+        ({}, timedelta(days=1), False),
+        # Bounds of the declaration are asked of no clock.
+        ({"not_after": "2014-01-01T00:00:00Z"}, timedelta(days=2), False),
+        ({"outside": "keep"}, timedelta(days=2), False),
+    ],
+)
+def test_only_a_time_that_was_ahead_of_the_record_by_more_than_a_day_was_in_the_future(
+    more: dict[str, Any], ahead: timedelta, may_have_been: bool
+) -> None:
+    declared = EventTime.model_validate({"column": "at", "outside": "drop", **more})
+    bounds = Bounds(declared, *declared.bounds_ms(0))
+    sent_ms = round(row(20)["at"].timestamp() * 1000)
+    with duckdb.connect() as connection:
+        connection.execute("SET timezone = 'UTC'")
+        connection.execute('CREATE TABLE records (_timestamp_ms BIGINT, "at" TIMESTAMPTZ)')
+        records = [[sent_ms, row(20)["at"] + ahead], [sent_ms, None], [-1, row(20)["at"]]]
+        connection.executemany("INSERT INTO records VALUES (?, ?)", records)
+        query = f"SELECT {bounds.may_have_been_ahead} FROM records"
+        assert connection.execute(query).fetchall() == [(may_have_been,), (False,), (False,)]
 
 
 @pytest.fixture

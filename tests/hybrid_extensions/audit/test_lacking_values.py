@@ -67,6 +67,16 @@ def test_the_declared_placeholder_counts() -> None:
     check.refuse_placeholders(change(PLACEHOLDER), {"id": 1, "v": PLACEHOLDER})
 
 
+def test_a_declared_placeholder_beyond_ascii_is_found_in_signed_bytes() -> None:
+    # As Java has bytes: the highest bit is the sign.
+    numbers = [126, -1, -128]
+    check = LackingValues("hex:7eff80")
+    with pytest.raises(BadValue, match="placeholder"):
+        check.refuse_placeholders(change(numbers), {"id": 1, "v": numbers})
+    others = [126, 255, 128]
+    check.refuse_placeholders(change(others), {"id": 1, "v": others})
+
+
 def test_only_changes_can_lack_values() -> None:
     source = KafkaSource.model_validate({"type": "kafka", "name": "live", "topic": "t"})
     assert LackingValues.of_source(source) is None

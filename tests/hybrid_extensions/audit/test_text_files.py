@@ -278,10 +278,17 @@ def test_what_runs_refuse_the_audit_refuses_too(tmp_path: Path, name: str, conte
         by_audit(source, path)
 
 
-def test_a_decimal_of_very_many_digits_is_bad_whatever_they_are(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "written"),
+    [("decimal(38,35)", "{}"), ("struct<n:decimal(38,35),s:string>", '{{"n": {}, "s": "x"}}')],
+)
+def test_a_decimal_of_very_many_digits_is_bad_whatever_they_are(
+    tmp_path: Path, kind: str, written: str
+) -> None:
     path = tmp_path / "a.json"
-    path.write_text(f'{{"id": 1, "n": 1.{"0" * 45}}}\n{{"id": 2, "n": 1.{"0" * 30}}}\n')
-    columns = {"id": "bigint", "n": "decimal(38,35)"}
+    numbers = [written.format(f"1.{'0' * digits}") for digits in (45, 30)]
+    path.write_text("".join(f'{{"id": {at}, "n": {n}}}\n' for at, n in enumerate(numbers, 1)))
+    columns = {"id": "bigint", "n": kind}
     source = declared(path, {}, columns, "drop")
     assert [row[0] for row in by_audit(source, path)] == [2]
     with pytest.raises(InputError, match="byte 0: a decimal has more than 38 digits"):

@@ -70,6 +70,8 @@ TIMES = {
     '"2024-01-01 24:00:00"': BAD,
     '"2024-01-01T23:59:60Z"': BAD,
     '"2024-01-01T23:59:59.5Z"': "2024-01-01 23:59:59.500000+00:00",
+    '"2024-01-01T23:59:59+23"': BAD,
+    '"2024-01-01T23:59:59 UTC"': "2024-01-01 23:59:59+00:00",
     '"2024-01-01T12"': NOON,
     '"2024-01-01T12Z"': BAD,
     '"2024-01-01T12:00Z"': BAD,
@@ -87,6 +89,9 @@ TIMES = {
     '"2024-1-1 "': "2024-01-01 00:00:00+00:00",
     '"epoch"': BAD,
     "1": "1970-01-01 00:00:01+00:00",
+    # 2**58 seconds are 2**64 microseconds times 15,625, and one second more.
+    "288230376151711745": "1970-01-01 00:00:01+00:00",
+    "9223372036854775808": BAD,
     "1.5": BAD,
 }
 DATES = {
@@ -155,6 +160,23 @@ def test_objects_of_json_are_read_as_by_the_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["map<string,int>", "array<map<string,int>>"])
 def test_a_map_with_a_name_twice_is_not_proven(tmp_path: Path, kind: str) -> None:
-    value = '{"k": 1, "k": 2}' if kind.startswith("map") else '[{"k": 1, "k": 2}]'
+    entries = '{"once": 0, "k": 1, "k": 2}'
+    value = entries if kind.startswith("map") else f"[{entries}]"
     with pytest.raises(NotProvenError, match="a map has the name 'k' twice"):
         by_audit(tmp_path, kind, [f'{{"a": {value}}}'])
+
+
+NESTED_DECIMALS = {
+    '{"n": 1.239, "s": "x"}': "1.24",
+    '{"n": 1e-77, "s": "x"}': "0.00",
+    '{"n": 5E1, "s": "x"}': "50.00",
+    '{"n": 1e20, "s": "x"}': BAD,
+    '{"n": 1.00500000000000000000000000000000001, "s": "x"}': "1.01",
+}
+
+
+def test_a_decimal_next_to_a_text_is_read_as_one_of_its_own(tmp_path: Path) -> None:
+    texts = [f'{{"a": {text}}}' for text in NESTED_DECIMALS]
+    found = by_audit(tmp_path, "struct<n:decimal(12,2),s:string>", texts)
+    shown = [value if value is BAD else str(value["n"]) for value in found]
+    assert dict(zip(NESTED_DECIMALS, shown, strict=True)) == NESTED_DECIMALS

@@ -130,10 +130,11 @@ def test_the_audit_says_what_became_of_bad_records(line: BadLine, told: str) -> 
         ledger=[],
         bad_records=[line],
         unchecked=[],
-        notes=[],
+        notes=["Rows at [version] 3."],
         seconds=0,
     )
     shown = text(comparison_terminal.audit(report))
+    assert "Note: Rows at [version] 3." in shown
     assert f"Bad records of `live`: {told}" in shown
     verdict = {"agrees": "Passed", "differs": "Failed", "unknown": "Unknown"}[line.outcome]
     assert f"{verdict}: " in shown

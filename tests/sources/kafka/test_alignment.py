@@ -94,6 +94,29 @@ def test_partitions_within_the_drift_are_read_to_their_ends() -> None:
     assert reader.alignment.drift == Drift(5 * MINUTE, 0, B)
 
 
+def test_what_just_fits_a_micro_batch_is_read_at_once_and_a_backlog_is_not() -> None:
+    log = log_of(minutes(0, 100), minutes(0, 95))
+    assert sum(map(len, Reader(log, limit=195).batch().values())) == 195
+    assert sum(map(len, Reader(log, limit=194).batch().values())) < 194
+
+
+@pytest.mark.parametrize("page", [1, 2, 3])
+def test_the_first_record_at_a_time_is_found_however_many_are_read_at_once(
+    monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
+    monkeypatch.setattr(alignment, "_PAGE", page)
+    log = log_of(minutes(0, 8))
+    found = PartitionAlignment(declared(), lambda: log, lambda: DAY)
+    for first in range(8):
+        for at in range(first, 8):
+            assert found._first_at(log, A, (first, 8), at * MINUTE) == (at, True)
+    # Without such a record, the end.
+    assert found._first_at(log, A, (2, 8), 8 * MINUTE) == (8, True)
+    monkeypatch.setattr(alignment, "_SCANNED", 3)
+    reached, is_found = found._first_at(log, A, (0, 8), 7 * MINUTE)
+    assert (3 <= reached < 7, is_found) == (True, False)
+
+
 def test_an_idle_partition_holds_no_other_and_one_that_gets_records_does() -> None:
     log = log_of(minutes(0, 100), minutes(0, 60), [])
     reader = Reader(log, idle="1 min")

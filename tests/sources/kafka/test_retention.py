@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -89,7 +89,21 @@ def test_what_is_kept_for_ever_has_no_headroom() -> None:
 
 
 def test_what_is_not_appended_yet_is_not_watched() -> None:
-    assert Watched(kept(log({T0: [0, 5]})), {T0: 2}).left(1e6) == []
+    found = Watched(kept(log({T0: [0, 5]})), {T0: 2})
+    assert found.left(1e6) == []
+    # The log end is no record: that it is behind is no loss, whatever was deleted by then.
+    found.log.deleted_to = {T0: 3}
+    assert found.left(1e6) == []
+
+
+def test_a_record_without_a_time_is_kept_for_no_known_time() -> None:
+    asked = log({T0: [0, 5], T1: [5]})
+    asked.records[T0] = [replace(each, timestamp_ms=-1) for each in asked.records[T0]]
+    found = Watched(kept(asked), {T0: 0, T1: 0})
+    assert found.left(20) == [(1, 0, 45_000)]
+    # It stops no run, as if it had been written in 1969.
+    alone = Watched(kept(ModelLog({T0: asked.records[T0]})), {T0: 0})
+    assert alone.watch.require("at 1 of 2 splits") is None
 
 
 def test_deletion_by_size_goes_on_at_the_speed_of_the_log_start() -> None:

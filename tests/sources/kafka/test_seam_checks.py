@@ -60,6 +60,10 @@ def test_an_end_within_the_lateness_is_fine(ends_at: float) -> None:
     check(ends_at, [0, HOUR, 3 * HOUR])
 
 
+def test_the_newest_event_time_need_not_be_that_of_the_last_record() -> None:
+    check(5 * HOUR, [3 * HOUR, HOUR, 0])
+
+
 def test_nothing_is_removed_of_an_empty_seam_or_topic() -> None:
     check(10 * HOUR, [0, HOUR], start=2)
     check(10 * HOUR, [])

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from sources.common.database_snapshot import PostgresSnapshot
-from sources.common.positions import HeldOffsets, PartitionStart, StartPosition
+from sources.common.positions import EndPosition, HeldOffsets, PartitionStart, StartPosition
 from sources.common.topic_log import LogRecord
 from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.kafka.seam import check_compaction, check_start, seam_rule, seam_warnings
 from tests.minimal import minimal_model
-from tests.sources.kafka.test_start_offsets import T0, T1, history
+from tests.sources.kafka.test_start_offsets import T0, T1, history, holds
 
 START = StartPosition(
     source="live",
@@ -156,6 +156,27 @@ def test_how_the_last_source_ended_decides_not_how_the_first_one_did() -> None:
     first, last = history(0, sequence=5), history(1)
     assert seam_rule(declared, [last, first], START, {T0: 9}) == "sequence"
     assert seam_rule(declared, [first, last], START, {T0: 9}) == "key"
+
+
+def test_nothing_is_filtered_only_where_all_of_history_has_exact_offsets_of_each_partition() -> (
+    None
+):
+    def rule(*ends: EndPosition, **more: int) -> str:
+        parts = {
+            at: PartitionStart(start=0, log_start=0, log_end=more.get(name, 5), reason="")
+            for at, name in ((T0, "first"), (T1, "second"))
+        }
+        start = START.model_copy(update={"evidence": "offsets", "partitions": parts})
+        return seam_rule(pipeline(key=["id"]), ends, start, {T0: 9, T1: 9})
+
+    both = {T0: 0, T1: 0}
+    assert rule(holds(both)) == "none"
+    assert rule(holds(both), holds(both)) == "none"
+    assert rule(holds(both, exact=False), holds(both)) == "key"
+    assert rule(history(0), holds(both)) == "key"
+    # A partition that history does not know matters as soon as it has a record.
+    assert rule(holds({T0: 0})) == "key"
+    assert rule(holds({T0: 0}), second=0) == "none"
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,17 @@ def test_a_shift_is_the_same_for_all_records_in_whole_quarters_of_an_hour(quarte
     assert found == Shift(offset)
 
 
+def test_a_minute_from_the_whole_quarter_is_near_enough_and_more_is_not() -> None:
+    for off in (MINUTE, -MINUTE):
+        assert shift(*[120 * MINUTE + off] * 6) == TWO_HOURS
+    for off in (MINUTE + 1, -MINUTE - 1):
+        assert shift(*[120 * MINUTE + off] * 6) is None
+
+
+def test_local_times_that_are_utc_in_summer_are_never_ahead() -> None:
+    assert shift(*[0] * 9, *[-60 * MINUTE] * 9) is None
+
+
 @pytest.mark.parametrize("hours", [1, 2, 5.5])
 def test_records_from_before_and_after_a_change_to_summer_time_have_two_shifts(
     hours: float,

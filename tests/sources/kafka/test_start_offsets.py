@@ -283,6 +283,19 @@ class TestALogThatBeginsTooLate:
         assert (gap.from_ms, gap.to_ms) == (ms(20), ms(40))
         assert (gap.from_offset, gap.to_offset) == (None, 2)
 
+    def test_one_deleted_record_is_as_much_a_gap_as_many(self) -> None:
+        (gap,) = gaps(log({T0: [0, 40, 50]}, {T0: 1}), history(20))
+        assert (gap.from_ms, gap.to_ms, gap.to_offset) == (ms(20), ms(40), 1)
+
+    def test_the_error_has_the_first_offset_that_is_lost_if_it_is_known(self) -> None:
+        lost = Gap(topic="t", partition=0, why="gone", from_offset=7, to_offset=9)
+        known, unknown = (
+            GapError("live", [each, lost]).fields
+            for each in (lost, lost.model_copy(update={"from_offset": None}))
+        )
+        assert (known["topic"], known["partition"], known["offset"]) == ("t", 0, 7)
+        assert "offset" not in unknown
+
     def test_a_log_that_still_has_everything_may_begin_after_history(self) -> None:
         found = decide(log({T0: [40, 50]}), history(20))
         assert (starts(found), found.gaps) == ({T0: 0}, [])
@@ -557,6 +570,10 @@ class TestFixedOffsets:
         assert found.partitions[T1] == PartitionStart(
             start=2, log_start=0, log_end=4, reason="declared"
         )
+
+    def test_a_log_from_its_first_record_on_lacks_nothing_however_late_it_begins(self) -> None:
+        found = decide(log({T0: [86_400]}), history(0), now=2e5, start={"offsets": {0: 0}})
+        assert (starts(found), found.gaps) == ({T0: 0}, [])
 
     def test_a_topic_may_be_named(self) -> None:
         found = decide(self.TWO, history(20), start={"offsets": {"t": {0: 1, 1: 2}}})

@@ -107,6 +107,16 @@ class TestWhatItTellsOfItsEnd:
         assert end.offsets is not None
         assert (end.offsets.next, end.offsets.exact) == ({A: 5, B: 6}, True)
 
+    def test_records_without_a_time_end_at_these_offsets_and_at_no_time(self) -> None:
+        for newest in ({A: -1, B: 50}, {}):
+            end = self.position(newest, is_continued=True)
+            assert end.offsets is not None
+            assert (end.event_time_ms, end.complete_through_ms) == (0, 0)
+
+    def test_history_is_complete_through_no_time_before_1970(self) -> None:
+        end = self.position({A: 100, B: 7})
+        assert (end.event_time_ms, end.complete_through_ms) == (100, 0)
+
     def test_for_another_topic_the_partition_that_lags_decides(self) -> None:
         end = self.position({A: 100, B: 50})
         assert (end.event_time_ms, end.complete_through_ms, end.offsets) == (100, 40, None)
@@ -144,6 +154,13 @@ class TestInStep:
         source = declared(align={"drift": "1 min"})
         with pytest.raises(SeamError, match="carry no timestamp: they can't be aligned"):
             cut_range(source, log_of([-1, -1]), {A: 0}, {A: 2}, NOW_MS)
+
+    @pytest.mark.parametrize("begin_ms", [0, 7, 1007])
+    def test_time_is_divided_from_the_first_record_on(self, begin_ms: int) -> None:
+        log = log_of([begin_ms + ms for ms in (0, 5, 10, 15, 20, 25)])
+        source = declared(align={"drift": "10 ms"}, max_offsets_per_batch=2)
+        batches = cut_range(source, log, {A: 0}, {A: 6}, NOW_MS)
+        assert batches == [{A: (0, 2)}, {A: (2, 4)}, {A: (4, 6)}]
 
     def test_commits_that_are_newer_than_records_behind_them_are_refused(self) -> None:
         hour = 3_600_000

@@ -58,6 +58,19 @@ def test_readers_see_the_one_or_the_other(tmp_path: Path, by: str | None) -> Non
     assert transactions_of(Folder(old), ["one", "two", "three"]) == {"one": NO_MORE, "two": 7}
 
 
+def test_who_follows_the_log_of_the_table_sees_that_its_rows_changed(tmp_path: Path) -> None:
+    old, new = tmp_path / "t", tmp_path / "t.g2"
+    write(old, rows(0, 10), 3, "one")
+    write(new, rows(5, 20), 7, "two")
+    prepare(Folder(old), Folder(new), None).commit({}, {})
+    log = old / "_delta_log" / f"{version_of(Folder(old)):020}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    files = [(kind, file) for each in actions for kind, file in each.items()]
+    # A stream that reads the table passes over files that are only written anew.
+    changed = [(kind, file["dataChange"]) for kind, file in files if kind in ("add", "remove")]
+    assert sorted(changed) == [("add", True), ("remove", True)]
+
+
 def test_statistics_stay_as_their_writer_wrote_them(tmp_path: Path) -> None:
     old, new = tmp_path / "t", tmp_path / "t.g2"
     wide = pa.array([Decimal("12345678901234567890")] * 20, pa.decimal128(20, 0))

@@ -58,7 +58,9 @@ def parse_json(
         is_read = F.col(_READ).isNotNull()
         parsed = F.when(~is_read, parsed)
         unfit = row.isNull() | row[_CORRUPT].isNotNull() | too_large | undated | ~is_text
-        is_bad = ~is_read & unfit | any_of(wrong)
+        # Of a conjunction Spark may compute before the first part what several of its uses share:
+        # here patterns that it would look for in each value that Arrow has read.
+        is_bad = F.when(is_read, F.lit(False)).otherwise(unfit) | any_of(wrong)
         values = {
             name: F.when(is_read, F.col(_READ)[name]).otherwise(by_spark)
             for name, by_spark in parsed_columns.items()

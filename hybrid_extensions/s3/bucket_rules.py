@@ -17,17 +17,40 @@ _COLD = {"GLACIER", "DEEP_ARCHIVE"}
 """Storage classes whose objects can't be read at once."""
 
 
+class _Rules(NamedTuple):
+    """Rules of a bucket that the store is asked for.
+
+    Attributes:
+        method: Method of boto3's client that asks for them.
+        what: The rules, in the plural.
+        permission: Which permission reads them.
+    """
+
+    method: str
+    what: str
+    permission: str
+
+
+_LIFECYCLE = _Rules(
+    "get_bucket_lifecycle_configuration", "lifecycle rules", "s3:GetLifecycleConfiguration"
+)
+_VERSIONS = _Rules("get_bucket_versioning", "settings of versions", "s3:GetBucketVersioning")
+_LOCKS = _Rules(
+    "get_object_lock_configuration",
+    "settings of object locks",
+    "s3:GetBucketObjectLockConfiguration",
+)
+
+
 class _Unread(NamedTuple):
     """Rules that can't be read.
 
     Attributes:
-        what: The rules, in the plural.
-        permission: Which permission reads them.
+        rules: The rules.
         is_denied: Whether the store refuses to show them to this login; else it did not answer.
     """
 
-    what: str
-    permission: str
+    rules: _Rules
     is_denied: bool
 
 
@@ -49,24 +72,13 @@ def bucket_warnings(settings: S3Settings, folder: Folder, field: str) -> list[st
     """
     bucket, key = split(folder.url)
     client = connect(settings)
-    lifecycle = _asked(
-        settings,
-        folder,
-        partial(client.get_bucket_lifecycle_configuration, Bucket=bucket),
-        _Unread("lifecycle rules", "s3:GetLifecycleConfiguration", is_denied=True),
-    )
-    versions = _asked(
-        settings,
-        folder,
-        partial(client.get_bucket_versioning, Bucket=bucket),
-        _Unread("settings of versions", "s3:GetBucketVersioning", is_denied=True),
-    )
-    locks = _asked(
-        settings,
-        folder,
-        partial(client.get_object_lock_configuration, Bucket=bucket),
-        _Unread("settings of object locks", "s3:GetBucketObjectLockConfiguration", is_denied=True),
-    )
+
+    def asked(rules: _Rules) -> dict[str, Any] | _Unread:
+        return _asked(
+            settings, folder, partial(getattr(client, rules.method), Bucket=bucket), rules
+        )
+
+    lifecycle, versions, locks = asked(_LIFECYCLE), asked(_VERSIONS), asked(_LOCKS)
     warnings = list(_not_read([lifecycle, versions, locks], bucket, field))
     if not isinstance(lifecycle, _Unread):
         rules = lifecycle.get("Rules", [])
@@ -91,7 +103,7 @@ def bucket_warnings(settings: S3Settings, folder: Folder, field: str) -> list[st
 
 
 def _asked(
-    settings: S3Settings, folder: Folder, ask: Callable[[], dict[str, Any]], unread: _Unread
+    settings: S3Settings, folder: Folder, ask: Callable[[], dict[str, Any]], rules: _Rules
 ) -> dict[str, Any] | _Unread:
     """Return the store's answer about rules: empty where none are set, or it knows no such rules.
 
@@ -99,15 +111,15 @@ def _asked(
         settings: Address of the store.
         folder: The folder that the rules are about.
         ask: Asks the store.
-        unread: What to return where the login may not read them.
+        rules: The rules.
     """
     try:
         return ask()
     except REFUSALS as error:
         if isinstance(error, ClientError) and error.response.get("Error", {}).get("Code") in DENIED:
-            return unread
+            return _Unread(rules, is_denied=True)
         is_outage = isinstance(store_error(settings, folder.url, "read", error), UnavailableError)
-        return unread._replace(is_denied=False) if is_outage else {}
+        return _Unread(rules, is_denied=False) if is_outage else {}
 
 
 def _not_read(
@@ -116,7 +128,7 @@ def _not_read(
     """Yield a sentence about the rules that the login may not read, and about those unanswered."""
     unread = [each for each in answers if isinstance(each, _Unread)]
     for is_denied in (True, False):
-        these = [each for each in unread if each.is_denied is is_denied]
+        these = [each.rules for each in unread if each.is_denied is is_denied]
         if not these:
             continue
         permissions = ", ".join(f"`{each.permission}`" for each in these)

@@ -28,6 +28,7 @@ from spark_jobs.run_state.table_locks import take_switch_lock
 from tests.extensions import needs
 from tests.hybrid_extensions.generations.test_generations import NEW, OLD, two
 from tests.orchestration.generations.generation_case import GenerationCase
+from tests.orchestration.latest_check import latest_check
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 
 NIGHTLY = {"name": "nightly", "cron": "0 3 * * *", "timezone": "Europe/Berlin"}
@@ -49,11 +50,7 @@ def lines(result: dg.ExecuteInProcessResult, instance: dg.DagsterInstance) -> st
 
 def check_of(instance: dg.DagsterInstance, name: str) -> str:
     """Return what the last evaluation of a check of the table says."""
-    key = dg.AssetCheckKey(dg.AssetKey(["events", "table"]), name)
-    kept = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
-    assert kept.event is not None
-    assert kept.event.dagster_event is not None
-    return str(kept.event.dagster_event.asset_check_evaluation_data.description)
+    return str(latest_check(instance, "table", name).description)
 
 
 def test_each_step_is_an_action_of_one_job_and_what_is_refused_is_told(tmp_path: Path) -> None:

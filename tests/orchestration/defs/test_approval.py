@@ -26,6 +26,7 @@ from sources.planning.context import PipelineContext
 from sources.planning.plan import Plan
 from tests.command_line import invoke
 from tests.e2e.case import Case
+from tests.orchestration.latest_check import latest_check
 from tests.orchestration.supervision.live_case import LiveCase, sensor_of
 
 
@@ -209,12 +210,7 @@ class Jobs:
 
     def check(self) -> tuple[bool, str]:
         """The latest answer of the plan's check, as its page shows it."""
-        key = dg.AssetCheckKey(plan_key(self._loaded), "approved")
-        found = self._instance.event_log_storage.get_latest_asset_check_execution_by_key([key])
-        event = found[key].event
-        assert event is not None
-        assert event.dagster_event is not None
-        evaluation = event.dagster_event.asset_check_evaluation_data
+        evaluation = latest_check(self._instance, "plan", "approved")
         return evaluation.passed, evaluation.description or ""
 
 

@@ -14,6 +14,7 @@ from sources.planning.approval import approve
 from sources.serving import candidate_name, read_serving
 from tests.command_line import invoke
 from tests.orchestration.generations.generation_case import GenerationCase
+from tests.orchestration.latest_check import latest_check
 from tests.orchestration.supervision.live_case import sensor_of
 
 RERUN = {"action": {"rerun": {"rows_at_least": 0.5}}}
@@ -52,11 +53,7 @@ def requests(case: GenerationCase, instance: dg.DagsterInstance) -> list[dg.RunR
 
 
 def check_of_plan(instance: dg.DagsterInstance) -> str:
-    key = dg.AssetCheckKey(dg.AssetKey(["events", "plan"]), "approved")
-    kept = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
-    assert kept.event is not None
-    assert kept.event.dagster_event is not None
-    return str(kept.event.dagster_event.asset_check_evaluation_data.description)
+    return str(latest_check(instance, "plan", "approved").description)
 
 
 def test_a_rerun_that_waits_for_an_approval_is_no_failure_and_shows_its_plan(

@@ -35,6 +35,7 @@ from spark_jobs.launch import run_control
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.command_line import invoke
 from tests.extensions import needs
+from tests.orchestration.latest_check import latest_check
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 
 MINUTE = timedelta(minutes=1)
@@ -48,11 +49,7 @@ def arrive(folder: Path, *names: str) -> None:
 
 def health_of(instance: dg.DagsterInstance) -> str:
     """Return what the check of the table's health says in Dagster."""
-    key = dg.AssetCheckKey(dg.AssetKey(["events", "table"]), "healthy")
-    kept = instance.event_log_storage.get_latest_asset_check_execution_by_key([key])[key]
-    assert kept.event is not None
-    assert kept.event.dagster_event is not None
-    return str(kept.event.dagster_event.asset_check_evaluation_data.description)
+    return str(latest_check(instance, "table", "healthy").description)
 
 
 @pytest.fixture

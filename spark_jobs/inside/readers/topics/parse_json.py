@@ -58,8 +58,8 @@ def parse_json(
         is_read = F.col(_READ).isNotNull()
         parsed = F.when(~is_read, parsed)
         unfit = row.isNull() | row[_CORRUPT].isNotNull() | too_large | undated | ~is_text
-        # Of a conjunction Spark may compute before the first part what several of its uses share:
-        # here patterns that it would look for in each value that Arrow has read.
+        # Not `~is_read & unfit`: what expressions share, here patterns to look for in the value,
+        # Spark computes before it knows whether Arrow has read it.
         is_bad = F.when(is_read, F.lit(False)).otherwise(unfit) | any_of(wrong)
         values = {
             name: F.when(is_read, F.col(_READ)[name]).otherwise(by_spark)

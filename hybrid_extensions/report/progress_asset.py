@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import dagster as dg
 
 from hybrid_extensions.report import plot_data
-from orchestration.defs.keys import role_of, steps_group, table_key
+from orchestration.defs.keys import live_key, role_of, steps_group
 from orchestration.defs.show import metadata
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.display import time_left
@@ -36,7 +36,8 @@ def progress_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
 
     @dg.asset(
         key=[loaded.pipeline.name, "progress"],
-        deps=[table_key(loaded)],
+        # Not the table: the pictures would be out of date with each version of it.
+        deps=[live_key(loaded)],
         group_name=steps_group(loaded),
         kinds={"plot"},
         description=(

@@ -23,9 +23,10 @@ from orchestration.chain import (
     export_steps,
     steps_of,
 )
+from orchestration.defs.assets.data_versions import STEP_VERSION
 from orchestration.defs.assets.export_asset import export_asset
 from orchestration.defs.assets.run_notes import live_metadata, say_candidate
-from orchestration.defs.assets.upstream import upstream_keys
+from orchestration.defs.assets.upstream import live_upstream, upstream_keys
 from orchestration.defs.jobs.approval_waits import end_waits, wait
 from orchestration.defs.jobs.waiting_drivers import driver_of_plan, driver_of_step
 from orchestration.defs.keys import (
@@ -225,7 +226,10 @@ def _bounded(
         changed = metadata.transform(last_change(generation))
         late = read_late_rows(generation, step.name)
         role = {"generation": role_of(run.loaded, generation.name)}
-        return dg.MaterializeResult(metadata={**role, **metadata.end(end, bad, late), **changed})
+        return dg.MaterializeResult(
+            metadata={**role, **metadata.end(end, bad, late), **changed},
+            data_version=STEP_VERSION,
+        )
 
     return bounded
 
@@ -262,7 +266,10 @@ def _handover(
             generation = run.context.generation
             _, count = read_ledger(generation, step.source)
             role = {"generation": role_of(run.loaded, generation.name)}
-            yield dg.MaterializeResult(metadata={**role, **metadata.ledger(ledger, count)})
+            yield dg.MaterializeResult(
+                metadata={**role, **metadata.ledger(ledger, count)},
+                data_version=STEP_VERSION,
+            )
             for check in checks:
                 if not check.passed:
                     context.log.warning(f"{check.name}: {check.text}")
@@ -275,11 +282,10 @@ def _live(
     loaded: LoadedPipeline, step: LiveStep, before: Sequence[dg.AssetKey]
 ) -> dg.AssetsDefinition:
     followed = loaded.pipeline.followed
-    upstream = [key for source in followed for key in upstream_keys(loaded, source.name)]
 
     @dg.asset(
         key=step_key(loaded, step.name),
-        deps=[*before, *dict.fromkeys(upstream)],
+        deps=[*before, *live_upstream(loaded)],
         group_name=steps_group(loaded),
         kinds={"spark", "deltalake", *({"kafka"} & {loaded.pipeline.source(step.name).type})},
         tags={"boundedness": "continuous_unbounded"},
@@ -311,7 +317,10 @@ def _live(
                     beat = supervisor.restart(run.loaded, run.context.pipeline.source(step.name))
                 else:
                     beat = step.run(run).value
-        yield dg.MaterializeResult(metadata=live_metadata(context, run.loaded, beat))
+        yield dg.MaterializeResult(
+            metadata=live_metadata(context, run.loaded, beat),
+            data_version=STEP_VERSION,
+        )
 
     return live
 

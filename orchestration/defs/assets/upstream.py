@@ -50,6 +50,12 @@ def upstream_keys(loaded: LoadedPipeline, source: str) -> list[dg.AssetKey]:
     return [key for key, _, _ in _of(loaded, declared)]
 
 
+def live_upstream(loaded: LoadedPipeline) -> list[dg.AssetKey]:
+    """Return the keys of the upstream assets, outside of the pipeline, that its live run reads."""
+    followed = loaded.pipeline.followed
+    return list(dict.fromkeys(key for each in followed for key in upstream_keys(loaded, each.name)))
+
+
 def _of(loaded: LoadedPipeline, source: AnySource) -> list[tuple[dg.AssetKey, str, set[str]]]:
     """Return key, description and kinds of what a source reads.
 

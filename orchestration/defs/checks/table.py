@@ -5,6 +5,7 @@ from __future__ import annotations
 import dagster as dg
 
 from orchestration.comparison.installed_audit import audit_again
+from orchestration.defs.assets.data_versions import table_tags
 from orchestration.defs.assets.table import (
     card_and_facts,
     card_metadata,
@@ -80,7 +81,8 @@ def report_table(
         **last_day(seen),
         **table_metadata(loaded, facts),
     }
-    made = dg.AssetMaterialization(table_key(loaded), description=what, metadata=shown)
+    tags = table_tags(loaded, facts.version)
+    made = dg.AssetMaterialization(table_key(loaded), description=what, metadata=shown, tags=tags)
     context.instance.report_runless_asset_event(made)
     audited = audit_again(context.instance, loaded)
     compared = comparison_again(context.instance, loaded)

@@ -6,6 +6,7 @@ from typing import Any
 import dagster as dg
 
 from orchestration.attribution import acting_user
+from orchestration.defs.assets.data_versions import live_tags
 from orchestration.defs.assets.run_notes import live_metadata
 from orchestration.defs.assets.table import (
     card_and_facts,
@@ -118,7 +119,8 @@ def _resume(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any)
     else:
         text = f"The live run is up (generation {generation_with_role(acting)})."
         shown = live_metadata(context, acting, beat)
-        context.log_event(dg.AssetMaterialization(live_key(loaded), metadata=shown))
+        tags = live_tags(loaded)
+        context.log_event(dg.AssetMaterialization(live_key(loaded), metadata=shown, tags=tags))
     report_now(context, loaded, f"RESUME: {text}")
 
 

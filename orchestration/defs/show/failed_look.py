@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
+from orchestration.defs.assets.data_versions import table_tags
 from orchestration.defs.assets.table import card_metadata, kept_action
 from orchestration.defs.checks.table import health_evaluation
 from orchestration.defs.keys import live_key, table_key
@@ -50,7 +51,8 @@ def failed_look(
     is_new = cursor.version is not None and cursor.headline != card.headline
     kind = dg.AssetMaterialization if is_new else dg.AssetObservation
     told = card_metadata(card) | kept_action(instance, loaded)
-    events: list[Event] = [kind(table_key(loaded), description=why, metadata=told)]
+    tags = table_tags(loaded, cursor.version)
+    events: list[Event] = [kind(table_key(loaded), description=why, metadata=told, tags=tags)]
     if is_live:
         alive = Finding(name="alive", passed=False, text=why)
         events.append(metadata.evaluation(live_key(loaded), alive))

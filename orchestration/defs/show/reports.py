@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 
 from orchestration.comparison.installed_audit import audit_again
 from orchestration.comparison.kept_audit import last_audit
+from orchestration.defs.assets.data_versions import live_tags, table_tags
 from orchestration.defs.assets.table import (
     card_and_facts,
     card_metadata,
@@ -165,7 +166,7 @@ def reports(
     now_shown = (version, card.headline, card.roles, action, audited)
     is_new = before != now_shown and bool(found or facts)
     kind = dg.AssetMaterialization if is_new else dg.AssetObservation
-    tags = {} if facts is None else {"dagster/data_version": str(facts.version)}
+    tags = table_tags(loaded, version)
     first = card_metadata(card, restarts_of_a_day(instance, loaded))
     of_table = {} if facts is None else table_metadata(loaded, facts)
     acted = {**kept_action(instance, loaded), **(last_action(done) if done else {})}
@@ -184,8 +185,7 @@ def reports(
             **metadata.observation(tick.verdict),
             **_removed(each),
         }
-        events.append(kind(live_key(loaded), metadata=shown))
-    # After the live run, which is upstream of it: otherwise Dagster marks the table as out of date.
+        events.append(kind(live_key(loaded), metadata=shown, tags=live_tags(loaded)))
     events.append(kind(table_key(loaded), description=card.text, metadata=told, tags=tags))
     events += [metadata.evaluation(live_key(loaded), each) for each in findings]
     evaluated = health_evaluation(loaded, card, cursor.was_well, was_ended=was_ended)

@@ -73,4 +73,3 @@ def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: 
         raise InputError(text, more, pipeline=loaded.pipeline.name)
     # The table's page would go on to say that it was never audited until the next look.
     report_now(context, loaded, f"AUDIT: {text}")
-    context.log.info(text)

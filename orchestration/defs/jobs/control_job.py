@@ -104,9 +104,8 @@ def _pause(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) 
     acting = acting_generation(context, loaded, config)
     was_there = controls.pause(acting, config.why, acting_user(context.run.tags, config.by))
     what = "Paused" if was_there else "Paused; nothing was running"
-    text = f"{what} (generation {generation_with_role(acting)})."
-    context.log.info(f"{text} To go on, launch this job with RESUME.")
-    report_now(context, loaded, f"PAUSE: {text}")
+    report_now(context, loaded, f"PAUSE: {what} (generation {generation_with_role(acting)}).")
+    context.log.info("To go on, launch this job with RESUME.")
 
 
 def _resume(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
@@ -115,7 +114,6 @@ def _resume(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any)
     beat = controls.resume(acting, acting_user(context.run.tags, config.by))
     if was_live:
         text = f"Already running (generation {generation_with_role(acting)}); nothing was started."
-        context.log.info(text)
     else:
         text = f"The live run is up (generation {generation_with_role(acting)})."
         shown = live_metadata(context, acting, beat)
@@ -137,7 +135,6 @@ def _drain(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) 
     by = acting_user(context.run.tags, config.by)
     controls.drain(acting, parse_duration(config.within), report, by)
     text = f"Drained and stopped (generation {generation_with_role(acting)})."
-    context.log.info(text)
     report_now(context, loaded, f"DRAIN: {text}")
 
 
@@ -148,7 +145,6 @@ def _stop(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -
     what = f"Stopped {', '.join(stopped)}" if stopped else "Nothing was running"
     rest = f" Still running: {', '.join(others)}." if others else ""
     text = f"{what} (generation {generation_with_role(acting)}).{rest}"
-    context.log.info(text)
     report_now(context, loaded, f"STOP: {text}")
 
 

@@ -209,7 +209,7 @@ def reports(
 
 
 def report_now(context: dg.OpExecutionContext, loaded: LoadedPipeline, done: str) -> None:
-    """Report how a pipeline is right after an action on it, as the supervision's next look would.
+    """Log what an action has done, and report how the pipeline is, as the next look would.
 
     So no page shows what was before the action until the supervision looks again. A pipeline that
     can't be looked at is left to that.
@@ -217,8 +217,9 @@ def report_now(context: dg.OpExecutionContext, loaded: LoadedPipeline, done: str
     Args:
         context: The Dagster run of the action.
         loaded: The pipeline.
-        done: What the action has done, in Markdown.
+        done: The action and what it has done, such as ``PAUSE: …``, in Markdown.
     """
+    context.log.info(done)
     try:
         looks = [(each, look_at_live(each, each.require_generation())) for each in watched(loaded)]
         found = [(each, Tick(look.verdict, None, None)) for each, look in looks if look is not None]

@@ -1,7 +1,5 @@
 """Verdict of the last audit as an asset check of the table."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import dagster as dg
@@ -10,12 +8,16 @@ from hybrid_extensions.comparison.audit_metadata import audit_counts
 from orchestration.comparison.installed_audit import AUDITED
 from orchestration.comparison.kept_audit import KeptAudit, last_audit
 from orchestration.comparison.report import AuditReport
+from orchestration.defs.checks.last_evaluation import last_evaluation
 from orchestration.defs.keys import control_name, table_key
 from orchestration.defs.show.dagster_failures import failures
-from orchestration.defs.show.metadata import table
+from orchestration.defs.show.metadata import Metadata, table
+from orchestration.display import second
 from orchestration.remedies import Remedy
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.serving import read_serving
+
+_AUDITED_AT, _EXAMPLES = "audited at", "examples"
 
 
 def audited_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
@@ -34,14 +36,14 @@ def audited_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
             "that failed stays until another passes, or somebody accepts it."
         ),
     )
-    def audited() -> dg.AssetCheckResult:
+    def audited(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         with failures(loaded):
             kept = last_audit(load_pipeline(loaded.path))
         if kept is None:
             how = f"Never audited. {_how_to_audit(loaded)}"
             severity = dg.AssetCheckSeverity.WARN
             return dg.AssetCheckResult(passed=False, severity=severity, description=how)
-        return dg.AssetCheckResult(**_shown(kept))
+        return dg.AssetCheckResult(**_shown(kept, _kept_examples(context.instance, loaded, kept)))
 
     return audited
 
@@ -70,13 +72,12 @@ def audit_again(
         UnavailableError: The state's store does not answer.
     """
     if (kept := last_audit(loaded)) is not None:
-        return audit_evaluation(loaded, kept)
-    key = table_key(loaded)
-    if instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(key, AUDITED)) is None:
+        return _evaluation(loaded, kept, _kept_examples(instance, loaded, kept))
+    if last_evaluation(instance, _key(loaded)) is None:
         return None
     who, how = read_serving(loaded).generation, _how_to_audit(loaded)
     return dg.AssetCheckEvaluation(
-        asset_key=key,
+        asset_key=table_key(loaded),
         check_name=AUDITED,
         passed=False,
         severity=dg.AssetCheckSeverity.WARN,
@@ -85,7 +86,7 @@ def audit_again(
 
 
 def audit_evaluation(
-    loaded: LoadedPipeline, kept: KeptAudit, report: AuditReport | None = None
+    loaded: LoadedPipeline, kept: KeptAudit, report: AuditReport
 ) -> dg.AssetCheckEvaluation:
     """Return an audit's verdict as an evaluation of the check ``audited``, to be reported by a job.
 
@@ -93,26 +94,53 @@ def audit_evaluation(
         loaded: The pipeline.
         kept: The audit.
         report: Its report, for examples of differing keys and columns, which are not kept in the
-            state; None for no examples.
+            state.
     """
-    shown = _shown(kept)
-    examples = {} if report is None else report.examples
     rows = [
         {"kind": kind, "key": each.key_text, "column": each.column or ""}
-        for kind, found in examples.items()
+        for kind, found in report.examples.items()
         for each in found
     ]
-    if rows:
-        shown["metadata"]["examples"] = table(rows)
+    return _evaluation(loaded, kept, {_EXAMPLES: table(rows)} if rows else {})
+
+
+def _kept_examples(
+    instance: dg.DagsterInstance, loaded: LoadedPipeline, kept: KeptAudit
+) -> Metadata:
+    """Return the examples of an audit, which only its last evaluation has; empty without any."""
+    last = last_evaluation(instance, _key(loaded))
+    shown = {} if last is None else last.found.metadata
+    at = shown.get(_AUDITED_AT)
+    is_same = at is not None and at.value == _time(kept)
+    return {_EXAMPLES: shown[_EXAMPLES]} if is_same and _EXAMPLES in shown else {}
+
+
+def _evaluation(
+    loaded: LoadedPipeline, kept: KeptAudit, examples: Metadata
+) -> dg.AssetCheckEvaluation:
+    shown = _shown(kept, examples)
     return dg.AssetCheckEvaluation(asset_key=table_key(loaded), check_name=AUDITED, **shown)
 
 
-def _shown(kept: KeptAudit) -> dict[str, Any]:
+def _key(loaded: LoadedPipeline) -> dg.AssetCheckKey:
+    return dg.AssetCheckKey(table_key(loaded), AUDITED)
+
+
+def _time(kept: KeptAudit) -> str:
+    return second(kept.at_ms // 1000 * 1000)
+
+
+def _shown(kept: KeptAudit, examples: Metadata) -> dict[str, Any]:
     """Return verdict, numbers and notes: failed, or a warning if accepted or unknown."""
     severity = dg.AssetCheckSeverity.ERROR if kept.is_wrong else dg.AssetCheckSeverity.WARN
     return {
         "passed": kept.outcome == "passed",
         "severity": severity,
         "description": "\n\n".join([kept.text, *kept.remarks]),
-        "metadata": {**audit_counts(kept), "seconds": round(kept.seconds, 1)},
+        "metadata": {
+            _AUDITED_AT: _time(kept),
+            **audit_counts(kept),
+            "seconds": round(kept.seconds, 1),
+            **examples,
+        },
     }

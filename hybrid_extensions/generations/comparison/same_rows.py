@@ -10,6 +10,7 @@ import dagster as dg
 from hybrid_extensions.generations import metadata as generation_metadata
 from hybrid_extensions.generations.comparison.compare_generations import compare_generations, pair
 from hybrid_extensions.generations.declare import COMPARED
+from orchestration.defs.checks.last_evaluation import last_evaluation
 from orchestration.defs.keys import generation_name, table_key
 from orchestration.defs.show.dagster_failures import failures
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -65,17 +66,14 @@ def comparison_again(
         UnavailableError: The state's store does not answer.
     """
     key = dg.AssetCheckKey(table_key(loaded), COMPARED)
-    kept = instance.get_latest_asset_check_evaluation_record(key)
-    if kept is None or kept.event is None or (event := kept.event.dagster_event) is None:
+    if (kept := last_evaluation(instance, key)) is None:
         return None
-    found = event.event_specific_data
-    if not isinstance(found, dg.AssetCheckEvaluation):
-        return None
+    found = kept.found
     before, candidate = found.description or "", candidate_name(loaded)
     if candidate is None:
         return None if before == _NO_CANDIDATE else _compared(loaded, _NO_CANDIDATE, passed=True)
     # After a candidate was discarded, another one may have its name.
-    is_newer = kept.event.timestamp * 1000 >= loaded.require_generation().info.created_ms
+    is_newer = kept.at_ms >= loaded.require_generation().info.created_ms
     if is_newer and before.startswith(f"{pair(candidate, read_serving(loaded).generation)}:"):
         return _compared(loaded, before, passed=found.passed, metadata=found.metadata)
     text = f"Nothing was compared: {candidate} was not compared yet."

@@ -12,9 +12,10 @@ import pytest
 import yaml
 
 from hybrid_extensions.audit.acceptance import accept_audit
-from hybrid_extensions.audit.check import audit_again
+from hybrid_extensions.audit.check import audit_again, audited_check
 from orchestration.comparison.installed_audit import AUDITED
-from orchestration.comparison.kept_audit import keep_audit, read_audit
+from orchestration.comparison.kept_audit import AUDIT, keep_audit, read_audit
+from orchestration.defs.checks.last_evaluation import last_evaluation
 from orchestration.defs.jobs.control_job import control_job
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.card import card
@@ -153,7 +154,7 @@ def test_lists_of_runs_say_that_an_audit_could_not_check_all(tmp_path: Path) -> 
     assert (done.success, run.tags["hybrid/result"]) == (True, "not all checked")
 
 
-def test_the_control_job_keeps_its_audit_and_evaluates_the_check_with_examples(
+def test_the_examples_of_a_failed_audit_stay_with_its_verdict_until_the_next_audit(
     tmp_path: Path,
 ) -> None:
     case = Case(tmp_path)
@@ -176,14 +177,35 @@ def test_the_control_job_keeps_its_audit_and_evaluates_the_check_with_examples(
             if key.path[-1] == "table"
         ]
         key = dg.AssetCheckKey(table, AUDITED)
-        [record] = instance.event_log_storage.get_asset_check_execution_history(key, limit=1)
-    assert record.event is not None
-    event = record.event.dagster_event
-    assert event is not None
-    found = event.asset_check_evaluation_data
-    assert (found.passed, found.severity) == (False, dg.AssetCheckSeverity.ERROR)
-    assert "2 missing" in str(found.description)
+        last = last_evaluation(instance, key)
+        assert last is not None
+        assert (last.found.passed, last.found.severity) == (False, dg.AssetCheckSeverity.ERROR)
+        assert "2 missing" in str(last.found.description)
+        assert kinds_of_examples(last.found) == ["missing", "missing"]
+        kept = read_audit(generation)
+        assert kept is not None
+        # As the supervision reports the verdict again, and as somebody runs the check.
+        again = audit_again(instance, loaded)
+        assert again is not None
+        assert again == last.found
+        instance.report_runless_asset_event(again)
+        by_hand = dg.Definitions(assets=[dg.AssetSpec(table)], asset_checks=[audited_check(loaded)])
+        job = by_hand.resolve_implicit_global_asset_job_def()
+        [checked] = job.execute_in_process(instance=instance).get_asset_check_evaluations()
+        assert checked.metadata == last.found.metadata
+        accept_audit(loaded, "known", "anna")
+        accepted = audit_again(instance, loaded)
+        assert accepted is not None
+        assert "by anna: known" in str(accepted.description)
+        assert kinds_of_examples(accepted) == ["missing", "missing"]
+        # Those of one audit are none of the next.
+        generation.replace(AUDIT, kept.model_copy(update={"at_ms": kept.at_ms + 1000}))
+        other = audit_again(instance, loaded)
+        assert other is not None
+        assert "examples" not in other.metadata
+
+
+def kinds_of_examples(found: dg.AssetCheckEvaluation) -> list[object]:
     examples = found.metadata["examples"]
     assert isinstance(examples, dg.TableMetadataValue)
-    assert [each.data["kind"] for each in examples.records] == ["missing", "missing"]
-    assert read_audit(generation) is not None
+    return [each.data["kind"] for each in examples.records]

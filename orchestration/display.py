@@ -65,12 +65,12 @@ def moment(ms: int) -> str:
 
 
 def second(ms: int) -> str:
-    """Return a time in ms since 1970, in UTC and to the second, such as ``29 Sep 2013 23:56:04``.
+    """Return a time in ms since 1970 to the second, such as ``29 Sep 2013 23:56:04 UTC``.
 
-    Milliseconds follow if there are any.
+    Milliseconds follow the seconds if there are any.
     """
     rest = ms % _SECOND_MS
-    return f"{moment(ms)}:{_utc(ms):%S}{f'.{rest:03}' if rest else ''}"
+    return f"{moment(ms)}:{_utc(ms):%S}{f'.{rest:03}' if rest else ''} UTC"
 
 
 def exact(at: date) -> str:
@@ -87,7 +87,7 @@ def exact(at: date) -> str:
 
 
 def readable_times(text: str) -> str:
-    """Return a text with its ISO times (``2013-09-29T23:56:00Z``) as :func:`moment` shows them.
+    """Return a text with its ISO times (``2013-09-29T23:56:00Z``) as ``29 Sep 2013 23:56 UTC``.
 
     For reasons of positions, which the state folder keeps with ISO times. Text without one is
     returned unchanged.
@@ -97,7 +97,7 @@ def readable_times(text: str) -> str:
 
 def _readable(found: re.Match[str]) -> str:
     ms = round(datetime.fromisoformat(found[0]).timestamp() * 1000)
-    return second(ms) if ms % _MINUTE_MS else moment(ms)
+    return second(ms) if ms % _MINUTE_MS else f"{moment(ms)} UTC"
 
 
 def span(from_ms: int, to_ms: int) -> str:

@@ -48,8 +48,8 @@ def replaced(found: RangeResult, ranges: int = 1) -> Metadata:
 def _range(found: RangeLook | RangeResult) -> Metadata:
     return {
         "generation": found.generation,
-        "since": f"{second(to_ms(found.scope.since))} UTC",
-        "until": f"{second(to_ms(found.scope.until))} UTC",
+        "since": second(to_ms(found.scope.since)),
+        "until": second(to_ms(found.scope.until)),
     }
 
 

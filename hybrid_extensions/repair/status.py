@@ -8,7 +8,7 @@ from sources.config.loader import LoadedPipeline
 from sources.generations import acting_on
 from spark_jobs.run_state.repairs import Repair, read_repairs
 
-_HEADINGS = ("repaired", "missing", "different", "extra", "version of the table")
+_HEADINGS = ("repaired (UTC)", "missing", "different", "extra", "version of the table")
 _SHOWN = 3
 
 

@@ -97,7 +97,7 @@ def _snapshot(pipeline: Pipeline, taken: DatabaseSnapshot, source: str) -> str:
     topic = pipeline.topic_after(source)
     captured = None if topic is None else topic.changes
     table = "a table" if captured is None else f"table `{captured.table}`"
-    return f"{table}, taken {moment(taken.taken_ms)}"
+    return f"{table}, taken {moment(taken.taken_ms)} UTC"
 
 
 def _topic(pipeline: Pipeline, plan: Plan, topic: TopicPlan) -> list[str]:
@@ -133,14 +133,14 @@ def _ends_before(plan: Plan, topic: TopicPlan) -> list[EndPosition]:
 
 
 def _until(planned: RangePlan) -> str:
-    return f" up to {moment(planned.end.event_time_ms)}" if planned.offsets else ""
+    return f" up to {moment(planned.end.event_time_ms)} UTC" if planned.offsets else ""
 
 
 def _start(source: KafkaSource, topic: TopicPlan, before: Sequence[EndPosition]) -> str:
     """Return from where a topic is read, as a phrase."""
     position = topic.expected_start
     if position.time_ms is not None:
-        return f"from {moment(position.time_ms)}"
+        return f"from {moment(position.time_ms)} UTC"
     if position.evidence == "offsets" and before[-1].snapshot is not None:
         return "from where it was when the snapshot was taken"
     if position.evidence == "offsets":

@@ -93,7 +93,7 @@ def _times(
 ) -> dict[str, Cell]:
     low, high = ("none" if at is None else moment(at) for at in (lowest_ms, highest_ms))
     name = f"{part.source} (a sample of its rows)" if is_sampled else part.source
-    return {"source": name, "lowest": low, "highest": high}
+    return {"source": name, "lowest (UTC)": low, "highest (UTC)": high}
 
 
 def _outside(made: Plan) -> list[dict[str, Cell]]:
@@ -106,7 +106,11 @@ def _outside(made: Plan) -> list[dict[str, Cell]]:
             continue
         more = times.outside_files - len(times.shown_files)
         files = [*times.shown_files, *([f"and {more:,} more"] if more else [])]
-        numbers = {"rows": f"{times.outside:,}", "from": moment(low), "to": moment(high)}
+        numbers = {
+            "rows": f"{times.outside:,}",
+            "from (UTC)": moment(low),
+            "to (UTC)": moment(high),
+        }
         rows.append({"source": part.source, **numbers, "in": "\n".join(files)})
     return rows + [
         {"source": topic.source, **_sampled(topic.event_times), "in": of}
@@ -116,7 +120,11 @@ def _outside(made: Plan) -> list[dict[str, Cell]]:
 
 
 def _sampled(times: SampledTimes) -> dict[str, Cell]:
-    return {"rows": f"{times.outside:,} of {times.records:,} sampled", "from": "", "to": ""}
+    return {
+        "rows": f"{times.outside:,} of {times.records:,} sampled",
+        "from (UTC)": "",
+        "to (UTC)": "",
+    }
 
 
 def _drifted(made: Plan) -> list[dict[str, Cell]]:

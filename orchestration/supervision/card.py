@@ -111,7 +111,7 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
         what = shortened(action_in_words(last[0]), _LOGGED)
         lines.append(f"Log of actions, {moment(last[0].at_ms)} UTC: {what}")
     lines.append(
-        f"Checked {second(now_ms() // 1000 * 1000)} UTC; shown until something changes. The checks "
+        f"Checked {second(now_ms() // 1000 * 1000)}; shown until something changes. The checks "
         "tell when that was last looked at."
     )
     is_moving = any(each.state in ("starting", "running") for each in found.sources) and (

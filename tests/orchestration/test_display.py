@@ -83,16 +83,17 @@ def test_times_and_ranges_of_days() -> None:
 
 
 def test_an_exact_time_is_told_to_the_second_and_beyond_if_it_has_more() -> None:
-    assert second(NOW_MS) == "29 Sep 2013 23:56:00"
-    assert second(NOW_MS + 4_005) == "29 Sep 2013 23:56:04.005"
+    assert second(NOW_MS) == "29 Sep 2013 23:56:00 UTC"
+    assert second(NOW_MS + 4_005) == "29 Sep 2013 23:56:04.005 UTC"
 
 
 def test_times_in_a_reason_are_told_as_all_others() -> None:
     assert readable_times("first record at or after 2013-09-29T23:56:00Z") == (
-        "first record at or after 29 Sep 2013 23:56"
+        "first record at or after 29 Sep 2013 23:56 UTC"
     )
     assert (
-        readable_times("2013-09-29T23:56:04.005Z, offset 7") == "29 Sep 2013 23:56:04.005, offset 7"
+        readable_times("2013-09-29T23:56:04.005Z, offset 7")
+        == "29 Sep 2013 23:56:04.005 UTC, offset 7"
     )
 
 

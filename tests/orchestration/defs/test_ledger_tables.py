@@ -41,7 +41,8 @@ def test_a_ledger_is_three_tables_with_all_of_it_none_wider_than_six_columns() -
     }
     assert list(shown) == ["ledger", "log of the topic", "seam"]
     assert all(len(row) <= 6 for row in shown.values())
-    assert shown["ledger"]["why"] == "first record at or after 11 Nov 2026 08:50"
+    assert shown["ledger"]["why"] == "first record at or after 11 Nov 2026 08:50 UTC"
+    assert shown["log of the topic"]["first timestamp"] == "28 Nov 2026 01:15:00 UTC"
     assert (shown["log of the topic"]["log start"], shown["log of the topic"]["first record"]) == (
         2,
         8,

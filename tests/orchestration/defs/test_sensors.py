@@ -100,7 +100,7 @@ def test_a_run_is_observed_in_numbers_and_its_checks_pass(tmp_path: Path) -> Non
     assert (shown["health"], details["red"], details["batch"]) == ("healthy", False, 7)
     assert not [name for name in details if "per_s" in name], "one figure of speed, one name"
     assert details.keys().isdisjoint({"lag", "waiting_s", "late_rows"}), "shown once"
-    assert shown["watermark"] == "14 Nov 2023 22:13:20"
+    assert shown["watermark"] == "14 Nov 2023 22:13:20 UTC"
     assert not found.run_requests
 
 

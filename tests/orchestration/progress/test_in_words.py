@@ -30,9 +30,12 @@ def test_an_action_is_a_phrase_with_its_generation(action: str, text: str) -> No
 @pytest.mark.parametrize(
     ("earlier_ms", "text"),
     [
-        (0, "31 Jan 1970 00:00:00"),
-        (24 * _HOUR_MS, "30 Jan 1970 00:00:00, 1 d before its end: rows of then may still come"),
-        (-_HOUR_MS, "31 Jan 1970 01:00:00"),
+        (0, "31 Jan 1970 00:00:00 UTC"),
+        (
+            24 * _HOUR_MS,
+            "30 Jan 1970 00:00:00 UTC, 1 d before its end: rows of then may still come",
+        ),
+        (-_HOUR_MS, "31 Jan 1970 01:00:00 UTC"),
     ],
     ids=["no lateness", "a day", "declared after the end"],
 )

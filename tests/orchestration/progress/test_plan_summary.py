@@ -30,7 +30,7 @@ from tests.orchestration.progress.plan_case import (
 )
 
 READS = "Reads 273 files, 6.4 MB, 252,392 rows (1 Jan 2013 to 30 Sep 2013)."
-CONTINUES = "Kafka continues from 29 Sep 2013 23:56; "
+CONTINUES = "Kafka continues from 29 Sep 2013 23:56 UTC; "
 HELD = "(all that Kafka held from there on when the files were listed)"
 BOTH = f"at most 57,102 records may be in both {HELD}"
 WRITES = "Writes to `out`, each row added once, by `id`."
@@ -59,7 +59,7 @@ def test_the_usual_plan_in_full() -> None:
         (files(until=end(event_times="sampled")), "to 30 Sep 2013, by a sample)."),
         (
             files(until=end(snapshot=SNAPSHOT)),
-            "The files of `history` are a snapshot of a table, taken 29 Sep 2013 23:56.",
+            "The files of `history` are a snapshot of a table, taken 29 Sep 2013 23:56 UTC.",
         ),
     ],
 )
@@ -194,7 +194,7 @@ def test_a_topic_as_history_is_read_up_to_its_end() -> None:
     planned = topic("none", "fixed", None, source="archive", reading=5_000)
     text = told(declared, plan(planned, topic("none", "offsets", None)))
     assert text.startswith(
-        "Reads up to 5,000 records of `flights` from its first record up to 30 Sep 2013 23:56. "
+        "Reads up to 5,000 records of `flights` from its first record up to 30 Sep 2013 23:56 UTC. "
         "`flights` continues after the last of its records in `archive`; no record is in both."
     )
 
@@ -202,7 +202,7 @@ def test_a_topic_as_history_is_read_up_to_its_end() -> None:
 def test_a_bounded_topic_after_files_is_read_then() -> None:
     declared = pipeline(HISTORY, {**LIVE, "until": "latest"})
     text = told(declared, plan(files(), topic(reading=5_000)))
-    assert "Then reads up to 5,000 records of `flights` from 29 Sep 2013 23:56 up to" in text
+    assert "Then reads up to 5,000 records of `flights` from 29 Sep 2013 23:56 UTC up to" in text
     assert "Then the run ends, as every source has an end." in text
 
 
@@ -260,5 +260,5 @@ def test_without_an_end_there_is_no_time() -> None:
     made = plan(topic("none", "fixed", ms(2013, 1, 1)))
     assert (
         told(pipeline({**LIVE, "start": start}), made, none)
-        == f"Kafka is read from 1 Jan 2013 00:00. {WRITES}"
+        == f"Kafka is read from 1 Jan 2013 00:00 UTC. {WRITES}"
     )

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from orchestration.cli.fitting_table import Fitting
 from orchestration.comparison.report import AuditReport, BadLine, LedgerLine
+from sources.common.counting import counted
 
 _COLOURS = {"agrees": None, "differs": "red", "unknown": "yellow"}
 _VERDICTS = {
@@ -40,13 +41,16 @@ def audit(report: AuditReport) -> Group:
 
 def _bad(line: BadLine) -> str:
     done = "dropped" if line.policy == "drop" else "quarantined"
-    counted = f"; {line.reason}" if line.policy == "fail" else "; no run has counted"
+    by_runs = f"; {line.reason}" if line.policy == "fail" else "; no run has counted"
     if line.counted is not None:
-        counted = f", {line.counted:,} {done} by the runs"
-    lacking = f"; {line.lacking:,} are missing from the quarantine table" if line.lacking else ""
+        by_runs = f", {line.counted:,} {done} by the runs"
+    lacking = ""
+    if line.lacking:
+        missing = counted(line.lacking, "is missing", "are missing")
+        lacking = f"; {missing} from the quarantine table"
     whats = {"unreadable": "Bad records", "outside": "Event times that don't count"}
     what = whats.get(line.kind, f"Rows that break `{line.kind.partition('.')[2]}`")
-    text = f"{what} of `{line.source}`: {line.found:,} found by the audit{counted}{lacking}."
+    text = f"{what} of `{line.source}`: {line.found:,} found by the audit{by_runs}{lacking}."
     colour = _COLOURS[line.outcome]
     if colour is None:
         return text
@@ -58,18 +62,12 @@ def _seam(lines: list[LedgerLine]) -> Table:
     more = ("also in history", "removed", "from no source", "outcome")
     table = Fitting(*names, *more, title="Hand-over: rows that the audit counts")
     for line in lines:
-        values = (
-            line.source,
-            line.topic,
-            line.partition,
-            line.start,
-            line.first_offset,
-            line.seam_rows,
-            line.delivered,
-            line.removed,
-            line.before_start,
+        place = (line.source, line.topic, line.partition, line.start, line.first_offset)
+        counts = (line.seam_rows, line.delivered, line.removed, line.before_start)
+        cells = (
+            *("" if value is None else str(value) for value in place),
+            *("" if value is None else f"{value:,}" for value in counts),
         )
-        cells = ("" if value is None else str(value) for value in values)
         outcome = line.outcome if line.reason is None else f"{line.outcome}: {line.reason}"
         table.add_row(*cells, escape(outcome), style=_COLOURS[line.outcome])
     return table

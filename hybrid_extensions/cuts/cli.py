@@ -123,9 +123,10 @@ def _line(found: Any) -> str:
 
 def _table(found: Cut) -> Any:
     from rich.markup import escape
-    from rich.table import Table
 
-    table = Table("table", "version", "path", title=f"{found} at {found.position}")
+    from orchestration.cli.fitting_table import Fitting
+
+    table = Fitting("table", "version", "path", title=f"{found} at {found.position}")
     for name, each in found.tables.items():
         table.add_row(name, str(each.version), escape(each.path))
     return table

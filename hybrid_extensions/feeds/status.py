@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from hybrid_extensions.feeds.feed_record import FeedStatus, feed_statuses
 from orchestration.supervision.status_part import Number, Row, StatusPart
+from sources.common.durations import duration
 from sources.config.loader import LoadedPipeline
 
-_HEADINGS = ("feed", "type", "version", "versions behind", "seconds behind", "state")
+_HEADINGS = ("feed", "type", "version", "versions behind", "behind for", "state")
 HELP = {
     "feed_healthy": "Whether a second sink is not late, and agreed when compared",
     "feed_behind_versions": "Versions of the table that a second sink lacks",
@@ -44,9 +45,9 @@ def status_part(loaded: LoadedPipeline) -> StatusPart:
 
 
 def _row(found: FeedStatus) -> Row:
-    cells = (found.number, found.behind, None if found.lag_s is None else round(found.lag_s))
-    shown = ("" if cell is None else f"{cell:,}" for cell in cells)
-    return Row((found.name, found.type, *shown, found.text), found.is_healthy)
+    counts = ("" if each is None else f"{each:,}" for each in (found.number, found.behind))
+    since = duration(found.lag_s) if found.lag_s else ""
+    return Row((found.name, found.type, *counts, since, found.text), found.is_healthy)
 
 
 def _numbers(pipeline: str, found: FeedStatus) -> Iterator[Number]:

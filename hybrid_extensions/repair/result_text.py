@@ -7,13 +7,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from hybrid_extensions.repair.result import RepairResult
+from orchestration.cli.fitting_table import Fitting
 
 
 def shown(result: RepairResult) -> Group:
     """Return the result of a repair for the terminal: sentences, columns that differ, some keys."""
     parts: list[Table | str] = [escape(result.text)]
     if result.found.columns:
-        table = Table("column", "rows that differ")
+        table = Fitting("column", "rows that differ")
         for name, count in result.found.columns.items():
             table.add_row(escape(name), f"{count:,}")
         parts.append(table)

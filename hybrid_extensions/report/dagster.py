@@ -12,12 +12,11 @@ from hybrid_extensions.report.collect import collect
 from hybrid_extensions.report.page import render, write
 from orchestration.defs.assets.table import REPORT, last_action
 from orchestration.defs.jobs.actions import Action
-from orchestration.defs.jobs.control_form import OF_GENERATION
+from orchestration.defs.jobs.control_form import OF_GENERATION, acting_generation
 from orchestration.defs.keys import table_key
 from orchestration.display import moment
 from sources.common.positions import now_ms
 from sources.config.loader import LoadedPipeline
-from sources.generations import acting_on
 
 _FILE = "report.html"
 
@@ -49,7 +48,7 @@ def write_report(context: dg.OpExecutionContext, loaded: LoadedPipeline, config:
         InputError: There is no such generation.
         UnavailableError: The state's store does not answer.
     """
-    acting = acting_on(loaded, config.generation, as_kept=True)
+    acting = acting_generation(context, loaded, config)
     page = render(collect(acting), acting)
     loaded.state.replace_bytes(_FILE, page.encode())
     place = loaded.state.location(_FILE)

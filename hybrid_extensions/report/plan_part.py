@@ -7,6 +7,7 @@ from sources.common.positions import EndPosition, iso
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.hybrid import Boundedness
+from sources.kafka.client.address import LOCAL
 from sources.planning.approval import find_approval
 from sources.planning.context import PipelineContext
 from sources.planning.files.file_plan import FoundFiles, read_splits
@@ -75,11 +76,12 @@ def _topic(context: PipelineContext, source: KafkaSource) -> SourcePlan:
         end, offsets = decided.end, sum(decided.ends.values()) - sum(decided.starts.values())
     elif part.range is not None:
         end, offsets = part.range.end, part.range.offsets
+    servers = source.bootstrap_servers
     return SourcePlan(
         name=source.name,
         kind="topic",
         is_bounded=source.boundedness is Boundedness.BOUNDED,
-        place=f"{source.subscription} at {source.bootstrap_servers}",
+        place=f"{source.subscription} at {'the local broker' if servers == LOCAL else servers}",
         offsets=offsets,
         partitions=len(part.expected_start.partitions),
         to_ms=None if end is None else end.event_time_ms,

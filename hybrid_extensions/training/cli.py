@@ -179,7 +179,7 @@ def _table(name: str, states: list[RangeState]) -> Table:
     title = f"{name}: {counted(current, 'range')} of {len(states):,} up to date"
     table = Table(title=title, title_justify="left")
     for heading in ("range", "labels", "to compute, as"):
-        table.add_column(heading)
+        table.add_column(heading, overflow="fold")
     for each in states:
         if not each.is_current:
             table.add_row(each.key, f"{each.rows:,}", ", ".join(each.reasons))

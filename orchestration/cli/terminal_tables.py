@@ -121,7 +121,9 @@ def _status(found: Status) -> list[Table | str]:
         table.add_column(name, style="red" if name == "late rows" else None)
     for at, source in enumerate(found.sources):
         beat = source.heartbeat
-        splits = f"{beat.splits_done}/{beat.splits_total}" if beat and beat.splits_total else ""
+        splits = ""
+        if beat and beat.splits_total:
+            splits = f"{beat.splits_done or 0:,}/{beat.splits_total:,}"
         table.add_row(
             source.source,
             source.state,

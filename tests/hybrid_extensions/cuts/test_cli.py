@@ -43,6 +43,19 @@ def test_the_last_cut_is_shown(orders: Path) -> None:
     assert document["tables"]["public.orders"]["version"] == 0
 
 
+def test_the_path_of_a_table_is_shown_whole_at_80_columns(
+    orders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    path = str(orders.parent / "a long name of a folder" / "of a lake" / "orders" / ("o" * 60))
+    write_deltalake(path, pa.table({"id": [1]}))
+    tables = {"public.orders": TableVersion(path, 0)}
+    append_cut(Folder(orders.parent / "cuts"), Cut(2, "0/16B3750", NOON, tables))
+    status, text = run("cut", orders)
+    assert status == 0
+    assert path.replace(" ", "") in text.replace(" ", "")
+
+
 @pytest.mark.parametrize(
     ("at", "told"),
     [

@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from hybrid_extensions.feeds import feed_record
+from hybrid_extensions.feeds.status import status_part
+from sources.common.positions import now_ms
+from sources.config.loader import load_pipeline
 from tests.command_line import invoke
 from tests.hybrid_extensions.feeds.feed_case import row
 from tests.hybrid_extensions.feeds.test_python_function import Function
@@ -85,6 +89,22 @@ def test_status_shows_how_far_each_feed_is(case: Function) -> None:
     assert status == 0
     assert json.loads(text)["feeds"][0]["text"] == "It has the newest version, 1."
     assert "own" in run("status", case.path)[1]
+
+
+def test_status_shows_in_words_for_how_long_a_feed_is_behind(
+    case: Function, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cells() -> tuple[str, ...]:
+        (row,) = status_part(load_pipeline(case.path)).rows
+        return row.cells
+
+    run("feed", case.path, "--once")
+    assert cells()[2:5] == ("1", "0", "")
+    case.write([row(1, 1)])
+    later_ms = now_ms() + 125_000
+    monkeypatch.setattr(feed_record, "now_ms", lambda: later_ms)
+    assert cells()[2:4] == ("1", "1")
+    assert cells()[4].startswith("2 min ")
 
 
 def test_a_pipeline_without_feeds_says_so(case: Function) -> None:

@@ -18,10 +18,14 @@ from tests.orchestration.generations.generation_case import GenerationCase
 TABLE = dg.AssetKey(["events", "table"])
 
 
-def act(case: GenerationCase, instance: dg.DagsterInstance, **action: dict[str, str]) -> None:
+def act(
+    case: GenerationCase, instance: dg.DagsterInstance, **action: dict[str, str]
+) -> dg.ExecuteInProcessResult:
     job = pipeline_definitions(case.loaded).resolve_job_def("events_control")
     form = {"ops": {"do_events_control": {"config": {"action": action}}}}
-    assert job.execute_in_process(form, instance=instance).success
+    done = job.execute_in_process(form, instance=instance)
+    assert done.success
+    return done
 
 
 def test_the_page_of_the_table_links_to_the_report_which_the_web_server_hands_out(
@@ -31,7 +35,10 @@ def test_the_page_of_the_table_links_to_the_report_which_the_web_server_hands_ou
     case.run({1: 10})
     (tmp_path / "dagster").mkdir()
     with dg.DagsterInstance.local_temp(str(tmp_path / "dagster")) as instance:
-        act(case, instance, report={})
+        run = instance.get_run_by_id(act(case, instance, report={}).run_id)
+        assert run is not None
+        # As the runs of the other actions on a generation have it.
+        assert run.tags["hybrid/generation"] == "g1"
         [record] = instance.fetch_observations(TABLE, limit=1).records
         observed = record.event_log_entry.asset_observation
         assert observed is not None

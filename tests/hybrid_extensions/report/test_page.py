@@ -114,6 +114,19 @@ def test_the_health_and_what_is_expected_are_shown(tmp_path: Path) -> None:
     assert "waiting time" in page.sections["status"]
 
 
+def test_a_stream_that_has_caught_up_has_no_time_left(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a")
+    samples = [Sample(launch_id="a", at_ms=at * 10_000, done=at * 9, left=0) for at in range(3)]
+    log = ProgressLog(unit="splits", samples=samples)
+    case.generation.replace(progress_log_name("inbox"), log)
+    with case.alive():
+        page = page_of(case.path)
+    [inbox] = [row for row in page.rows["status"] if row[:1] == ["inbox"]]
+    assert inbox[7] == ""
+
+
 def test_numbers_are_rounded_for_people_and_exact_on_demand(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
     sampled(case)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console, RenderableType
@@ -12,7 +13,13 @@ from rich.console import Console, RenderableType
 from hybrid_extensions.comparison import terminal as comparison_terminal
 from orchestration.cli import terminal_tables
 from orchestration.cli.after_plan import after_plan
-from orchestration.comparison.report import AuditExample, AuditReport, BadLine, InputRows
+from orchestration.comparison.report import (
+    AuditExample,
+    AuditReport,
+    BadLine,
+    InputRows,
+    LedgerLine,
+)
 from orchestration.progress.plan_preview import preview
 from orchestration.supervision.source_status import SourceState, SourceStatus
 from orchestration.supervision.status import Status
@@ -65,6 +72,19 @@ def test_bad_records_are_shown_once_there_are_some() -> None:
     assert "1,234" in shown
 
 
+def test_splits_are_counted_from_none_with_thousands_apart() -> None:
+    found = status_with(0)
+    beat = found.sources[-1].heartbeat
+    assert beat is not None
+    begun = beat.model_copy(update={"splits_total": 5678})
+    for done, told in ((None, "0/5,678"), (1234, "1,234/5,678")):
+        source = found.sources[-1].model_copy(
+            update={"heartbeat": begun.model_copy(update={"splits_done": done})}
+        )
+        shown = text(terminal_tables.status(found.model_copy(update={"sources": [source]})))
+        assert f" {told} " in shown
+
+
 def test_a_rate_is_shown_where_rows_were_counted() -> None:
     assert "1,498" in text(terminal_tables.status(status_with(0, rows_per_s=1498.2)))
     uncounted = text(terminal_tables.status(status_with(0, rows_per_s=0.0)))
@@ -97,6 +117,22 @@ def test_the_time_left_is_told_where_it_is_known() -> None:
     assert "none" not in text(terminal_tables.status(status_with(0, eta_s=0)))
 
 
+def report_with(**parts: Any) -> AuditReport:
+    counts = dict.fromkeys(("missing", "duplicated", "different", "unexpected", "ambiguous"), 0)
+    lines: dict[str, Any] = {"ledger": [], "bad_records": [], "unchecked": [], "notes": [], **parts}
+    read = InputRows({}, 1)
+    return AuditReport(
+        pipeline="p",
+        expected=1,
+        found=1,
+        examples={},
+        input_rows=read,
+        seconds=0,
+        **counts,
+        **lines,
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "told"),
     [
@@ -106,7 +142,7 @@ def test_the_time_left_is_told_where_it_is_known() -> None:
         ),
         (
             BadLine("live", "quarantine", 3, 2, 1, "differs"),
-            "3 found by the audit, 2 quarantined by the runs; 1 are missing from the quarantine "
+            "3 found by the audit, 2 quarantined by the runs; 1 is missing from the quarantine "
             "table.",
         ),
         (
@@ -116,29 +152,21 @@ def test_the_time_left_is_told_where_it_is_known() -> None:
     ],
 )
 def test_the_audit_says_what_became_of_bad_records(line: BadLine, told: str) -> None:
-    report = AuditReport(
-        pipeline="p",
-        expected=1,
-        found=1,
-        missing=0,
-        duplicated=0,
-        different=0,
-        unexpected=0,
-        ambiguous=0,
-        examples={},
-        input_rows=InputRows({}, 1),
-        ledger=[],
-        bad_records=[line],
-        unchecked=[],
-        notes=["Rows at [version] 3."],
-        seconds=0,
-    )
+    report = report_with(bad_records=[line], notes=["Rows at [version] 3."])
     shown = text(comparison_terminal.audit(report))
     assert "Note: Rows at [version] 3." in shown
     assert f"Bad records of `live`: {told}" in shown
     verdict = {"agrees": "Passed", "differs": "Failed", "unknown": "Unknown"}[line.outcome]
     assert f"{verdict}: " in shown
     assert report.ok == (line.outcome == "agrees")
+
+
+def test_rows_of_a_seam_have_thousands_apart_and_offsets_have_not() -> None:
+    line = LedgerLine("live", "t", 0, 4779, 4780, 57_102, 1_997, 1_996, None, "differs", "Why.")
+    report = report_with(ledger=[line])
+    shown = text(comparison_terminal.audit(report))
+    cells = re.sub(r"[│ ]+", " ", shown)
+    assert " live t 0 4779 4780 57,102 1,997 1,996 differs: Why. " in cells
 
 
 @pytest.mark.parametrize("outside", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from datetime import date
 from typing import Any, NamedTuple
@@ -139,6 +140,8 @@ def _texts(values: pa.ChunkedArray) -> list[str]:
 def _text(value: Any) -> str:
     if value is None:
         return "NULL"
+    if isinstance(value, bool | list | dict):
+        return json.dumps(value, ensure_ascii=False, default=str)
     # Dagster's narrow tables break lines at spaces, and also at the hyphens of ISO dates.
     return exact(value).replace(" ", _NBSP) if isinstance(value, date) else str(value)
 

@@ -118,7 +118,9 @@ def test_the_time_left_is_told_where_it_is_known() -> None:
 
 
 def report_with(**parts: Any) -> AuditReport:
-    counts = dict.fromkeys(("missing", "duplicated", "different", "unexpected", "ambiguous"), 0)
+    counts: dict[str, Any] = dict.fromkeys(
+        ("missing", "duplicated", "different", "unexpected", "ambiguous"), 0
+    )
     lines: dict[str, Any] = {"ledger": [], "bad_records": [], "unchecked": [], "notes": [], **parts}
     read = InputRows({}, 1)
     return AuditReport(

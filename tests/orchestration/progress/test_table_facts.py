@@ -71,6 +71,15 @@ def test_rows_are_shown_with_times_that_no_line_breaks(tmp_path: Path) -> None:
     }
 
 
+def test_rows_are_shown_as_json_has_their_values_not_as_python_has_them(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    rows = pa.table({"ok": [True], "of": [{"a": None, "b": [False]}], "word": ["True"]})
+    write_deltalake(case.loaded.target.url, rows)
+    assert first_rows(case.loaded, rows.column_names) == [
+        {"ok": "true", "of": '{"a": null, "b": [false]}', "word": "True"}
+    ]
+
+
 def test_rows_are_shown_whose_dates_python_does_not_have(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
     times = pa.array([-62_135_596_800_000_001, 253_402_300_800_000_000]).cast(AT)

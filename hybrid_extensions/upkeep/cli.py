@@ -15,7 +15,9 @@ app = typer.Typer()
 @app.command(rich_help_panel=panels.TABLE)
 def compact(
     pipeline: PipelineFile,
-    dry_run: Annotated[bool, typer.Option(help="Only show how many files would be.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option(help="Only show how many files would be compacted.")
+    ] = False,
     by: By = None,
     as_json: AsJson = False,
 ) -> None:
@@ -41,7 +43,9 @@ def compact(
 @app.command(rich_help_panel=panels.TABLE)
 def vacuum(
     pipeline: PipelineFile,
-    dry_run: Annotated[bool, typer.Option(help="Only show how many files would be.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option(help="Only show how many files would be deleted.")
+    ] = False,
     by: By = None,
     as_json: AsJson = False,
 ) -> None:

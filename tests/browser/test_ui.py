@@ -37,6 +37,7 @@ def test_four_clicks_lead_from_the_start_page_to_a_live_table(page: Page, shown:
     card = page.get_by_role("row").filter(has_text=re.compile("^now"))
     expect(card).to_contain_text("Healthy")
     expect(card).to_contain_text("serving g1")
+    assert page.get_by_text("Unsynced").count() == 0
     expect(page.get_by_text("Row count", exact=True)).to_be_visible()
     column = page.get_by_role("row").filter(has_text=re.compile("^scheduled_departure.*timestamp"))
     expect(column.first).to_be_visible()
@@ -47,6 +48,10 @@ def test_four_clicks_lead_from_the_start_page_to_a_live_table(page: Page, shown:
     expect(page.get_by_role("row").filter(has_text="summary")).to_contain_text("Reads 7 files")
     expect(page.get_by_text("a guess from the benchmarks for Parquet")).to_be_visible()
 
+    page.goto(shown.asset("flights", "history"))
+    end = page.get_by_role("row").filter(has_text=re.compile("^end"))
+    expect(end).to_contain_text("30 Sep 2013 23:56:00 UTC")
+
     page.goto(shown.asset("flights", "progress"))
     for name in ("progress", "rows by day"):
         picture = pages.open_markdown(page, name)
@@ -55,6 +60,7 @@ def test_four_clicks_lead_from_the_start_page_to_a_live_table(page: Page, shown:
         page.keyboard.press("Escape")
         expect(picture).to_be_hidden()
 
+    assert page.get_by_text("Unsynced").count() == 0
     for name in ("no_gap", "no_duplicates", "retention", "schema"):
         expect(pages.check_result(page, shown, "flights", "live_handover", name)).to_have_text(
             "Passed"

@@ -66,7 +66,7 @@ def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: 
         note_on_run(context, {RESULT_TAG: "not all checked"})
     if found.outcome == "failed":
         more = (
-            "The execution history of the check `audited` has examples. It stays red until another "
+            "The check `audited` has examples. It stays red until another "
             "audit passes, or somebody accepts this one with `hybrid audit P --accept 'the "
             "reason'`."
         )

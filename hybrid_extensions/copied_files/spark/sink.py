@@ -20,11 +20,11 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from hybrid_extensions.copied_files.copied_apart import copy_apart
 from hybrid_extensions.copied_files.judged_files import JudgedFile
 from sources.errors import InputError
 from sources.formats.parquet.table_file import statistics
 from sources.state.generation import Generation
-from sources.storage.documents import copy_apart
 from sources.storage.folder import Folder
 from spark_jobs.inside.sink.appending.append_once import (
     append_once,

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from hybrid_extensions.generations.files.table_snapshot import data_files, read_snapshot
 from sources.errors import InputError
 from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import LOG, has_log
 from spark_jobs.table.commit_log import CommitLog
-from spark_jobs.table.table_snapshot import data_files, read_snapshot
 
 _AT_ONCE = 16
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from hybrid_extensions.generations.table_position import find_position
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.table.commit_position import find_position
 from spark_jobs.table.delta_table import NO_MORE, transactions_of
 from spark_jobs.table.ownership.belonging import epoch_id
 

@@ -149,31 +149,6 @@ def require_belonging(loaded: LoadedPipeline, generation: Generation) -> None:
         raise
 
 
-def require_servable(loaded: LoadedPipeline, generation: Generation) -> None:
-    """Refuse to let a generation serve whose rows were changed by others.
-
-    Called before a promotion or rollback; changes nothing.
-
-    Raises:
-        StateError: Names the changes; or checkpoint, state and its own table don't belong together.
-        InputError: The table can't be read.
-        UnavailableError: The table's store does not answer.
-    """
-    side = TargetSide.of(loaded, generation)
-    if (served := read_serving(loaded).served(generation.name)) is None:
-        require(side)
-        return
-    record = read_target_record(generation)
-    if record is None or record.verified is None:
-        return
-    # Refused here if it is gone, with what to do then.
-    open_table(side.table)
-    commits = CommitLog(side.table).between(record.verified, served.version)
-    found = foreign_changes(commits, record.verified, side.is_own(side.writer()))
-    if found.commits:
-        raise refusals.changed_before_rollback(generation, side.table, found)
-
-
 def is_committed(loaded: LoadedPipeline, switch: Switch) -> bool:
     """Return whether the target has the commit of a promotion or rollback, so that readers see it.
 

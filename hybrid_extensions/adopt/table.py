@@ -10,9 +10,9 @@ from deltalake import DeltaTable
 
 from hybrid_extensions.generations.files.table_protocol import CARRIED, Protocol
 from sources.common.counting import counted
-from sources.common.positions import iso, now_ms
 from sources.common.schema import names_and_types, normalize_schema
 from sources.common.sql.sql_names import column_list, quoted
+from sources.common.times import iso, now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.table.sink import VALID_FROM, VALID_TO
 from sources.errors import InputError, StateError

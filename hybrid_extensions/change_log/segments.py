@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.errors import StateError, UnavailableError
 from sources.storage.folder import Folder
 

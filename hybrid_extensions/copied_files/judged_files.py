@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hybrid_extensions.copied_files.why_rewritten import why_rewritten
-from sources.common.positions import to_us
+from sources.common.times import to_us
 from sources.config.source.file_source import FileSource
 from sources.formats.parquet.footer import read_footer
 from sources.formats.parquet.table_file import column_range

@@ -9,7 +9,8 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from sources.common.fields import Declared, Duration, Name, Reference
+from sources.common.durations import Duration
+from sources.common.fields import Declared, Name, Reference
 from sources.common.login.security import Security
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from sources.common.positions import Record
 from sources.common.schema import names_and_types
+from sources.common.state_document import Record
 from sources.serving import OWNER
 from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import commit_digest, commit_name

@@ -12,8 +12,9 @@ from dataclasses import replace
 import pyarrow as pa
 
 from sources.common.database_snapshot import BinlogSnapshot
-from sources.common.positions import Record, iso, now_ms, to_ms
 from sources.common.schema import check_event_time, parse_schema
+from sources.common.state_document import Record
+from sources.common.times import iso, now_ms, to_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.source.exported_source import ExportedFiles

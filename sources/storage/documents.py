@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 
 
 class Document(NamedTuple):

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeVar
 
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.errors import InputError, StateError
 from sources.storage.base import hadoop_path
 from sources.storage.documents import Document, DocumentStore, LocalDocuments

@@ -14,7 +14,8 @@ from typing import Any
 
 from pydantic import Field
 
-from sources.common.positions import Part, Record, to_ms
+from sources.common.state_document import Part, Record
+from sources.common.times import to_ms
 from sources.storage.folder import Folder
 
 # Periods kept of the recent past; the share of dropped rows is computed over their sum.

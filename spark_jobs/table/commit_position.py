@@ -18,7 +18,8 @@ from typing import Any, Self
 
 from pydantic import Field, ValidationError
 
-from sources.common.positions import Offsets, Part, TopicPartition, flatten
+from sources.common.positions import Offsets, TopicPartition, flatten
+from sources.common.state_document import Part
 from sources.errors import StateError
 from sources.state.generation import Generation
 from spark_jobs.checkpoint import offset_log

@@ -30,7 +30,7 @@ from hybrid_extensions.generations.switch import steps as switch_steps
 from orchestration import chain
 from orchestration.operations import chain_plan
 from sources import generations, kept_definitions
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.config.loader import KeptDefinition, LoadedPipeline, load_pipeline
 from sources.kafka.client.look_ups import KafkaLog
 from sources.planning import plan as planning

@@ -36,8 +36,8 @@ from hybrid_extensions.comparison.duckdb_database import (
     duckdb_types,
     schema_of,
 )
-from sources.common.positions import now_ms, to_us
 from sources.common.sql.sql_names import literal, quoted
+from sources.common.times import now_ms, to_us
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.table.row_rules import RowRules

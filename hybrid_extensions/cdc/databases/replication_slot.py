@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from hybrid_extensions.cdc.databases.kinds import access_to
 from hybrid_extensions.cdc.databases.slot import Slot, State
-from sources.common.positions import Record, iso, now_ms
+from sources.common.state_document import Record
+from sources.common.times import iso, now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.snapshot import SnapshotOptions

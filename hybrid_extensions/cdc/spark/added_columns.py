@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from deltalake import DeltaTable, Field, Transaction
 from pyspark.sql import DataFrame
 
-from sources.common.positions import Part, Record
 from sources.common.sql.sql_names import in_backticks
+from sources.common.state_document import Part, Record
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import StateError
 from sources.state.generation import Generation

@@ -16,7 +16,7 @@ from hybrid_extensions.feeds.declare import PythonFeed
 from hybrid_extensions.feeds.delivery import Delivery
 from hybrid_extensions.feeds.follower_lock import require_lock
 from hybrid_extensions.feeds.position import Held, Position
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.config.code.user_functions import find_line, load_function
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError

@@ -24,7 +24,7 @@ from orchestration.requested_state import (
     set_request_aside,
 )
 from sources.common.counting import counted
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
 from sources.kept_definitions import declaration_of

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from hybrid_extensions.generations.files.table_protocol import CARRIED
 from hybrid_extensions.generations.files.table_snapshot import TableSnapshot, read_snapshot
 from hybrid_extensions.generations.files.unlisted_files import needed_files
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.errors import InputError
 from sources.storage.documents import Listed
 from sources.storage.folder import Folder

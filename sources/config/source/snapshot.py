@@ -10,7 +10,8 @@ from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.fields import Declared
-from sources.common.positions import Offsets, Part, Record
+from sources.common.positions import Offsets
+from sources.common.state_document import Part, Record
 from sources.common.table_definition import TableDefinition
 from sources.config.database_kind import DatabaseKind, kind_of
 from sources.decoding.record_columns import EnvelopePart

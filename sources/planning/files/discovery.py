@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sources.common.positions import Record, now_ms, span_ms
+from sources.common.positions import span_ms
+from sources.common.state_document import Record
+from sources.common.times import now_ms
 from sources.errors import StateError
 from sources.files.listing.new_files import list_arrived, paths_of
 from sources.files.listing.splits import new_files

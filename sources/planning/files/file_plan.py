@@ -13,8 +13,10 @@ from pydantic import Field
 
 from sources.common.counting import counted
 from sources.common.durations import in_full
-from sources.common.positions import EndPosition, HeldOffsets, Part, iso, to_ms, to_us
+from sources.common.positions import EndPosition, HeldOffsets
 from sources.common.schema import names_and_types
+from sources.common.state_document import Part
+from sources.common.times import iso, to_ms, to_us
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.source.file_options import ArrivalOrder, FileBatch, OffsetColumns

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sources.common.positions import iso
+from sources.common.times import iso
 from sources.errors import ErrorFields, StateError
 from sources.extensions import contributions
 from sources.serving import Serving

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from hybrid_extensions.servers.s3 import LOGIN, LocalS3, client
-from sources.common.positions import TopicPartition, to_ms
+from sources.common.positions import TopicPartition
+from sources.common.times import to_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.exported_source import Export, ExportedFiles, ExportedSource, ExportEnd
 from sources.config.source.file_source import FileSource

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.common.positions import to_ms
+from sources.common.times import to_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_options import FileBatch
 from sources.config.source.file_source import FileSource

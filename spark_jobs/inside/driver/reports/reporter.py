@@ -19,7 +19,7 @@ from dagster_pipes import (
 )
 from pyspark.sql import SparkSession
 
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.source.bad_record_policy import BadRecordCount
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import ErrorReport, UnavailableError

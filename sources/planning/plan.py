@@ -20,8 +20,8 @@ from sources.config.pipeline import Pipeline
 from sources.config.source.exported_source import ExportedFiles
 from sources.config.source.file_source import FileSource
 from sources.errors import StateError
+from sources.files.listing.source_listing import list_source
 from sources.files.listing.split_table import FileListing
-from sources.files.listing.splits import list_source
 from sources.kafka.client.look_ups import KafkaLog
 from sources.kafka.client.new_topics import create_missing_topics
 from sources.planning.declaration_digests import keep_declaration

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from sources.config.document.variables import VARIABLE
 from sources.errors import InputError
 
 _SECRETS = {
@@ -14,7 +15,6 @@ _SECRETS = {
     "webhook": "SUPERVISION_WEBHOOK",
 }
 """Fields that hold a secret, and the environment variable that messages propose for each."""
-_REFERENCE = re.compile(r"\$\{\w+(?::-([^}]*))?\}")
 # `scheme://user:password@host`, where the password is no reference.
 _LOGIN = re.compile(r"://[^/?#\s:@]*:(?!\$\{)[^/?#\s@]+@")
 # A field with a check of its own, which names the variable that its password belongs in.
@@ -75,5 +75,5 @@ def _check_login(url: str, where: str) -> None:
 def _is_written_out(value: object) -> bool:
     if not isinstance(value, str):
         return True
-    references = list(_REFERENCE.finditer(value))
-    return not references or any(reference[1] for reference in references)
+    references = list(VARIABLE.finditer(value))
+    return not references or any(reference[2] for reference in references)

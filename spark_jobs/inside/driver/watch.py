@@ -20,7 +20,7 @@ from spark_jobs.inside.driver.reports.reporter import QueryReporter, Reporter
 from spark_jobs.inside.query.builder import build_query
 from spark_jobs.inside.query.filled_state import filling_state
 from spark_jobs.inside.query.query_sources import QueryDeclaration
-from spark_jobs.inside.query.seam.filters import OlderThanKeysError
+from spark_jobs.inside.query.seam.duplicate_filters import OlderThanKeysError
 from spark_jobs.inside.query.seam.topic_seam import Seam
 from spark_jobs.inside.query.streaming_query import RunningQuery
 from spark_jobs.inside.readers.spark_errors import report_of

@@ -17,7 +17,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.source.file_options import FileBatch
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.listing.splits import list_source
+from sources.files.listing.source_listing import list_source
 from sources.planning.event_times import misread_unit
 from sources.planning.files import file_plan
 from sources.planning.files.file_plan import FilePlan, batch_ends, plan_files

@@ -187,6 +187,9 @@ def capture_wait(context: PipelineContext) -> CaptureWait:
     """Return a wait for what the captured databases' logs hold.
 
     It waits for nothing if no installed extension captures tables.
+
+    Raises:
+        InputError: An extension can't be loaded.
     """
     found = installed_capture()
     return CaptureWait() if found is None else found.wait(context)

@@ -81,6 +81,7 @@ def source_status(loaded: LoadedPipeline, generation: Generation | None, name: s
     Raises:
         StateError: The state is damaged.
         UnavailableError: The state's store or a cluster does not answer.
+        InputError: A cluster's command line tool is not installed.
     """
     if generation is None:
         return SourceStatus(source=name, state="waiting")

@@ -101,7 +101,9 @@ class LateRows(Record):
         return counted
 
     def share(self, since_ms: int) -> tuple[int, int]:
-        """Return the rows read, and the rows dropped, in micro-batches since a time.
+        """Return the number of rows read, and of those dropped, in micro-batches since a time.
+
+        Counted by the periods that are kept: only those that begin at the time or later.
 
         Args:
             since_ms: The time, in Unix milliseconds.

@@ -119,6 +119,7 @@ class CopyingSink:
             InputError: A file is missing, can't be read, or was changed since it was planned.
             StateError: The target lacks micro-batches, or holds later ones.
             CommitFailedError: Another process has written this micro-batch meanwhile.
+            UnavailableError: The table's store does not answer.
         """
         self._guard.before(batch_id)
         files = self._history.files(batch_id)

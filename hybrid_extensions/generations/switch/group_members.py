@@ -44,6 +44,7 @@ class Member(Part):
 
         Raises:
             InputError: Its file is gone or not valid.
+            StateError: The file is the copy of a generation, and the note of its origin is damaged.
         """
         return load_pipeline(Path(self.file))
 

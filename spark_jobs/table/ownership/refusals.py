@@ -1,6 +1,7 @@
 """Refusals of checkpoint, state and target that do not belong together: what was lost, way out.
 
-Only the texts are here; :mod:`spark_jobs.table.ownership.belonging` decides.
+Only the texts are here; :mod:`spark_jobs.table.ownership.belonging` decides. About a lost state
+they name the ways out that extensions add, and raise InputError if an extension can't be loaded.
 """
 
 from __future__ import annotations

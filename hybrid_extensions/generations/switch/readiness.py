@@ -22,12 +22,10 @@ from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.run_state.target_record import (
     read_target_record,
 )
-from spark_jobs.table.commit_log import (
-    CommitLog,
-    foreign_changes,
-)
+from spark_jobs.table.commit_log import CommitLog
 from spark_jobs.table.delta_table import open_table
 from spark_jobs.table.ownership.belonging import TargetSide, require, require_belonging
+from spark_jobs.table.ownership.foreign_changes import foreign_changes
 
 
 def require_own(context: PipelineContext, promoted: Collection[str] = ()) -> None:

@@ -9,7 +9,7 @@ from sources.errors import HybridError, StateError
 from sources.serving import Switch
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
-from spark_jobs.table.commit_log import ForeignChanges
+from spark_jobs.table.ownership.foreign_changes import ForeignChanges
 from spark_jobs.table.ownership.refusals import changes_in_words
 
 

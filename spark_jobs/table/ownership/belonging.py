@@ -30,14 +30,10 @@ from spark_jobs.run_state.target_record import (
     missing_documents,
     read_target_record,
 )
-from spark_jobs.table.commit_log import (
-    Commit,
-    CommitLog,
-    ForeignChanges,
-    foreign_changes,
-)
+from spark_jobs.table.commit_log import Commit, CommitLog
 from spark_jobs.table.delta_table import open_table, transactions_of
 from spark_jobs.table.ownership import refusals
+from spark_jobs.table.ownership.foreign_changes import ForeignChanges, foreign_changes
 
 SWITCHES = "hybrid.switch"
 """Delta application id of promotions and rollbacks; its version is the time of the last one."""

@@ -15,7 +15,8 @@ from sources.serving import Serving
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.table.commit_log import RESTORE, ForeignChanges
+from spark_jobs.table.commit_log import RESTORE
+from spark_jobs.table.ownership.foreign_changes import ForeignChanges
 
 _SHOWN = 5
 _NEW = (

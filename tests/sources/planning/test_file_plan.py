@@ -20,7 +20,8 @@ from sources.errors import InputError
 from sources.files.listing.source_listing import list_source
 from sources.planning.event_times import misread_unit
 from sources.planning.files import file_plan
-from sources.planning.files.file_plan import FilePlan, batch_ends, plan_files
+from sources.planning.files.file_plan import FilePlan, plan_files
+from sources.planning.files.micro_batches import batch_ends
 from tests.minimal import minimal_model
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from sources.config.database_kind import kind_of
 from sources.config.document.variables import VARIABLE
 from sources.errors import InputError
 
@@ -19,6 +20,8 @@ _SECRETS = {
 _LOGIN = re.compile(r"://[^/?#\s:@]*:(?!\$\{)[^/?#\s@]+@")
 # A field with a check of its own, which names the variable that its password belongs in.
 _DSN = "dsn"
+# A password may have slashes, although it should not in a URL.
+_IN_DSN = re.compile(r"password\s*=|://[^?#\s@]*:[^?#\s]*@", re.IGNORECASE)
 # Inside of these fields, keys are names of columns.
 _COLUMNS = {"schema", "columns"}
 
@@ -35,6 +38,22 @@ def check_secrets_come_from_environment(raw_document: object) -> None:
             a password in it. Names the field, never the value.
     """
     _check_secrets(raw_document, "")
+
+
+def without_password(dsn: str) -> str:
+    """Return a connection string unchanged; refuse one that contains a password.
+
+    Raises:
+        ValueError: It contains a password.
+        InputError: No installed extension captures tables of such databases.
+    """
+    if _IN_DSN.search(dsn):
+        message = (
+            "`dsn` contains a password, which must not be in the file. Remove the password from "
+            f"`dsn`, and set the environment variable {kind_of(dsn).password}."
+        )
+        raise ValueError(message)
+    return dsn
 
 
 def _check_secrets(value: object, where: str) -> None:

@@ -85,6 +85,7 @@ def commit_of(folder: Folder, number: int) -> str:
         number: The version.
 
     Raises:
+        StateError: The commit can't be read.
         UnavailableError: The store of the table does not answer.
     """
     return commit_digest(folder.read_bytes(commit_name(number)))

@@ -2,8 +2,8 @@
 
 Belongs here: what lets readers see another generation, takes that back, or compares two of them, by
 hand and by schedule; and the lock, the turns and the reading of Delta's log that all changes of a
-table share, which extensions that change a part of it import. Does not belong here: what a generation is, and which one serves,
-which are rules of `sources.generations` and `sources.serving`.
+table share, which extensions that change a part of it import. Does not belong here: what a
+generation is, and which one serves, which are rules of `sources.generations` and `sources.serving`.
 """
 
 from sources.extensions import Extension

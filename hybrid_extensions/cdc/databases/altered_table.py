@@ -216,6 +216,7 @@ def withdraw_alteration(generation: Generation, watch: TableWatch) -> None:
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     generation.replace(_NAME, watch)
 

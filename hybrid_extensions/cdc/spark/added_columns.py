@@ -78,6 +78,8 @@ def follow_columns(
     Raises:
         StateError: Rows may hold other values already: of a change that the table has left out, of
             the transform, or with another type or default.
+        UnavailableError: The login to the table's store has expired, or the state's store does not
+            answer.
     """
     log = generation.read(_NAME, ColumnsLog) or ColumnsLog(followed={}, left_out={})
     begun, there = table.version(), {field.name for field in table.schema().fields}

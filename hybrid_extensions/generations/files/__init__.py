@@ -1,1 +1,1 @@
-"""Files of the serving table that generations, ranges and upkeep replace or remove, by Delta's log."""
+"""Files of the serving table that generations, ranges and upkeep replace or remove."""

@@ -98,6 +98,10 @@ class TakeOver:
         """Remove the other table's linked files again, unless the table as prepared lists them.
 
         Call it after :meth:`commit` has failed.
+
+        Raises:
+            StateError: A file can't be deleted.
+            UnavailableError: The table's store does not answer.
         """
         if not self._is_elsewhere:
             return

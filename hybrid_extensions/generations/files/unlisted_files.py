@@ -40,6 +40,7 @@ def delete_unlisted(target: Folder, folder: Folder, versions: Iterable[int]) -> 
     Raises:
         InputError: The target, or a version that its log still has, can't be read, or the store
             refuses.
+        StateError: A folder can't be listed, or a file can't be deleted.
         UnavailableError: The store does not answer.
     """
     done = [each for each in map(folder.folder, folder.folders()) if not has_log(each)]

@@ -257,6 +257,7 @@ def changed(loaded: LoadedPipeline, switch: Switch, **changes: object) -> Switch
 
     Raises:
         StateError: Another process has continued or ended it (transient).
+        UnavailableError: The state's store does not answer.
     """
     made = switch.model_copy(update=changes)
     if not loaded.state.replace_known(Switch.NAME, switch, made):

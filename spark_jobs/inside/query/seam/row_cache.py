@@ -51,6 +51,7 @@ class KeptRows(Record):
             names: Names of the columns.
 
         Raises:
+            StateError: A file can't be read.
             UnavailableError: The state's store does not answer.
         """
         folder = place.folder(self.folder)

@@ -118,7 +118,11 @@ class AuditFiles:
         return sorted(paths)
 
     def local_path(self, path: str) -> str:
-        """Return the local path of a planned file: that of its copy if it is in a store."""
+        """Return the local path of a planned file: that of its copy if it is in a store.
+
+        Nothing is copied, and nothing raised: of a file that :meth:`find` has not found, there is
+        no copy at that path.
+        """
         return self._copies.local_path(path)
 
     def create_view(

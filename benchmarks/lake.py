@@ -46,7 +46,7 @@ from orchestration.chain import ChainRun, Observer, run_chain
 from orchestration.operations import stopping
 from orchestration.supervision.supervisor import tick
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.files.listing.splits import list_source
+from sources.files.listing.source_listing import list_source
 from sources.planning.context import PipelineContext
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log

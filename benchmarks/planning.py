@@ -25,7 +25,7 @@ from benchmarks.record import record
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource
-from sources.files.listing.splits import list_splits
+from sources.files.listing.source_listing import list_splits
 from sources.planning.files.file_plan import keep_splits, plan_files, read_splits
 from sources.storage.listing import find_files
 

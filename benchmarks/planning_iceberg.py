@@ -27,7 +27,7 @@ from pyiceberg.typedef import Record
 from benchmarks.record import record
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
-from sources.files.listing.splits import list_source
+from sources.files.listing.source_listing import list_source
 from sources.planning.files.file_plan import keep_splits, plan_files
 
 _BEGIN_US = int(datetime(2024, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000

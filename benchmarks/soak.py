@@ -44,7 +44,7 @@ from orchestration.catch_up import wait_until_caught_up
 from orchestration.cli import console
 from orchestration.operations import stopping
 from orchestration.supervision.status import status
-from sources.common.positions import iso, now_ms
+from sources.common.times import iso, now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.planning.context import PipelineContext

@@ -29,7 +29,7 @@ from benchmarks.record import record
 from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from orchestration.cli import console
 from orchestration.operations import stopping
-from sources.common.positions import iso, now_ms
+from sources.common.times import iso, now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hybrid import SwitchState
 from sources.state.generation import Generation

@@ -40,7 +40,7 @@ from hybrid_extensions.servers.connect import LocalConnect, debezium_config
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
 

@@ -28,7 +28,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.record import record
 from hybrid_extensions.upkeep.files.compaction import Compaction
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import commit_name

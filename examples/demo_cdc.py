@@ -47,7 +47,7 @@ from orchestration.catch_up import wait_until_caught_up
 from orchestration.chain import ChainRun, Observer, run_chain
 from orchestration.launch_checks import next_offsets
 from orchestration.operations import live_run, stopping
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError, RunError, StateError

@@ -22,7 +22,8 @@ from orchestration.launch_checks import next_offsets
 from orchestration.operations import bounded_run, chain_plan, live_run
 from orchestration.progress.forecast import eta_s
 from sources.common.counting import counted
-from sources.common.positions import EndPosition, iso
+from sources.common.positions import EndPosition
+from sources.common.times import iso
 from sources.config.loader import LoadedPipeline
 from sources.config.source.exported_source import export_step
 from sources.errors import HybridError, InputError

@@ -32,7 +32,13 @@ def time_left(seconds: float) -> str:
 
 
 def estimated_duration(seconds: float) -> str:
-    """Return an estimated duration in seconds as text, rounded up, such as ``30 s`` for 21."""
+    """Return an estimated duration as text, rounded up: ``30 s`` for 21 s, ``4 min`` for 200 s.
+
+    To 10 s below a minute, to minutes below an hour, to 10 min below ten hours, then to hours.
+
+    Args:
+        seconds: The estimate.
+    """
     for step, below in ((10, 60), (60, 3_600), (600, 36_000), (3_600, 172_800)):
         rounded = max(math.ceil(seconds / step), 1) * step
         if rounded < below:

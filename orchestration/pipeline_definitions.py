@@ -36,6 +36,9 @@ def pipeline_definitions(
         with_upstream: Whether to describe the data that it reads as external assets. Without them
             Dagster shows these by their keys alone.
         after: Assets that the first step of the chain depends on.
+
+    Raises:
+        InputError: An extension can't be loaded.
     """
     name = loaded.pipeline.name
     # One job for the whole chain: one Dagster run with ordered steps.
@@ -69,6 +72,9 @@ def chain_selection(loaded: LoadedPipeline) -> dg.AssetSelection:
     """Return the assets and checks that a pipeline's chain materializes.
 
     Checks that compare or audit the table are left out: jobs of their own run them on request.
+
+    Raises:
+        InputError: An extension can't be loaded.
     """
     added_names = [name for each in extensions() for name in each.chain_assets]
     names = [*(step.name for step in steps_of(loaded)), "table", *added_names]

@@ -71,18 +71,6 @@ def as_commands(text: str, pipeline: str) -> str:
     return render(text, lambda remedy: remedy.command(pipeline))
 
 
-def remedies(text: str) -> list[Remedy]:
-    """Return the remedies in a text, in order; empty if it names none."""
-    found: list[Remedy] = []
-
-    def keep(remedy: Remedy) -> str:
-        found.append(remedy)
-        return ""
-
-    render(text, keep)
-    return found
-
-
 def program() -> str:
     """Return how to call ``hybrid`` in a shell: its name if that is on ``PATH``, else its path.
 

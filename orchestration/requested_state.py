@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from orchestration.display import moment
-from sources.common.positions import Record, now_ms
+from sources.common.state_document import Record
+from sources.common.times import now_ms
 from sources.errors import ErrorFields, StateError
 from sources.storage.folder import Folder
 

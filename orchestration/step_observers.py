@@ -102,6 +102,9 @@ def live_run_ended(loaded: LoadedPipeline, source: str, launch_id: str) -> None:
         loaded: The pipeline.
         source: Name of the source that the run read.
         launch_id: Identifier of its launch.
+
+    Raises:
+        InputError: An observer is not set up; the run has ended all the same.
     """
     for each in _observers(loaded):
         each.live_run_ended(source, launch_id)

@@ -73,9 +73,12 @@ def installed_tables() -> CapturedTables | None:
 
 
 def require_unaltered(generation: Generation) -> None:
-    """Refuse an altered table, by :meth:`CapturedTables.require_unaltered`.
+    """Refuse an altered table, by :meth:`CapturedTables.require_unaltered`; errors as there.
 
     Does nothing if no installed extension captures tables.
+
+    Raises:
+        InputError: An extension can't be loaded.
     """
     if (tables := installed_tables()) is not None:
         tables.require_unaltered(generation)
@@ -84,7 +87,10 @@ def require_unaltered(generation: Generation) -> None:
 def look_before_launch(loaded: LoadedPipeline, generation: Generation) -> None:
     """Look at a pipeline's captured tables, by :meth:`CapturedTables.look_before_launch`.
 
-    Does nothing if no installed extension captures tables.
+    Does nothing if no installed extension captures tables. Errors as there.
+
+    Raises:
+        InputError: An extension can't be loaded.
     """
     if (tables := installed_tables()) is not None:
         tables.look_before_launch(loaded, generation)
@@ -95,7 +101,10 @@ def changes_to_follow(
 ) -> Sequence[FollowedChange] | None:
     """Return the changes that a query failed at, by :meth:`CapturedTables.changes_to_follow`.
 
-    None as well if no installed extension captures tables.
+    None as well if no installed extension captures tables. Errors as there.
+
+    Raises:
+        InputError: An extension can't be loaded.
     """
     tables = installed_tables()
     return None if tables is None else tables.changes_to_follow(context, failure)

@@ -121,7 +121,7 @@ class Extension:
         capture: What copies and follows database tables, an
             :class:`orchestration.capture.interface.Capture`. The first one counts.
         arrival_order: Function that divides files into intervals of arrival, as
-            :func:`sources.files.listing.splits.by_arrival`. The first one counts.
+            :func:`sources.files.listing.source_listing.by_arrival`. The first one counts.
         copied_files: Function that plans which files are copied into the target, as
             :func:`sources.planning.files.copied_files.plan_copies`. The first one counts.
         copying_sink: Function that returns the sink which copies them, as

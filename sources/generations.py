@@ -189,6 +189,7 @@ def is_unread(generation: Generation) -> bool:
     no source has an end position, and no table was adopted in place of history.
 
     Raises:
+        StateError: The state's folder can't be listed.
         UnavailableError: The state's store does not answer.
     """
     batches = generation.names("checkpoint/offsets/[0-9]*")

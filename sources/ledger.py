@@ -4,15 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sources.common.positions import (
-    EndPosition,
-    Evidence,
-    Gap,
-    Offsets,
-    Part,
-    Record,
-    StartPosition,
-)
+from sources.common.positions import EndPosition, Evidence, Gap, Offsets, StartPosition
+from sources.common.state_document import Part, Record
 from sources.common.topic_log import Log
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import StateError

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from sources.common.positions import Part, Record
+from sources.common.state_document import Part, Record
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.state.generation import CURRENT, CurrentGeneration, Generation

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.processes import adopt_orphans
 from benchmarks.session import session
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext

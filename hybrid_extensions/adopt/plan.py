@@ -61,6 +61,8 @@ def draft_adopted(
 
     Raises:
         InputError: The chain has no such topic, or a source can't be planned.
+        SeamError: The topic's start is refused.
+        StateError: A database snapshot in files is not complete.
         UnavailableError: The broker or a store does not answer.
     """
     topic, offsets = followed_topic(loaded), start.offsets()

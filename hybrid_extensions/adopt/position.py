@@ -11,7 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from sources.common.counting import counted
 from sources.common.fields import Instant
-from sources.common.positions import HeldOffsets, Offsets, StartPosition, iso, now_ms, to_ms
+from sources.common.positions import HeldOffsets, Offsets, StartPosition
+from sources.common.times import iso, now_ms, to_ms
 from sources.config.source.kafka_options import StartAtOffsets
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, SeamError, StateError

@@ -20,7 +20,9 @@ from hybrid_extensions.adopt.table import (
     require_same_columns,
     require_stateless,
 )
+from hybrid_extensions.generations.files.table_snapshot import read_snapshot
 from hybrid_extensions.generations.files.take_over import TakeOver, prepare
+from hybrid_extensions.generations.table_position import find_position
 from sources.common.positions import StartPosition, nest
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
@@ -41,11 +43,10 @@ from sources.state.generation import read_generation
 from spark_jobs.launch.questions.table_places import find_places
 from spark_jobs.launch.questions.transform_check import TransformCheck
 from spark_jobs.run_state.target_record import TargetRecord
-from spark_jobs.table.commit_position import CommitPosition, find_position, topic_position
+from spark_jobs.table.commit_position import CommitPosition, topic_position
 from spark_jobs.table.delta_table import NO_MORE, open_table
 from spark_jobs.table.ownership.belonging import TargetSide
 from spark_jobs.table.ownership.target_records import verified_record
-from spark_jobs.table.table_snapshot import read_snapshot
 
 
 class _Found(NamedTuple):

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from hybrid_extensions.generations.files.table_protocol import CARRIED, Protocol
 from sources.common.counting import counted
-from sources.common.positions import iso, now_ms
 from sources.common.schema import names_and_types, normalize_schema
 from sources.common.sql.sql_names import column_list, quoted
+from sources.common.times import iso, now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.table.sink import VALID_FROM, VALID_TO
 from sources.errors import InputError, StateError
@@ -19,7 +20,6 @@ from sources.planning.transform_analysis import TransformAnalysis
 from sources.storage.tables.delta import query_rows
 from sources.storage.tables.delta_log import has_log
 from spark_jobs.table.delta_table import open_table, paths_of
-from spark_jobs.table.protocol import CARRIED, Protocol
 
 _EXAMPLES = 3
 

@@ -9,7 +9,7 @@ from urllib.error import HTTPError, URLError
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from orchestration.supervision.webhook import Alert
-from sources.common.positions import iso
+from sources.common.times import iso
 from sources.config.loader import LoadedPipeline
 
 TIMEOUT_S = 5.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orchestration.comparison.kept_audit import AUDIT, Acceptance, KeptAudit, read_audit
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.state.action_log import recorded

@@ -56,7 +56,7 @@ class RecordsInFlight:
 
 
 def records_in_flight(context: PipelineContext | None) -> RecordsInFlight | None:
-    """Return the count of records in flight; None if no live run writes the table.
+    """Return a new :class:`RecordsInFlight`; None if no live run writes the table.
 
     Args:
         context: The pipeline and its state; None if it has no state.

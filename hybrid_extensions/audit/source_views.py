@@ -14,9 +14,10 @@ from hybrid_extensions.audit.readers.topic_reader import TopicReader
 from hybrid_extensions.audit.readers.topic_view import create_topic_view
 from hybrid_extensions.audit.recount.quarantine import create_claims
 from hybrid_extensions.comparison.duckdb_database import columns_of, count_rows, error_text
-from sources.common.positions import Offsets, now_ms
+from sources.common.positions import Offsets
 from sources.common.schema import normalize_schema, parse_schema
 from sources.common.sql.sql_names import column_list, quoted
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource

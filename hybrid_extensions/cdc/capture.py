@@ -14,7 +14,8 @@ from orchestration.capture.interface import Capture
 from orchestration.capture.look import LOOK_EVERY_MS, CaptureLook
 from orchestration.capture.snapshots import TakenSnapshot
 from orchestration.capture.wait import CaptureWait
-from sources.common.positions import Offsets, Part
+from sources.common.positions import Offsets
+from sources.common.state_document import Part
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
 from sources.planning.files.open_snapshot import WholeTable

@@ -20,7 +20,7 @@ from hybrid_extensions.cdc.databases.replication_slot import (
 )
 from hybrid_extensions.cdc.databases.slot import Slot, State
 from orchestration.capture.slot_state import describe_unread
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.source.snapshot import SnapshotOptions
 from sources.errors import HybridError, RunError, UnavailableError
 

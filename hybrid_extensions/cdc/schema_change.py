@@ -13,7 +13,8 @@ from hybrid_extensions.cdc.debezium.changed_columns_errors import (
     WidenedColumnError,
     columns_of_change,
 )
-from sources.common.positions import EndPosition, now_ms
+from sources.common.positions import EndPosition
+from sources.common.times import now_ms
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.snapshot import SnapshotOptions
 from sources.decoding.changes.added_columns import AddedColumn

@@ -25,7 +25,8 @@ from hybrid_extensions.cdc.databases.replication_slot import (
 )
 from hybrid_extensions.cdc.databases.slot import Slot
 from orchestration.capture.slot_state import SlotSeen
-from sources.common.positions import Record, iso
+from sources.common.state_document import Record
+from sources.common.times import iso
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError, UnavailableError
 from sources.planning.plan import log_server

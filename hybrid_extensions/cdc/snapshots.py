@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from orchestration.capture.snapshots import TakenSnapshot, snapshot_sources
 from sources.common.counting import counted
-from sources.common.positions import iso
+from sources.common.times import iso
 from sources.config.loader import LoadedPipeline
 from sources.config.source.snapshot import SnapshotManifest
 from sources.errors import HybridError, InputError, RunError, StateError

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from pydantic import Field, field_validator
 
-from sources.common.fields import Declared, Duration
+from sources.common.durations import Duration
+from sources.common.fields import Declared
 from sources.config.document.yaml_document import read_document, validated
 from sources.errors import InputError
 from sources.storage.folder import Folder

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.errors import StateError, UnavailableError
 from sources.storage.folder import Folder
 
@@ -176,12 +176,25 @@ class Segments:
         return made
 
     def refresh(self) -> None:
-        """Find segments that were written although the store reported a failure to their writer."""
+        """Find segments that were written although the store reported a failure to their writer.
+
+        Raises:
+            StateError: One can't be read.
+            UnavailableError: The store does not answer.
+        """
         while self._folder.exists(_name(self.last.number + 1)):
             self.last = self.of(self.last.number + 1)
 
     def delete_before(self, at_ms: int) -> None:
-        """Delete segments that were written before a time, but never the last one."""
+        """Delete segments that were written before a time, but never the last one.
+
+        Args:
+            at_ms: The time, in Unix milliseconds.
+
+        Raises:
+            StateError: One can't be read, or can't be deleted.
+            UnavailableError: The store does not answer.
+        """
         while self.first < self.last.number and self.of(self.first).at_ms < at_ms:
             # Readers see the new beginning first.
             self.first += 1

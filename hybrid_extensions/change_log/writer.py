@@ -15,7 +15,7 @@ from hybrid_extensions.change_log.position import (
     start_at,
 )
 from hybrid_extensions.change_log.segments import Change, Segments, retried
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.storage.folder import Folder
 
 _POSITION = "position.json"

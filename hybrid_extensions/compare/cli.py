@@ -32,7 +32,7 @@ def compare(
         from hybrid_extensions.compare.compare_source import compare_with_source
         from hybrid_extensions.compare.compare_whole import compared_in_words, keep_compared
         from hybrid_extensions.compare.live_run_state import look_at_run
-        from sources.common.positions import now_ms
+        from sources.common.times import now_ms
         from sources.planning.context import PipelineContext
         from sources.serving import declared_generation, generation_with_role
 

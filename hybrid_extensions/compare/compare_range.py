@@ -17,8 +17,8 @@ from hybrid_extensions.cdc.compared.key_range import KEYS, KeyRange
 from hybrid_extensions.compare.compared_sides import compared_sides
 from hybrid_extensions.comparison.duckdb_database import as_json, count_rows
 from orchestration.comparison.report import EXAMPLES
-from sources.common.positions import now_ms
 from sources.common.sql.sql_names import literal, quoted
+from sources.common.times import now_ms
 
 PAUSES_S = (3.0, 10.0, 30.0)
 """Seconds before each look at rows that differ: what is on its way has mostly arrived by then."""

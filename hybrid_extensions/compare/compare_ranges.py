@@ -20,7 +20,7 @@ from hybrid_extensions.cdc.compared.key_range import KEYS, RANGE_ROWS, KeyRange
 from hybrid_extensions.compare.compare_range import LiveRun, RangeComparison, compare_range
 from hybrid_extensions.compare.compared_sides import rows_of
 from hybrid_extensions.compare.declare import CompareSection
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.state.generation import Generation

@@ -13,7 +13,7 @@ from hybrid_extensions.compare.compare_range import LiveRun, compare_range
 from hybrid_extensions.compare.compare_source import SourceComparison
 from orchestration.comparison.report import EXAMPLES
 from sources.common.counting import counted
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.planning.context import PipelineContext
 
 

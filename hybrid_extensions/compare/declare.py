@@ -7,7 +7,8 @@ from datetime import timedelta
 from pydantic import PositiveInt
 
 from hybrid_extensions.schedules.declare import Schedule
-from sources.common.fields import Duration, Name
+from sources.common.durations import Duration
+from sources.common.fields import Name
 from sources.config.pipeline import Pipeline
 from sources.config.section import Section
 

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sources.common.positions import to_us
+from hybrid_extensions.copied_files.why_rewritten import why_rewritten
+from sources.common.times import to_us
 from sources.config.source.file_source import FileSource
 from sources.formats.parquet.footer import read_footer
-from sources.formats.parquet.table_file import column_range, why_rewritten
+from sources.formats.parquet.table_file import column_range
 from sources.storage.folder_partitions import values_of
 from sources.storage.stores import Stores
 

@@ -35,7 +35,8 @@ from hybrid_extensions.cuts.barrier import Barrier, read_barrier, read_crossing,
 from hybrid_extensions.cuts.members import CutTable
 from hybrid_extensions.cuts.table import TableVersion
 from sources.common.counting import counted
-from sources.common.positions import Offsets, now_ms
+from sources.common.positions import Offsets
+from sources.common.times import now_ms
 from sources.config.source.snapshot import SnapshotOptions
 from sources.errors import RunError
 from spark_jobs.table.delta_table import version_of

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.storage.folder import Folder
 
 _BARRIER = "cut/barrier.json"

@@ -17,7 +17,7 @@ from orchestration.defs.keys import table_group, table_key
 from orchestration.defs.show import metadata
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.display import second
-from sources.common.positions import now_ms, to_ms
+from sources.common.times import now_ms, to_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, StateError
 

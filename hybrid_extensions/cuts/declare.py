@@ -6,7 +6,8 @@ import posixpath
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from sources.common.fields import Declared, Duration
+from sources.common.durations import Duration
+from sources.common.fields import Declared
 from sources.config.section import Section
 from sources.config.source.kafka_source import KafkaSource
 

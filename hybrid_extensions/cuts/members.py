@@ -83,6 +83,7 @@ class CutTable:
 
         Raises:
             StateError: The checkpoint is damaged.
+            UnavailableError: The checkpoint's store does not answer.
         """
         place = len(self.context.pipeline.sources) - 1
         checkpoint = self.context.generation.checkpoint

@@ -13,7 +13,7 @@ from hybrid_extensions.cuts.attempt import Attempt, Database, GivenUp, UnderWay,
 from hybrid_extensions.cuts.barrier import read_barrier
 from hybrid_extensions.cuts.members import CutGroup, CutTable, require_following
 from hybrid_extensions.cuts.table import Cut, append_cut, last_number
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.planning.plan import log_server
 
 LIMIT_S = 300.0

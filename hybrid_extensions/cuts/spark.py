@@ -25,8 +25,8 @@ from hybrid_extensions.cuts.barrier import (
     write_crossing,
 )
 from hybrid_extensions.cuts.declare import CutsSection
-from sources.common.positions import now_ms
 from sources.common.sql.sql_names import in_backticks
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.state.generation import Generation
 from spark_jobs.inside.sink.merging.merge_strategy import Merging

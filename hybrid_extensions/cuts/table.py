@@ -9,8 +9,8 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
-from sources.common.positions import iso
 from sources.common.sql.sql_names import quoted
+from sources.common.times import iso
 from sources.errors import InputError
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import dataset_of, delta_table

@@ -13,7 +13,7 @@ from hybrid_extensions.feeds.kept.comparison import compare_served, served_in_wo
 from orchestration.defs.keys import table_group, table_key
 from orchestration.defs.show.dagster_failures import failures
 from sources.common.counting import counted
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 
 LOOK_S = 10

@@ -9,12 +9,13 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
-from sources.common.fields import Declared, Duration, Name, Reference
+from sources.common.durations import Duration
+from sources.common.fields import Declared, Name, Reference
 from sources.common.login.security import Security
+from sources.config.document.plain_secrets import without_password
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.section import Section
-from sources.config.source.snapshot import without_password
 from sources.errors import InputError
 
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]

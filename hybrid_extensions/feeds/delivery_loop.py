@@ -17,7 +17,7 @@ from hybrid_extensions.feeds.feed_record import (
 )
 from hybrid_extensions.feeds.follower import DeliveryOutcome, Follower
 from sources.common.counting import counted
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport, HybridError, UnavailableError
 

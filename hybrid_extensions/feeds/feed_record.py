@@ -6,7 +6,8 @@ from pydantic import BaseModel
 
 from hybrid_extensions.feeds.declare import AnyFeed, feeds_of
 from sources.common.counting import counted
-from sources.common.positions import Part, Record, now_ms
+from sources.common.state_document import Part, Record
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport, HybridError
 from sources.storage.folder import Folder

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from sources.common.positions import Record
 from sources.common.schema import names_and_types
+from sources.common.state_document import Record
 from sources.serving import OWNER
 from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import commit_digest, commit_name
@@ -85,6 +85,7 @@ def commit_of(folder: Folder, number: int) -> str:
         number: The version.
 
     Raises:
+        StateError: The commit can't be read.
         UnavailableError: The store of the table does not answer.
     """
     return commit_digest(folder.read_bytes(commit_name(number)))

@@ -31,7 +31,7 @@ from sources.common.sql.sql_names import column_list, quoted
 from sources.errors import InputError
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import delta_table, int96_as_micros
-from spark_jobs.table.table_snapshot import is_absolute
+from sources.storage.tables.delta_log import is_absolute
 
 # Reader features that leave each file of the log readable as plain Parquet.
 _PLAIN = {"timestampNtz", "typeWidening", "typeWidening-preview"}

@@ -10,7 +10,7 @@ from hybrid_extensions.generations.comparison.compare_generations import Generat
 from orchestration.comparison.report import example_text
 from orchestration.defs.show.metadata import Metadata, table
 from orchestration.display import moment
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 
 
 def comparison(found: GenerationComparison) -> Metadata:

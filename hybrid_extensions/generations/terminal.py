@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from orchestration.cli.fitting_table import Fitting
-from sources.common.positions import iso
+from sources.common.times import iso
 
 if TYPE_CHECKING:
     from hybrid_extensions.generations.comparison.compare_generations import GenerationComparison

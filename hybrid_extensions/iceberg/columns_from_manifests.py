@@ -27,8 +27,8 @@ from pyiceberg.types import (
 from hybrid_extensions.iceberg.columns import all_fields
 from hybrid_extensions.iceberg.renamed_columns import are_renamed, former_dates, misread_column
 from hybrid_extensions.iceberg.stored_files import path_of
-from sources.common.epoch import EPOCH
-from sources.common.field_ids import field_id
+from sources.common.schema import field_id
+from sources.common.times import EPOCH
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.formats.parquet.footer import read_footer

@@ -17,8 +17,7 @@ from pyiceberg.table import DataScan
 from pyiceberg.types import DateType, ListType, MapType, NestedField
 
 from hybrid_extensions.iceberg.columns import all_fields, children
-from sources.common.field_ids import field_id
-from sources.common.schema import normalize_schema
+from sources.common.schema import field_id, normalize_schema
 
 
 def are_renamed(scan: DataScan, schema: Schema) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 
 from sources.common.optional import needs_extra
-from sources.common.positions import iso
+from sources.common.times import iso
 from sources.config.source.file_source import FileSource
 from sources.errors import HybridError, InputError
 from sources.storage.stores import Stores

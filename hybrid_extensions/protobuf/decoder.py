@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 
 from hybrid_extensions.protobuf.batches import TIME, WRAPPERS, NotInBatches, PlainMessage
 from sources.common.conversion import BadValue
-from sources.common.epoch import EPOCH
+from sources.common.times import EPOCH
 from sources.decoding.base import BaseReader
 from sources.decoding.batch_cursor import Batch, zigzag
 from sources.decoding.schema_registry import read_ids, unframe

@@ -10,7 +10,7 @@ from hybrid_extensions.ranges.backfill import RangeLook, RangeResult
 from orchestration.defs.show.metadata import Metadata
 from orchestration.display import second, size
 from sources.common.counting import counted
-from sources.common.positions import to_ms
+from sources.common.times import to_ms
 
 _SHOWN = 10
 """Most ranges that a sentence names."""

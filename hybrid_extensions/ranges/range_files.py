@@ -13,8 +13,8 @@ from hybrid_extensions.ranges.range_scope import RangeScope, utc
 from sources.config.source.file_options import TimeRange
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError, StateError
+from sources.files.listing.source_listing import list_source
 from sources.files.listing.split_table import FileListing
-from sources.files.listing.splits import list_source
 from sources.files.time_range import EmptyRangeError
 from sources.formats.parquet.footer import UnreadableFileError
 from sources.planning.context import PipelineContext

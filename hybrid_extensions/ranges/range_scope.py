@@ -9,7 +9,8 @@ from datetime import datetime
 from hybrid_extensions.ranges.table.event_range import Range
 from hybrid_extensions.ranges.windows import RERUN, final_time, windows_by
 from sources.common.durations import duration
-from sources.common.positions import EndPosition, iso, to_ms
+from sources.common.positions import EndPosition
+from sources.common.times import iso, to_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource

@@ -80,7 +80,8 @@ def final_time(context: PipelineContext, end: EndPosition) -> FinalTime:
         end: End position of the last source of files.
 
     Raises:
-        StateError: The watermark that history left is not recorded.
+        StateError: The watermark that history left is not recorded, or the state is damaged.
+        UnavailableError: The state's store does not answer.
     """
     found = _history_watermark(context)
     if found is None:

@@ -44,7 +44,7 @@ def repair(  # noqa: PLR0913, PLR0917 - each is an option
         from hybrid_extensions.repair.result_text import shown
         from hybrid_extensions.repair.run import look
         from hybrid_extensions.repair.run import repair as write
-        from sources.common.fields import parse_duration
+        from sources.common.durations import parse_duration
 
         loaded, limit = load(pipeline), parse_duration(within)
         found = (

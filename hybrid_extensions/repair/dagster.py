@@ -12,7 +12,7 @@ from orchestration.defs.jobs.action_form import text_field
 from orchestration.defs.jobs.actions import Action
 from orchestration.defs.keys import RESULT_TAG, note_on_run, table_key
 from orchestration.defs.show.dagster_remedies import say_in
-from sources.common.fields import parse_duration
+from sources.common.durations import parse_duration
 from sources.config.loader import LoadedPipeline
 
 _TEXT = (

@@ -14,6 +14,7 @@ from deltalake import DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
 
 from hybrid_extensions.generations.files.file_rows import FileReader, remove_action
+from hybrid_extensions.generations.files.linked_files import add_action, link_files
 from hybrid_extensions.repair.compared_rows import DELETES, read_deletes
 from hybrid_extensions.repair.differences import REPAIRS, in_keys
 from hybrid_extensions.repair.positions import is_newer
@@ -22,13 +23,7 @@ from sources.common.sql.sql_names import column_list, quoted
 from sources.errors import StateError
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import dataset_of, is_delta_table
-from spark_jobs.table.delta_table import (
-    add_action,
-    commit_files,
-    commit_once,
-    link_files,
-    open_table,
-)
+from spark_jobs.table.delta_table import commit_files, commit_once, open_table
 from spark_jobs.table.kept_deletes import append_deletes
 
 _CHANGED = "audit.changed"

@@ -31,7 +31,7 @@ from hybrid_extensions.repair.differences import Differences
 from hybrid_extensions.repair.result import RepairResult
 from hybrid_extensions.repair.rewrite import Rewritten, Touched, files_to_rewrite, rewrite
 from hybrid_extensions.repair.table import RepairedTable, require_repairable
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.kept_definitions import in_service
 from sources.serving import require_in_service

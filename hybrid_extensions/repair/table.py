@@ -18,7 +18,7 @@ from sources.serving import target_of
 from sources.storage.folder import Folder
 from spark_jobs.launch.questions.transform_check import TransformCheck
 from spark_jobs.table.delta_table import open_table
-from spark_jobs.table.protocol import is_plain
+from spark_jobs.table.plain_table import is_plain
 
 _WAY = (
     "Compute the table again: take a snapshot into another folder, write its `path` into the "

@@ -27,7 +27,7 @@ from orchestration.comparison.kept_audit import KeptAudit, keep_audit, read_audi
 from orchestration.progress.forecast import rate
 from orchestration.supervision.status import status
 from sources.common.optional import require_extra
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError
 from sources.extensions import contributions

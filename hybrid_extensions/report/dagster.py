@@ -15,7 +15,7 @@ from orchestration.defs.jobs.actions import Action
 from orchestration.defs.jobs.control_form import OF_GENERATION, acting_generation
 from orchestration.defs.keys import table_key
 from orchestration.display import moment
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 
 _FILE = "report.html"

@@ -15,7 +15,7 @@ from orchestration import display
 from orchestration.remedies import as_commands
 from orchestration.supervision.status import Status
 from sources.common.durations import duration
-from sources.common.positions import iso
+from sources.common.times import iso
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.storage.folder import Folder

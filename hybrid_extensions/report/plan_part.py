@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from hybrid_extensions.report.model import PlanPart, SourcePlan
-from sources.common.positions import EndPosition, iso
+from sources.common.positions import EndPosition
+from sources.common.times import iso
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.hybrid import Boundedness

@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from sources.common.optional import needs_extra
-from sources.common.positions import iso, to_ms
+from sources.common.times import iso, to_ms
 from spark_jobs.run_state.progress_log import ProgressLog, Sample
 
 with needs_extra("plots", "The asset `progress`"):

@@ -15,7 +15,7 @@ from pathlib import Path
 from pydantic import Field
 
 from sources.common.cache import cache_folder
-from sources.common.positions import Part
+from sources.common.state_document import Part
 from spark_jobs.launch.user_socket import ANSWER_S, connect
 
 _MOST_DESCRIPTORS = 8

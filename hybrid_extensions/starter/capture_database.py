@@ -44,7 +44,8 @@ def start_capture(
 ) -> tuple[list[LoadedPipeline], list[Path], list[str]]:
     """Write the files that capture tables of a database into a folder.
 
-    Either all files are written, or none. Nothing is created in the database or in Kafka.
+    If a pipeline would not be valid, none of the files stays. Nothing is created in the database or
+    in Kafka.
 
     Args:
         folder: Folder that exists, to write to.
@@ -57,6 +58,7 @@ def start_capture(
         InputError: A name is not valid, the database refuses, there is no such table, it can't be
             captured, a file exists, or a pipeline would not be valid.
         UnavailableError: The database does not answer.
+        OSError: A file can't be written; those before it stay.
     """
     check_name(options.name)
     if not options.tables:

@@ -15,7 +15,7 @@ from orchestration.defs.jobs.actions import Action
 from orchestration.defs.show import metadata
 from sources.common.counting import counted
 from sources.common.fields import parse_instant
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 

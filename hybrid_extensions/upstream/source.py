@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, NonNegativeInt, PrivateAttr, ValidationError
 
-from sources.common.fields import Columns, Duration
+from sources.common.durations import Duration
+from sources.common.fields import Columns
 from sources.config.source.added_source import COMMON, AddedSource
 from sources.config.source.file_source import FileSource
 from sources.errors import HybridError, InputError

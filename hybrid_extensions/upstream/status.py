@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from hybrid_extensions.upstream.source import UpstreamFiles
 from orchestration.supervision.status_part import Number, Row, StatusPart
-from sources.common.positions import iso, to_ms
+from sources.common.times import iso, to_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.files.tables.table_commits import TableCommits

@@ -9,7 +9,8 @@ from typing import Any
 from orchestration.capture.look import LOOK_EVERY_MS, CaptureLook
 from orchestration.capture.snapshots import TakenSnapshot
 from orchestration.capture.wait import CaptureWait
-from sources.common.positions import Offsets, Part
+from sources.common.positions import Offsets
+from sources.common.state_document import Part
 from sources.config.loader import LoadedPipeline
 from sources.extensions import contributions, none_adds
 from sources.planning.context import PipelineContext
@@ -186,6 +187,9 @@ def capture_wait(context: PipelineContext) -> CaptureWait:
     """Return a wait for what the captured databases' logs hold.
 
     It waits for nothing if no installed extension captures tables.
+
+    Raises:
+        InputError: An extension can't be loaded.
     """
     found = installed_capture()
     return CaptureWait() if found is None else found.wait(context)

@@ -134,7 +134,7 @@ def drain(
     """
     with answer(as_json) as show:
         from orchestration.cli import console
-        from sources.common.fields import parse_duration
+        from sources.common.durations import parse_duration
         from sources.serving import declared_generation, generation_with_role
 
         loaded = load_acting(pipeline, generation, as_kept=True)

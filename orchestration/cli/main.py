@@ -141,7 +141,7 @@ def approve(
 ) -> None:
     """Approve the plan of a pipeline that declares `approve: true`, so that its chain may run."""
     with answer(as_json) as show:
-        from sources.common.positions import iso
+        from sources.common.times import iso
         from sources.planning import approval
 
         loaded = load(pipeline)

@@ -13,7 +13,7 @@ from orchestration.cli.fitting_table import Fitting
 from orchestration.display import time_left
 from orchestration.progress.in_words import changes_in_words
 from orchestration.progress.plan_tables import PlanTable, plan_tables
-from sources.common.positions import iso
+from sources.common.times import iso
 from sources.planning.approval import HOW_TO_APPROVE
 
 _SHORT = len("30 Sep 2024 00:00")

@@ -6,7 +6,8 @@ from typing import Literal
 
 from orchestration.comparison.report import AuditReport, BadLine, LedgerLine, in_words
 from orchestration.display import moment
-from sources.common.positions import Part, Record, now_ms
+from sources.common.state_document import Part, Record
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
 from sources.serving import newest_generation, read_serving

@@ -27,7 +27,7 @@ from orchestration.supervision import supervisor
 from orchestration.supervision.live_look import look_at_live
 from orchestration.supervision.rules.verdict import Finding, expected_findings
 from orchestration.supervision.webhook import Alert, alert
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.extensions import none_adds
 from sources.hybrid import Boundedness

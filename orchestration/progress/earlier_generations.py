@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.generations import generations

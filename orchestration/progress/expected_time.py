@@ -46,6 +46,7 @@ def expected_time(
     Raises:
         StateError: The state can't be read.
         UnavailableError: The state's store does not answer.
+        InputError: An extension can't be loaded.
     """
     for estimate in contributions("estimate"):
         found: Estimate = estimate(loaded, generation, plan, batches)

@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict
 from orchestration.progress.earlier_generations import earlier_generations, read_earlier
 from orchestration.progress.expected_time import Estimate, expected_time
 from orchestration.progress.plan_summary import summary
-from sources.common.positions import iso
+from sources.common.times import iso
 from sources.config.loader import LoadedPipeline
-from sources.planning.files.file_plan import FoundFiles, micro_batches, read_splits
+from sources.planning.files.file_plan import FoundFiles, read_splits
+from sources.planning.files.micro_batches import micro_batches
 from sources.planning.plan import Plan
 from sources.planning.topics.topic_plan import TopicPlan
 from sources.serving import target_of

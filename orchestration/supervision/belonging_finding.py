@@ -6,7 +6,7 @@ A run that is stopped or paused is checked as well: what is green has to be righ
 from __future__ import annotations
 
 from orchestration.supervision.rules.verdict import Finding, Verdict
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport, HybridError, InputError
 from sources.kept_definitions import in_service

@@ -15,7 +15,7 @@ from orchestration.progress.table_facts import TableFacts
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status
 from sources.common.counting import counted, counted_as
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.serving import candidate_name, read_serving
 from sources.state.action_log import read_actions

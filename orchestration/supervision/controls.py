@@ -15,7 +15,7 @@ from orchestration.requested_state import (
     write_requested,
 )
 from sources.common.durations import in_full
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource

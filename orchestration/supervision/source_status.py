@@ -10,7 +10,8 @@ from orchestration.backlog import Backlog, TopicBacklog, backlog_of
 from orchestration.catch_up import held_in_words
 from orchestration.progress.forecast import eta_s
 from orchestration.requested_state import read_requested
-from sources.common.positions import now_ms, span_ms
+from sources.common.positions import span_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
@@ -80,6 +81,7 @@ def source_status(loaded: LoadedPipeline, generation: Generation | None, name: s
     Raises:
         StateError: The state is damaged.
         UnavailableError: The state's store or a cluster does not answer.
+        InputError: A cluster's command line tool is not installed.
     """
     if generation is None:
         return SourceStatus(source=name, state="waiting")

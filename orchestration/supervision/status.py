@@ -23,7 +23,7 @@ from orchestration.supervision.live_look import look_at_live
 from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.source_status import SourceStatus, source_status
 from orchestration.supervision.status_part import StatusPart
-from sources.common.positions import Part
+from sources.common.state_document import Part
 from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport, StateError
 from sources.extensions import contributions

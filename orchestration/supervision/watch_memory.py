@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from sources.common.positions import Part, Record
+from sources.common.state_document import Part, Record
 from sources.storage.folder import Folder
 
 _WATCH = "run/watch.json"

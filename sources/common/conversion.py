@@ -11,8 +11,8 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from sources.common.epoch import EPOCH
 from sources.common.schema import type_name
+from sources.common.times import EPOCH
 
 Converter = Callable[[Any], Any]
 """Function from a parsed value to the one that Arrow takes; it raises :class:`BadValue`."""

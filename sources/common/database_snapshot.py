@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from sources.common.epoch import EPOCH
+from sources.common.times import EPOCH
 
 # Transaction ids in PostgreSQL's log have 32 bits.
 _WRAP = 1 << 32

@@ -1,8 +1,71 @@
-"""Durations in words, as messages, cards and pages print them."""
+"""Durations: parsed from texts such as ``10 min``, and printed in words."""
 
 from __future__ import annotations
 
+import re
+from datetime import timedelta
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
+
+from sources.errors import InputError
+
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
+_DURATION = re.compile(
+    r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|min|minutes?|h|hours?|d|days?)"
+)
+_UNIT_MS = {"ms": 1, "mi": 60_000, "s": 1_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def _duration(value: Any) -> Any:
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip().lower())):
+        unit = match[2]
+        if unit.startswith("milli"):
+            factor = 1
+        else:
+            factor = next(ms for key, ms in _UNIT_MS.items() if unit.startswith(key))
+        span_ms = Decimal(match[1]) * factor
+        if span_ms != int(span_ms):
+            message = (
+                f"`{value}` is not a whole number of milliseconds, the smallest unit of a duration."
+            )
+            raise ValueError(message)
+        try:
+            return timedelta(milliseconds=int(span_ms))
+        except OverflowError:
+            message = f"`{value}` is longer than the longest duration, some 2.7 million years."
+            raise ValueError(message) from None
+    return value
+
+
+Duration = Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0))]
+"""Duration of 0 or more in whole milliseconds, such as ``10 min``, or ISO 8601 (``PT10M``)."""
+
+
+def parse_duration(text: str) -> timedelta:
+    """Return a duration from a text of a command line or form, such as ``10 min``.
+
+    Args:
+        text: Number and unit (ms, s, min, h or d), such as ``1.5 h``; ISO 8601 such as ``PT10M``
+            also works.
+
+    Raises:
+        InputError: The text is not a duration, is negative, is no whole number of milliseconds, or
+            is longer than a duration of Python can be.
+    """
+    try:
+        return TypeAdapter(Duration).validate_python(text)
+    except ValidationError as error:
+        reason = error.errors()[0].get("ctx", {}).get("error")
+        message = str(reason) if isinstance(reason, ValueError) else f"`{text}` is not a duration."
+        hint = "Write 90 s, 10 min or 1.5 h: a number, and ms, s, min, h or d."
+        raise InputError(message, hint, value=text) from None
 
 
 def duration(seconds: float, units: int = 2) -> str:

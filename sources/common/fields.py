@@ -1,10 +1,9 @@
-"""Types of fields in declarations (names, durations, instants, columns), and their parsers."""
+"""Types of fields in declarations (names, instants, columns), and their parsers."""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
-from decimal import Decimal
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from pydantic import (
@@ -14,7 +13,6 @@ from pydantic import (
     ConfigDict,
     Field,
     TypeAdapter,
-    ValidationError,
 )
 from pydantic.fields import FieldInfo
 
@@ -22,33 +20,8 @@ from sources.common.schema import alike_names, parse_schema
 from sources.errors import InputError
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
-_DURATION = re.compile(
-    r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|min|minutes?|h|hours?|d|days?)"
-)
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
-_UNIT_MS = {"ms": 1, "mi": 60_000, "s": 1_000, "h": 3_600_000, "d": 86_400_000}
 _RESERVED = ("plan", "progress", "ranges", "table")
-
-
-def _duration(value: Any) -> Any:
-    if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip().lower())):
-        unit = match[2]
-        if unit.startswith("milli"):
-            factor = 1
-        else:
-            factor = next(ms for key, ms in _UNIT_MS.items() if unit.startswith(key))
-        span_ms = Decimal(match[1]) * factor
-        if span_ms != int(span_ms):
-            message = (
-                f"`{value}` is not a whole number of milliseconds, the smallest unit of a duration."
-            )
-            raise ValueError(message)
-        try:
-            return timedelta(milliseconds=int(span_ms))
-        except OverflowError:
-            message = f"`{value}` is longer than the longest duration, some 2.7 million years."
-            raise ValueError(message) from None
-    return value
 
 
 def _name(value: str) -> str:
@@ -110,26 +83,6 @@ def check_name(name: str) -> None:
         raise InputError(str(error), hint, value=name) from None
 
 
-def parse_duration(text: str) -> timedelta:
-    """Return a duration from a text of a command line or form, such as ``10 min``.
-
-    Args:
-        text: Number and unit (ms, s, min, h or d), such as ``1.5 h``; ISO 8601 such as ``PT10M``
-            also works.
-
-    Raises:
-        InputError: The text is not a duration, is negative, is no whole number of milliseconds, or
-            is longer than a duration of Python can be.
-    """
-    try:
-        return TypeAdapter(Duration).validate_python(text)
-    except ValidationError as error:
-        reason = error.errors()[0].get("ctx", {}).get("error")
-        message = str(reason) if isinstance(reason, ValueError) else f"`{text}` is not a duration."
-        hint = "Write 90 s, 10 min or 1.5 h: a number, and ms, s, min, h or d."
-        raise InputError(message, hint, value=text) from None
-
-
 def parse_instant(text: str) -> datetime:
     """Return an instant in UTC from a text of a command line or form.
 
@@ -159,8 +112,6 @@ Name = Annotated[str, AfterValidator(_name)]
 """Name of a pipeline or source, by the rules of :func:`check_name`."""
 AssetName = Annotated[str, Field(pattern=r"^[^/\s]+(/[^/\s]+)*$")]
 """Key of a Dagster asset, its parts joined by slashes: ``raw/orders``."""
-Duration = Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0))]
-"""Duration of 0 or more in whole milliseconds, such as ``10 min``, or ISO 8601 (``PT10M``)."""
 Columns = Annotated[dict[str, str], AfterValidator(_columns)]
 """Spark SQL type by column name; names that differ only in case are refused."""
 

@@ -6,23 +6,19 @@ All times are Unix milliseconds in UTC, as Kafka's record timestamps are.
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Mapping
-from datetime import datetime, timedelta
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self, TypeVar
+from datetime import timedelta
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer
 
 from sources.common.database_snapshot import DatabaseSnapshot
-from sources.common.epoch import EPOCH
+from sources.common.state_document import Part, Record
 from sources.common.table_definition import TableDefinition
-from sources.errors import StateError
 
 V = TypeVar("V")
 Evidence = Literal["offsets", "sequence", "timestamp", "fixed", "factory"]
 """What a start position was decided by; ``factory`` is a function that the user wrote."""
-_MS = timedelta(milliseconds=1)
 
 
 class TopicPartition(NamedTuple):
@@ -75,113 +71,9 @@ Offsets = Annotated[dict[TopicPartition, int], *_ByTopic]
 """Offsets by partition; in JSON ``{topic: {partition: offset}}``, as Spark writes them."""
 
 
-def now_ms() -> int:
-    """Return the current time in Unix milliseconds, by the clock of this machine."""
-    return time.time_ns() // 1_000_000
-
-
-def to_ms(moment: datetime) -> int:
-    """Return a time in Unix milliseconds, rounded down.
-
-    Raises:
-        TypeError: The time has no time zone.
-    """
-    return (moment - EPOCH) // _MS
-
-
-def to_us(moment: datetime) -> int:
-    """Return a time in Unix microseconds, exactly.
-
-    Raises:
-        TypeError: The time has no time zone.
-    """
-    return (moment - EPOCH) // timedelta(microseconds=1)
-
-
 def span_ms(span: timedelta) -> int:
     """Return a duration in milliseconds as a whole number, rounded down."""
-    return span // _MS
-
-
-def bounds_us(low_ms: int, high_ms: int) -> tuple[int, int]:
-    """Convert inclusive bounds of time from milliseconds to microseconds.
-
-    The upper one becomes the last microsecond of its millisecond.
-
-    Args:
-        low_ms: Lowest time, in Unix milliseconds.
-        high_ms: Highest time, in Unix milliseconds.
-    """
-    return low_ms * 1000, high_ms * 1000 + 999
-
-
-def iso(time_ms: int) -> str:
-    """Return Unix milliseconds as text in UTC, such as ``2013-09-30T23:59:00Z``.
-
-    A time beyond the year 9999, as a wrong clock may produce, is returned as ``<number> ms``.
-    """
-    try:
-        moment = EPOCH + time_ms * _MS
-    except OverflowError:
-        return f"{time_ms} ms"
-    spec = "milliseconds" if time_ms % 1000 else "seconds"
-    return moment.isoformat(timespec=spec).replace("+00:00", "Z")
-
-
-class Part(BaseModel):
-    """Part of a document of the state folder: immutable, and unknown fields are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Record(Part):
-    """Base of the JSON documents in the state folder, each with the version of its form.
-
-    :meth:`parse` refuses a document of another version than ``VERSION``.
-    """
-
-    VERSION: ClassVar[int] = 1
-
-    version: int = 0
-
-    @model_validator(mode="before")
-    @classmethod
-    def _of_this_version(cls, values: Any) -> Any:
-        return {"version": cls.VERSION, **values} if isinstance(values, dict) else values
-
-    @classmethod
-    def parse(cls, text: bytes, file: str = "") -> Self:
-        """Parse the content of a JSON file of the state folder as a document of this class.
-
-        Args:
-            text: Content of the file.
-            file: Its path, for the message of an error.
-
-        Raises:
-            StateError: The document has another ``version`` than ``VERSION``, is not JSON, or has
-                missing, unknown or wrong fields.
-        """
-        try:
-            document = json.loads(text)
-            given = document.get("version") if isinstance(document, dict) else None
-            if type(given) is not int or given != cls.VERSION:
-                reason = f"it has version {given!r}, this project reads version {cls.VERSION}"
-                raise ValueError(reason)
-            return cls.model_validate(document)
-        except (ValueError, RecursionError) as error:
-            where = f"{file}: " if file else ""
-            message = (
-                f"A document of kind {cls.__name__} in the state folder can't be read: {where}"
-                f"{error}."
-            )
-            hint = (
-                "Run the version of this project that wrote the state folder. If the document is "
-                "damaged, restore it from a backup. Without one, declare another `state` and "
-                "another `sink.path` and load everything again: the table that there is stays as "
-                "it is, without new rows."
-            )
-            refused = StateError(message, hint, file=file) if file else StateError(message, hint)
-            raise refused from None
+    return span // timedelta(milliseconds=1)
 
 
 class HeldOffsets(Part):
@@ -200,7 +92,9 @@ class HeldOffsets(Part):
     next: Offsets
     exact: bool
     holes: Annotated[dict[TopicPartition, list[tuple[int, int]]], *_ByTopic]
-    beside: Annotated[dict[TopicPartition, list[tuple[str, str]]], *_ByTopic] = {}
+    beside: Annotated[dict[TopicPartition, list[tuple[str, str]]], *_ByTopic] = Field(
+        default_factory=dict
+    )
 
 
 class EndPosition(Record):
@@ -302,7 +196,7 @@ class StartPosition(Record):
     evidence: Evidence
     time_ms: int | None
     partitions: Annotated[dict[TopicPartition, PartitionStart], *_ByTopic]
-    gaps: list[Gap] = []
+    gaps: list[Gap] = Field(default_factory=list)
 
     def offsets(self) -> Offsets:
         """Return the first offset to read of each partition, without the reasons; may be empty."""

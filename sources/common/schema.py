@@ -34,6 +34,7 @@ _ALIASES = {"integer": "int", "long": "bigint", "bool": "boolean", "short": "sma
 _NAMES = {arrow: name for name, arrow in _BY_NAME.items()} | {pa.null(): "void"}
 _NESTED = re.compile(r"(array|map|struct)\s*<(.*)>", re.IGNORECASE)
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_FIELD_ID = b"PARQUET:field_id"
 
 # What Spark reads of Parquet: unsigned integers into the next type that holds them, and what only
 # Arrow's own schema knows as the column that it is stored as.
@@ -400,3 +401,9 @@ def check_event_time(columns: pa.Schema, event_time: str, where: str) -> None:
             f"`{event_time}: timestamp_millis({event_time})` for a number of milliseconds."
         )
         raise InputError(message, hint, column=event_time, field="event_time")
+
+
+def field_id(field: pa.Field) -> int | None:
+    """Return the field id (``PARQUET:field_id``) of a Parquet file's column; None without one."""
+    number = (field.metadata or {}).get(_FIELD_ID)
+    return None if number is None else int(number)

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.config.code.own_modules import OwnModules
 from sources.config.document.declaration_errors import invalid_file
 from sources.config.document.yaml_document import (

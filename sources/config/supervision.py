@@ -16,7 +16,8 @@ from pydantic import (
     model_validator,
 )
 
-from sources.common.fields import Declared, Duration
+from sources.common.durations import Duration
+from sources.common.fields import Declared
 
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)\s*%")
 

@@ -13,7 +13,7 @@ import orjson
 import pyarrow as pa
 
 from sources.common.conversion import BadValue, converter, short_repr
-from sources.common.epoch import EPOCH
+from sources.common.times import EPOCH
 from sources.decoding.key_document import key_document
 from sources.decoding.registered_values import registered_values
 from sources.decoding.schema_registry import Registry

@@ -8,9 +8,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.common.positions import iso
 from sources.common.schema import TIMESTAMP
 from sources.common.sql.select import EventColumn
+from sources.common.times import iso
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.columns.mapped_columns import MappedColumns

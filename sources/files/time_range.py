@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.common.positions import bounds_us, to_us
+from sources.common.times import bounds_us, to_us
 from sources.config.source.event_time import EventTime
 from sources.config.source.file_options import TimeRange
 from sources.config.source.file_source import FileSource

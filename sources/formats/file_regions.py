@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+REGION_BYTES = 64 << 20
+"""Largest region of a file that is cut, in bytes."""
 _BLOCK_BYTES = 1 << 16
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from sources.common.durations import in_full
-from sources.common.positions import Offsets, Part, TopicPartition, now_ms, span_ms
+from sources.common.positions import Offsets, TopicPartition, span_ms
+from sources.common.state_document import Part
+from sources.common.times import now_ms
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.kafka.client.kafka_errors import NEW_GENERATION

@@ -7,8 +7,9 @@ from typing import Literal
 
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.durations import in_full
-from sources.common.positions import EndPosition, Offsets, StartPosition, iso
+from sources.common.positions import EndPosition, Offsets, StartPosition
 from sources.common.shard_snapshots import ShardSnapshots
+from sources.common.times import iso
 from sources.common.topic_log import LogRecord
 from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from sources.common.positions import EndPosition, Offsets, StartPosition, iso, now_ms
+from sources.common.positions import EndPosition, Offsets, StartPosition
 from sources.common.sql.select import OnlySparkError
+from sources.common.times import iso, now_ms
 from sources.common.topic_log import Log
 from sources.config.pipeline import Pipeline
 from sources.config.source.event_time import EventTime

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 
-from sources.common.positions import Record, now_ms
+from sources.common.state_document import Record
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError, StateError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.state.generation import Generation, changed_parts, digests

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.common.counting import counted
-from sources.common.positions import Part, iso
+from sources.common.state_document import Part
+from sources.common.times import iso
 from sources.config.source.event_time import EventTime
 from sources.errors import InputError
 from sources.files.listing.split_table import FileListing

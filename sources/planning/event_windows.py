@@ -9,8 +9,8 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from sources.common.epoch import EPOCH
-from sources.common.positions import Part, to_us
+from sources.common.state_document import Part
+from sources.common.times import EPOCH, to_us
 
 
 class Interval(NamedTuple):

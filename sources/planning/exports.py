@@ -7,7 +7,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from sources.common.positions import Record, now_ms
+from sources.common.state_document import Record
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.exported_source import (
     Export,

@@ -12,15 +12,16 @@ from dataclasses import replace
 import pyarrow as pa
 
 from sources.common.database_snapshot import BinlogSnapshot
-from sources.common.positions import Record, iso, now_ms, to_ms
 from sources.common.schema import check_event_time, parse_schema
+from sources.common.state_document import Record
+from sources.common.times import iso, now_ms, to_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.source.exported_source import ExportedFiles
 from sources.config.source.file_source import FileSource
 from sources.errors import StateError
+from sources.files.listing.source_listing import list_source
 from sources.files.listing.split_table import FileListing
-from sources.files.listing.splits import list_source
 from sources.kafka.client.look_ups import KafkaLog
 from sources.kafka.client.new_topics import create_missing_topics
 from sources.planning.declaration_digests import keep_declaration

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sources.common.positions import Part, Record
 from sources.common.schema import names_and_types, parse_schema
+from sources.common.state_document import Part, Record
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import ErrorReport

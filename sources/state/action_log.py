@@ -16,7 +16,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sources.common.positions import Record, now_ms
+from sources.common.state_document import Record
+from sources.common.times import now_ms
 from sources.errors import HybridError, StateError
 from sources.storage.folder import Folder
 

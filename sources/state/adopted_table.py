@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from sources.common.positions import Offsets, Record
+from sources.common.positions import Offsets
+from sources.common.state_document import Record
 from sources.storage.folder import Folder
 
 

@@ -23,6 +23,7 @@ def local_copy(folder: Folder) -> Path:
     Raises:
         UnavailableError: The store does not answer.
         InputError: The store refuses.
+        OSError: The copy can't be written to the cache folder.
     """
     if folder.is_local:
         return folder.root

@@ -16,9 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from sources.common.positions import now_ms
-
-_PART = 1 << 30  # bytes
+from sources.common.times import now_ms
 
 
 class Document(NamedTuple):
@@ -368,33 +366,6 @@ def make_folder(folder: Path) -> None:
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
     _sync(str(folder))
-
-
-def copy_apart(source: str, path: str) -> None:
-    """Copy a file of this machine, never as a link: later changes to one do not affect the other.
-
-    The file system copies, where it can (XFS and Btrfs share the blocks).
-
-    Args:
-        source: The file.
-        path: Path of the copy; folders above it are created.
-
-    Raises:
-        FileNotFoundError: There is no such file.
-        FileExistsError: There is a file at ``path``.
-        OSError: It can't be copied.
-    """
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(source, "rb") as reader, open(path, "xb") as writer:
-        with contextlib.suppress(OSError):
-            while os.copy_file_range(reader.fileno(), writer.fileno(), _PART):
-                pass
-        if os.fstat(writer.fileno()).st_size != os.fstat(reader.fileno()).st_size:
-            # Another file system, or one without this call.
-            os.ftruncate(writer.fileno(), 0)
-            for file in (reader, writer):
-                os.lseek(file.fileno(), 0, os.SEEK_SET)
-            shutil.copyfileobj(reader, writer)
 
 
 def _tag(status: os.stat_result) -> str:

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TypeVar
 
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.errors import InputError, StateError
 from sources.storage.base import hadoop_path
 from sources.storage.documents import Document, DocumentStore, LocalDocuments
@@ -163,6 +163,7 @@ class Folder:
 
         Raises:
             StateError: The folder exists and can't be listed.
+            UnavailableError, InputError: The store does not answer, or refuses.
         """
         # Only the part that has no wildcard is asked for.
         start = re.split(r"[*?\[]", pattern)[0].rpartition("/")[0]
@@ -177,6 +178,7 @@ class Folder:
 
         Raises:
             StateError: The folder exists and can't be listed.
+            UnavailableError, InputError: The store does not answer, or refuses.
         """
         with _reading(self.url, "Folder", "listed", _TO_LIST):
             return not self.documents.listing(self.url)
@@ -186,6 +188,7 @@ class Folder:
 
         Raises:
             StateError: The folder exists and can't be listed.
+            UnavailableError, InputError: The store does not answer, or refuses.
         """
         with _reading(self.url, "Folder", "listed", _TO_LIST):
             return self.documents.folders(self.url)
@@ -205,7 +208,7 @@ class Folder:
         """Return the content of a file of the folder; None if it does not exist.
 
         Raises:
-            StateError: As of :meth:`document`.
+            StateError, UnavailableError, InputError: As of :meth:`document`.
         """
         found = self.document(name)
         return None if found is None else found.data
@@ -220,6 +223,7 @@ class Folder:
         Raises:
             StateError: The document has an unknown version or is damaged, or as of
                 :meth:`document`.
+            UnavailableError, InputError: The store does not answer, or refuses.
         """
         text = self.read_bytes(name)
         return None if text is None else kind.parse(text, self.location(name))
@@ -229,6 +233,7 @@ class Folder:
 
         Raises:
             StateError: The folder can't be written.
+            UnavailableError, InputError: The store does not answer, or refuses.
         """
         self.replace_bytes(name, _encoded(document))
 
@@ -237,6 +242,7 @@ class Folder:
 
         Raises:
             StateError: The folder can't be written.
+            UnavailableError, InputError: The store does not answer, or refuses.
         """
         with self.writing():
             self.documents.put(self.location(name), data)
@@ -250,6 +256,7 @@ class Folder:
         Raises:
             StateError: The folder can't be written, the existing document is damaged, or it was
                 removed while this was called.
+            UnavailableError, InputError: The store does not answer, or refuses.
         """
         with self.writing():
             written = self.documents.put_if_absent(self.location(name), _encoded(document))
@@ -277,6 +284,7 @@ class Folder:
 
         Raises:
             StateError: The folder can't be written, or the existing document is damaged.
+            UnavailableError, InputError: The store does not answer, or refuses.
         """
         found, place = self.document(name), self.location(name)
         there = None if found is None else type(document).parse(found.data, place)
@@ -292,6 +300,7 @@ class Folder:
 
         Raises:
             StateError: The file can't be deleted.
+            UnavailableError, InputError: The store does not answer, or refuses.
         """
         with self.writing():
             self.documents.delete(self.location(name))

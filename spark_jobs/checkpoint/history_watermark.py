@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.state.generation import Generation
 from spark_jobs.checkpoint import offset_log
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from itertools import pairwise, zip_longest
 
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.errors import StateError
 from sources.state.generation import Generation
 from spark_jobs.checkpoint import offset_log

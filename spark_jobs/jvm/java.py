@@ -11,8 +11,8 @@ from pathlib import Path
 
 from sources.errors import InputError
 
-# Spark 4 and Kafka 4 both refuse anything older.
 MINIMUM = 17
+"""Lowest feature release of Java that Spark 4 and Kafka 4 run on."""
 _TIMEOUT_S = 60.0
 # By the program that installs packages on a system; all of them have this release.
 _INSTALLERS = {
@@ -27,24 +27,20 @@ _INSTALLERS = {
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
-def require_java(minimum: int = MINIMUM) -> Path:
+def require_java() -> Path:
     """Return the Java to start, after asking it for its version: of JAVA_HOME, else on the PATH.
 
-    Args:
-        minimum: Lowest feature release that is accepted, such as 17.
-
     Raises:
-        InputError: There is no Java, it does not run, or it is too old.
+        InputError: There is no Java, it does not run, or it is older than :data:`MINIMUM`.
     """
-    way_out = _way_out(minimum)
-    path = find_java(minimum)
+    path = find_java()
     version = java_version(path)
-    if version < minimum:
+    if version < MINIMUM:
         message = (
-            f"The Java at {path} is version {version}; Spark and Kafka need version {minimum} or "
+            f"The Java at {path} is version {version}; Spark and Kafka need version {MINIMUM} or "
             "later."
         )
-        raise InputError(message, way_out, file=str(path), value=str(version))
+        raise InputError(message, _way_out(), file=str(path), value=str(version))
     return path
 
 
@@ -68,7 +64,7 @@ def java_version(path: Path) -> int:
         message = f"The Java at {path} can't be started: {error}."
         is_forbidden = isinstance(error, PermissionError)
         first = "Let this user execute the file. Or: " if is_forbidden else ""
-        hint = f"{first}{_way_out(MINIMUM)} Nothing was started."
+        hint = f"{first}{_way_out()} Nothing was started."
         raise InputError(message, hint, file=str(path)) from None
     output = f"{run.stderr}\n{run.stdout}"
     found = _VERSION.search(output)
@@ -79,7 +75,7 @@ def java_version(path: Path) -> int:
             f"The Java at {path} does not report its version, so it may be no Java at all. Its "
             f"output: {said.rstrip('.')}."
         )
-        raise InputError(message, _way_out(MINIMUM), file=str(path))
+        raise InputError(message, _way_out(), file=str(path))
     return int(found.group(1))
 
 
@@ -104,18 +100,15 @@ def spark_environment(home: Path) -> dict[str, str]:
     }
 
 
-def find_java(minimum: int = MINIMUM) -> Path:
+def find_java() -> Path:
     """Return the path of Java without starting it, so that its version is not checked.
 
     It is ``JAVA_HOME/bin/java`` if JAVA_HOME is set, else the ``java`` on the PATH.
 
-    Args:
-        minimum: Feature release that a message asks for, such as 17.
-
     Raises:
         InputError: No Java is found.
     """
-    way_out = _way_out(minimum)
+    way_out = _way_out()
     home = os.environ.get("JAVA_HOME")
     if home:
         path = Path(home) / "bin" / "java"
@@ -126,7 +119,7 @@ def find_java(minimum: int = MINIMUM) -> Path:
             if (other := shutil.which("java")) is not None:
                 way_out = (
                     f"Remove the variable (`unset JAVA_HOME`) to use {other}, which is on the "
-                    f"PATH and has to be Java {minimum} or later. If it is older: {way_out}"
+                    f"PATH and has to be Java {MINIMUM} or later. If it is older: {way_out}"
                 )
             raise InputError(message, way_out, file=str(path))
         return path
@@ -137,11 +130,11 @@ def find_java(minimum: int = MINIMUM) -> Path:
     return Path(on_path)
 
 
-def _way_out(minimum: int) -> str:
+def _way_out() -> str:
     """Return how to get a Java, with the command for this system where it is known."""
     known = [command for name, command in _INSTALLERS.items() if shutil.which(name)]
-    command = f" (on this machine by `{known[0].format(minimum=minimum)}`)" if known else ""
+    command = f" (on this machine by `{known[0].format(minimum=MINIMUM)}`)" if known else ""
     return (
-        f"Install a JDK or JRE {minimum} or later{command}. Set JAVA_HOME to its folder, in which "
+        f"Install a JDK or JRE {MINIMUM} or later{command}. Set JAVA_HOME to its folder, in which "
         "`bin/java` is; or remove JAVA_HOME, if that `java` is the first on the PATH."
     )

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from pydantic import Field
 
-from sources.common.positions import Part, Record, now_ms
+from sources.common.state_document import Part, Record
+from sources.common.times import now_ms
 from sources.config.managed_service import managed_services
 from sources.errors import StateError
 from sources.state.generation import Generation

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.state.generation import Generation

@@ -78,6 +78,9 @@ def waiting_driver(loaded: LoadedPipeline) -> WaitingDriver | None:
     """Return a driver for a pipeline, not started yet.
 
     None if its runs can't use one, or no installed extension starts drivers in advance.
+
+    Raises:
+        InputError: An extension can't be loaded.
     """
     for make in contributions("waiting_driver"):
         found: WaitingDriver | None = make(loaded)

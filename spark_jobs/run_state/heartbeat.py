@@ -8,7 +8,9 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from sources.common.counting import counted
-from sources.common.positions import Offsets, Record, iso
+from sources.common.positions import Offsets
+from sources.common.state_document import Record
+from sources.common.times import iso
 from sources.errors import ErrorReport
 from sources.storage.folder import Folder
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from pydantic import Field
 
-from sources.common.positions import Part, Record, to_ms
+from sources.common.state_document import Part, Record
+from sources.common.times import to_ms
 from sources.storage.folder import Folder
 
 # Periods kept of the recent past; the share of dropped rows is computed over their sum.
@@ -100,7 +101,9 @@ class LateRows(Record):
         return counted
 
     def share(self, since_ms: int) -> tuple[int, int]:
-        """Return the rows read, and the rows dropped, in micro-batches since a time.
+        """Return the number of rows read, and of those dropped, in micro-batches since a time.
+
+        Counted by the periods that are kept: only those that begin at the time or later.
 
         Args:
             since_ms: The time, in Unix milliseconds.

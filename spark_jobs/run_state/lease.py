@@ -18,7 +18,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.errors import HybridError
 from sources.storage.folder import Folder
 

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from pydantic import Field
 
-from sources.common.positions import Part
+from sources.common.state_document import Part
 
 DAY_MS = 86_400_000
 MOST = 96

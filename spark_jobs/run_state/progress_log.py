@@ -11,7 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from sources.common.positions import Part, Record
+from sources.common.state_document import Part, Record
 from sources.storage.folder import Folder
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.peaks_of_a_day import LastDay

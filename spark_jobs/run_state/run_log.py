@@ -58,6 +58,7 @@ def keep(folder: Folder, name: str, log: Path) -> None:
     Raises:
         UnavailableError: The store does not answer.
         InputError: The store refuses.
+        OSError: The log can't be read.
     """
     if folder.is_local or not size(log):
         return

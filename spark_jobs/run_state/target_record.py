@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from sources.common.positions import Part, Record
+from sources.common.state_document import Part, Record
 from sources.state.adopted_table import Adopted
 from sources.state.generation import PLAN, Generation
 
@@ -109,6 +109,10 @@ def documents_of(generation: Generation) -> list[str]:
     """Return the paths of a generation's documents that never change, relative to its folder.
 
     They record decisions; logs, heartbeats and whatever a run replaces or deletes are left out.
+
+    Raises:
+        StateError: A folder of the state can't be listed.
+        UnavailableError: The state's store does not answer.
     """
     single = [name for name in (*_ALWAYS, _REQUESTED) if generation.exists(name)]
     return sorted([*single, *_grouped(generation)])
@@ -123,6 +127,10 @@ def missing_documents(generation: Generation, record: TargetRecord) -> list[str]
     """Return the paths of documents that a record lists and that no longer exist.
 
     Empty if all exist. Some may have been lost when a state folder was copied or restored.
+
+    Raises:
+        StateError: A folder of the state can't be listed.
+        UnavailableError: The state's store does not answer.
     """
     grouped = set(_grouped(generation))
     return [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.storage.folder import Folder
 
 

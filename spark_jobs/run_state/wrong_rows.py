@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from sources.common.positions import Part, Record
+from sources.common.state_document import Part, Record
 from sources.storage.folder import Folder
 from spark_jobs.run_state.repairs import read_repairs
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.errors import StateError
 from sources.state.generation import Generation
 from sources.state.state_table import read_state_table, write_state_table

@@ -14,9 +14,16 @@ DELETES = "deletes"
 def append_deletes(folder: Folder, rows: pa.Table) -> None:
     """Append deletes to the Delta table that keeps them, which is created if it does not exist.
 
+    Repeated, it appends them again, which does no harm: the latest delete of a key counts.
+
     Args:
         folder: Folder of the table.
         rows: The deletes, with the columns of key and sequence.
+
+    Raises:
+        DeltaError, OSError: The table can't be written.
+        StateError: The state's folder can't be written.
+        UnavailableError: The state's store does not answer, or the login to it has expired.
     """
     write_deltalake(folder.url, rows, mode="append", storage_options=folder.documents.delta_options)
     # Spark's checksum of a Delta checkpoint that Rust may just have replaced.

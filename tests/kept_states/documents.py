@@ -12,7 +12,8 @@ from hybrid_extensions.generations.switch.lock import SwitchHolder
 from orchestration.requested_state import RequestedState
 from orchestration.supervision.refused_restart import RefusedRestart
 from orchestration.supervision.watch_memory import Watch
-from sources.common.positions import EndPosition, Record, StartPosition
+from sources.common.positions import EndPosition, StartPosition
+from sources.common.state_document import Record
 from sources.config.loader import KeptDefinition
 from sources.config.source.bad_record_policy import BadRecordCount
 from sources.config.source.rate_limit import CurrentRate

@@ -20,7 +20,8 @@ from orchestration.comparison.report import BadLine, LedgerLine
 from orchestration.supervision.refused_restart import RefusedRestart
 from orchestration.supervision.watch_memory import Restart, Watch
 from sources.common.database_snapshot import BinlogSnapshot, PostgresSnapshot
-from sources.common.positions import EndPosition, Record, TopicPartition
+from sources.common.positions import EndPosition, TopicPartition
+from sources.common.state_document import Record
 from sources.common.table_definition import (
     BinlogColumn,
     BinlogDefinition,

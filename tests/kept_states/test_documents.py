@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("hybrid_extensions.cuts", reason="it has each kind of document")
 
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from tests.extensions import whole
 from tests.kept_states.archives import HOME, kept_states, this_version
 from tests.kept_states.documents import documents, read_samples, sampled_versions

@@ -22,7 +22,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pyspark.sql import DataFrame
 from pyspark.sql.types import DoubleType, StringType, StructField, StructType, TimestampType
 
-from sources.common.positions import Offsets, TopicPartition, now_ms
+from sources.common.positions import Offsets, TopicPartition
+from sources.common.times import now_ms
 from sources.config.loader import load_pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError, InputError, SeamError

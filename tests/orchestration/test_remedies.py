@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from orchestration.cli import shell_remedies as shell
-from orchestration.remedies import Remedy, program, remedies, render
+from orchestration.remedies import Remedy, program, render
 from tests.command_line import commands, invoke
 from tests.extensions import whole
 from tests.orchestration.supervision.live_case import LiveCase
@@ -61,6 +61,18 @@ def told() -> dict[str, list[str]]:
         if "`hybrid" in file.read_text()
     }
     return {file: texts for file, texts in found.items() if texts}
+
+
+def remedies(text: str) -> list[Remedy]:
+    """The remedies in a text, in order."""
+    found: list[Remedy] = []
+
+    def keep(remedy: Remedy) -> str:
+        found.append(remedy)
+        return ""
+
+    render(text, keep)
+    return found
 
 
 def parse(words: list[str]) -> None:

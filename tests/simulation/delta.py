@@ -16,12 +16,12 @@ from deltalake import CommitProperties, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from deltalake.transaction import AddAction, RemoveAction
 
+from hybrid_extensions.generations.files.table_protocol import Protocol
+from hybrid_extensions.generations.files.table_snapshot import TableSnapshot
 from sources.errors import UnavailableError
 from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import LOG, commit_name
 from spark_jobs.table.delta_table import open_table
-from spark_jobs.table.protocol import Protocol
-from spark_jobs.table.table_snapshot import TableSnapshot
 from tests.simulation.kernel import MS, active
 from tests.simulation.store import SimulatedDocuments
 from tests.simulation.world import current_world

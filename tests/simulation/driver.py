@@ -14,7 +14,7 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
 from sources.ledger import require_ledger

@@ -24,13 +24,13 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from hybrid_extensions.generations.files import take_over, unlisted_files
+from hybrid_extensions.generations.files import linked_files, take_over, unlisted_files
 from hybrid_extensions.generations.switch import promotion
 from hybrid_extensions.generations.switch import steps as switch_steps
 from orchestration import chain
 from orchestration.operations import chain_plan
 from sources import generations, kept_definitions
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.config.loader import KeptDefinition, LoadedPipeline, load_pipeline
 from sources.kafka.client.look_ups import KafkaLog
 from sources.planning import plan as planning
@@ -46,7 +46,6 @@ from spark_jobs.launch import driver_state, launch_record, run_control, runs, wa
 from spark_jobs.launch.places.base import Order
 from spark_jobs.launch.submission import submit
 from spark_jobs.run_state import lease
-from spark_jobs.table import delta_table
 from spark_jobs.table.ownership import target_guard
 from tests.simulation import delta, driver
 from tests.simulation.kernel import (
@@ -277,7 +276,7 @@ def _patch_stores(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "DeltaTable", delta.SimulatedTable)
     for reader in (take_over, switch_steps, unlisted_files):
         patch.setattr(reader, "read_snapshot", delta.read_snapshot)
-    for user in (unlisted_files, delta_table):
+    for user in (unlisted_files, linked_files):
         patch.setattr(user, "ThreadPoolExecutor", _OneByOne)
 
 

@@ -51,7 +51,7 @@ from spark_jobs.inside.readers.empty_stream import empty_stream
 from spark_jobs.inside.readers.row_rules import require_evaluable
 from spark_jobs.inside.sink.later_columns import table_schema
 from spark_jobs.inside.sink.merging.target_columns import target_rows
-from spark_jobs.inside.sink.sink import require_columns
+from spark_jobs.inside.sink.required_columns import require_columns
 
 _HINT = "Correct the transform, then plan again: `hybrid plan P`. Nothing was read or written."
 # What a transform itself may do wrong in the JVM; all other errors come from the surroundings.

@@ -36,8 +36,8 @@ from hybrid_extensions.comparison.duckdb_database import (
     duckdb_types,
     schema_of,
 )
-from sources.common.positions import now_ms, to_us
 from sources.common.sql.sql_names import literal, quoted
+from sources.common.times import now_ms, to_us
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.table.row_rules import RowRules
@@ -118,7 +118,11 @@ class AuditFiles:
         return sorted(paths)
 
     def local_path(self, path: str) -> str:
-        """Return the local path of a planned file: that of its copy if it is in a store."""
+        """Return the local path of a planned file: that of its copy if it is in a store.
+
+        Nothing is copied, and nothing raised: of a file that :meth:`find` has not found, there is
+        no copy at that path.
+        """
         return self._copies.local_path(path)
 
     def create_view(

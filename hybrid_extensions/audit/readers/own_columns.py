@@ -48,6 +48,7 @@ def own_rows(
 
     Raises:
         InputError: A file can't be read.
+        UnavailableError: A file's store does not answer.
     """
     form = reader_of(source)
     tables: dict[tuple[tuple[str, str], ...], str] = {}

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from orchestration.comparison.report import LedgerLine, Outcome
 from sources.common.counting import counted, counted_as
-from sources.common.positions import iso
+from sources.common.times import iso
 from sources.ledger import LedgerEntry
 
 

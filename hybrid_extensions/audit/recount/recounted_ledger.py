@@ -19,8 +19,9 @@ from hybrid_extensions.audit.readers.topic_view import before_rules
 from hybrid_extensions.audit.recount.ledger_lines import NO_ROWS, PartitionCounts, line_of
 from hybrid_extensions.comparison.duckdb_database import columns_of, error_text, insert_arrow
 from orchestration.comparison.report import LedgerLine
-from sources.common.positions import Offsets, TopicPartition, iso
+from sources.common.positions import Offsets, TopicPartition
 from sources.common.sql.sql_names import column_list, quoted
+from sources.common.times import iso
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource

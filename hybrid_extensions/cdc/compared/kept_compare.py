@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from orchestration.capture.interface import KeptComparison
 from sources.common.counting import counted
-from sources.common.positions import Part, Record, iso
+from sources.common.state_document import Part, Record
+from sources.common.times import iso
 from sources.state.generation import Generation
 
 _NAME = "compare.json"

@@ -7,8 +7,10 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from sources.common.positions import Offsets, Part, Record, iso
+from sources.common.positions import Offsets
+from sources.common.state_document import Part, Record
 from sources.common.table_definition import TableDefinition
+from sources.common.times import iso
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.changes.renamed_columns import all_names
 from sources.errors import InputError
@@ -214,6 +216,7 @@ def withdraw_alteration(generation: Generation, watch: TableWatch) -> None:
 
     Raises:
         StateError: The state can't be written.
+        UnavailableError: The state's store does not answer.
     """
     generation.replace(_NAME, watch)
 

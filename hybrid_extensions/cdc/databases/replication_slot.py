@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from hybrid_extensions.cdc.databases.kinds import access_to
 from hybrid_extensions.cdc.databases.slot import Slot, State
-from sources.common.positions import Record, iso, now_ms
+from sources.common.state_document import Record
+from sources.common.times import iso, now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.snapshot import SnapshotOptions
@@ -156,6 +157,7 @@ def slot_gone(
 
     Raises:
         StateError: The kept record is damaged.
+        UnavailableError: The state's store does not answer.
     """
     known = generation.read(name_of_shard(_GONE, options.topic), SlotGone)
     if known is not None and known.slot == options.log_reader:
@@ -174,7 +176,8 @@ def keep_gone(generation: Folder, gone: SlotGone, topic: str | None = None) -> N
         topic: Topic of the shard's changes; None where there are no shards.
 
     Raises:
-        StateError: The state folder can't be written.
+        StateError: The state folder can't be written, or the record in it is damaged.
+        UnavailableError: The state's store does not answer.
     """
     name = name_of_shard(_GONE, topic)
     if generation.read(name, SlotGone) != gone:

@@ -18,7 +18,8 @@ from hybrid_extensions.cdc.databases.altered_table import (
 from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from hybrid_extensions.cdc.databases.kinds import access_to
 from hybrid_extensions.cdc.databases.required_columns import judge_required
-from sources.common.positions import EndPosition, Offsets, now_ms
+from sources.common.positions import EndPosition, Offsets
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource

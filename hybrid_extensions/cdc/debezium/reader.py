@@ -33,8 +33,8 @@ from hybrid_extensions.cdc.debezium.values import (
     value_converter,
 )
 from sources.common.conversion import BadValue, converter, short_repr
-from sources.common.epoch import EPOCH
 from sources.common.schema import may_be_long, parse_schema, parse_type, type_name
+from sources.common.times import EPOCH
 from sources.decoding.base import BaseReader
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.changes.envelopes import Encoding

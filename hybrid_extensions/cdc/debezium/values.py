@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from hybrid_extensions.cdc.debezium.mysql_json import canonical_json
 from sources.common.conversion import BadValue, short_repr
-from sources.common.epoch import EPOCH
 from sources.common.schema import type_name
+from sources.common.times import EPOCH
 from sources.decoding.changes.declared_table import BinaryMode
 from sources.decoding.changes.envelopes import MYSQL_JSON, Encoding
 

@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping
 from deltalake import DeltaTable, Field, Transaction
 from pyspark.sql import DataFrame
 
-from sources.common.positions import Part, Record
 from sources.common.sql.sql_names import in_backticks
+from sources.common.state_document import Part, Record
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import StateError
 from sources.state.generation import Generation
@@ -78,6 +78,8 @@ def follow_columns(
     Raises:
         StateError: Rows may hold other values already: of a change that the table has left out, of
             the transform, or with another type or default.
+        UnavailableError: The login to the table's store has expired, or the state's store does not
+            answer.
     """
     log = generation.read(_NAME, ColumnsLog) or ColumnsLog(followed={}, left_out={})
     begun, there = table.version(), {field.name for field in table.schema().fields}

@@ -35,6 +35,9 @@ def empty_columns(
         rows: DataFrame that the transform returns, which has the columns.
         generation: Generation that owns the target.
         emptied: The columns.
+
+    Raises:
+        UnavailableError: The login to the table's store has expired.
     """
     if not emptied:
         return

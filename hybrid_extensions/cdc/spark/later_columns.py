@@ -14,7 +14,12 @@ from spark_jobs.inside.sink.later_columns import LaterColumns, TargetTable
 def follow_later_columns(
     later: LaterColumns, sink: Sink, target: TargetTable, rows: DataFrame
 ) -> None:
-    """Change the target, as :func:`spark_jobs.inside.sink.later_columns.follow_later_columns`."""
+    """Change the target, as :func:`spark_jobs.inside.sink.later_columns.follow_later_columns`.
+
+    Raises:
+        StateError: Rows may hold other values of a column already, so that it can't be added.
+        UnavailableError: The login to a store has expired, or the state's store does not answer.
+    """
     folder, table, generation = target
     if later.widened:
         widen_columns(rows.sparkSession, folder, table, sink, generation, later.widened)

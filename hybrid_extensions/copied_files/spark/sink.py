@@ -20,11 +20,11 @@ from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from hybrid_extensions.copied_files.copied_apart import copy_apart
 from hybrid_extensions.copied_files.judged_files import JudgedFile
 from sources.errors import InputError
 from sources.formats.parquet.table_file import statistics
 from sources.state.generation import Generation
-from sources.storage.documents import copy_apart
 from sources.storage.folder import Folder
 from spark_jobs.inside.sink.appending.append_once import (
     append_once,
@@ -119,6 +119,7 @@ class CopyingSink:
             InputError: A file is missing, can't be read, or was changed since it was planned.
             StateError: The target lacks micro-batches, or holds later ones.
             CommitFailedError: Another process has written this micro-batch meanwhile.
+            UnavailableError: The table's store does not answer.
         """
         self._guard.before(batch_id)
         files = self._history.files(batch_id)

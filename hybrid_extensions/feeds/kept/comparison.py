@@ -27,7 +27,7 @@ from hybrid_extensions.feeds.kept.lookups import (
     lateness,
 )
 from sources.common.counting import counted
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError, StateError
 from sources.generations import acting_on

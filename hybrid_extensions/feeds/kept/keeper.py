@@ -30,7 +30,7 @@ from hybrid_extensions.feeds.kept.kept_record import (
 from hybrid_extensions.feeds.kept.kept_table import DELETED, NEW, KeptTable, day_of
 from hybrid_extensions.feeds.position import Held, Position
 from hybrid_extensions.feeds.rows import Rows
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.storage.folder import Folder

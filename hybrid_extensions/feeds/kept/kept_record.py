@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from hybrid_extensions.feeds.position import Position
-from sources.common.positions import Part, Record
+from sources.common.state_document import Part, Record
 from sources.storage.folder import Folder
 
 _RECORD = "kept.json"

@@ -16,7 +16,7 @@ from hybrid_extensions.feeds.declare import PythonFeed
 from hybrid_extensions.feeds.delivery import Delivery
 from hybrid_extensions.feeds.follower_lock import require_lock
 from hybrid_extensions.feeds.position import Held, Position
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.config.code.user_functions import find_line, load_function
 from sources.config.loader import LoadedPipeline
 from sources.errors import RunError
@@ -85,6 +85,7 @@ class PythonSink(FeedSink):
 
         Raises:
             StateError: The state can't be written.
+            UnavailableError: The state's store does not answer.
         """
         found = self._folder.read(_POSITION, Remembered) or Remembered()
         self._folder.replace(_POSITION, found.model_copy(update={"pending": position}))
@@ -95,6 +96,7 @@ class PythonSink(FeedSink):
         Raises:
             RunError: The function raised an error; the calls are repeated with the same rows.
             StateError: The state can't be written.
+            UnavailableError: The state's store does not answer.
         """
         self._call(rows, end, is_load=False)
 
@@ -104,6 +106,7 @@ class PythonSink(FeedSink):
         Raises:
             RunError: The function raised an error; the load begins again.
             StateError: The state can't be written.
+            UnavailableError: The state's store does not answer.
         """
         self._folder.replace(_POSITION, Remembered())
         self._call(rows, end, is_load=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orchestration.requested_state import read_requested
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from sources.storage.folder import Folder

@@ -15,20 +15,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sources.errors import InputError, StateError
-from sources.files.tables.table_commits import RESTORED
-from sources.storage.folder import Folder
-from sources.storage.tables.delta_log import commit_name
-from spark_jobs.table.delta_table import USER_METADATA, link_files, missing_file
-from spark_jobs.table.protocol import CARRIED
-from spark_jobs.table.table_snapshot import (
+from hybrid_extensions.generations.files.linked_files import link_files, missing_file
+from hybrid_extensions.generations.files.table_protocol import CARRIED
+from hybrid_extensions.generations.files.table_snapshot import (
     TableSnapshot,
     data_files,
     identity,
-    is_absolute,
     read_snapshot,
     with_paths_below,
 )
+from sources.errors import InputError, StateError
+from sources.files.tables.table_commits import RESTORED
+from sources.storage.folder import Folder
+from sources.storage.tables.delta_log import commit_name, is_absolute
+from spark_jobs.table.delta_table import USER_METADATA
 
 _LAYOUT = "delta.columnMapping."
 """Prefix of the properties that say how files store the columns: they come with the files."""
@@ -98,6 +98,10 @@ class TakeOver:
         """Remove the other table's linked files again, unless the table as prepared lists them.
 
         Call it after :meth:`commit` has failed.
+
+        Raises:
+            StateError: A file can't be deleted.
+            UnavailableError: The table's store does not answer.
         """
         if not self._is_elsewhere:
             return

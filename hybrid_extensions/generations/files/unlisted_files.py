@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
+from hybrid_extensions.generations.files.table_snapshot import data_files, read_snapshot
 from sources.errors import InputError
 from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import LOG, has_log
 from spark_jobs.table.commit_log import CommitLog
-from spark_jobs.table.table_snapshot import data_files, read_snapshot
 
 _AT_ONCE = 16
 
@@ -40,6 +40,7 @@ def delete_unlisted(target: Folder, folder: Folder, versions: Iterable[int]) -> 
     Raises:
         InputError: The target, or a version that its log still has, can't be read, or the store
             refuses.
+        StateError: A folder can't be listed, or a file can't be deleted.
         UnavailableError: The store does not answer.
     """
     done = [each for each in map(folder.folder, folder.folders()) if not has_log(each)]

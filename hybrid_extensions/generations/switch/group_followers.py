@@ -126,6 +126,8 @@ def require_running(context: PipelineContext) -> None:
 
     Raises:
         StateError: Its live run is not running.
+        InputError: The followed table removes or rewrites rows, or a cluster's command line tool is
+            not installed.
         UnavailableError: A store or a cluster does not answer.
     """
     source, generation = context.pipeline.sources[-1].name, context.generation

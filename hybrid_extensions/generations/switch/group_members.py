@@ -10,7 +10,7 @@ from hybrid_extensions.generations.switch.progress import Say
 from hybrid_extensions.generations.switch.readiness import require_earlier
 from hybrid_extensions.generations.switch.steps import context_of
 from orchestration.remedies import Remedy
-from sources.common.positions import Part, Record
+from sources.common.state_document import Part, Record
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import StateError
 from sources.planning.files.discovery import GrowingFolder
@@ -44,6 +44,7 @@ class Member(Part):
 
         Raises:
             InputError: Its file is gone or not valid.
+            StateError: The file is the copy of a generation, and the note of its origin is damaged.
         """
         return load_pipeline(Path(self.file))
 

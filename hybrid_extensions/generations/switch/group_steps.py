@@ -59,6 +59,7 @@ def check(group: Group, loaded: Mapping[str, LoadedPipeline], say: Say) -> None:
     Raises:
         StateError: One of them can't be promoted or rolled back.
         InputError: The table of one of them can't replace its target.
+        SeamError: Kafka has deleted records that the live run of a rollback has not read.
         UnavailableError: A store, a broker or a cluster does not answer.
     """
     promoted = [own_table(loaded[each.file], each.to).url for each in group.members]

@@ -32,7 +32,7 @@ from hybrid_extensions.generations.switch.progress import (
 )
 from hybrid_extensions.generations.switch.run import resume_requested
 from orchestration.remedies import Remedy
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, StateError
 from sources.planning.approval import require_approver

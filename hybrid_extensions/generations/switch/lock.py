@@ -17,7 +17,8 @@ from contextlib import contextmanager, suppress
 from typing import ClassVar
 
 from orchestration.display import ago, moment
-from sources.common.positions import Record, now_ms
+from sources.common.state_document import Record
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, StateError
 from sources.storage.folder import Folder

@@ -34,7 +34,7 @@ from hybrid_extensions.generations.switch.run import (
 from orchestration.comparison.installed_audit import query_misfit
 from orchestration.launch_checks import require_not_deleted
 from sources.common.counting import counted
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.planning.approval import require_approver
 from sources.serving import Serving, Switch, pending_switch, read_serving, require_candidate

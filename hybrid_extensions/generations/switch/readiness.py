@@ -1,10 +1,11 @@
-"""Readiness of a generation to serve: history is read, its live run is well or can resume."""
+"""Readiness of a generation to serve: its rows, its history, and its live run."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
+from hybrid_extensions.generations.switch import refusals
 from orchestration.supervision.live_look import look_at_live
 from orchestration.supervision.rules.verdict import Verdict
 from sources.config.loader import LoadedPipeline
@@ -16,8 +17,15 @@ from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
 from sources.planning.files.open_snapshot import require_whole
 from sources.serving import read_serving
+from sources.state.generation import Generation
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
-from spark_jobs.table.ownership.belonging import require_belonging
+from spark_jobs.run_state.target_record import (
+    read_target_record,
+)
+from spark_jobs.table.commit_log import CommitLog
+from spark_jobs.table.delta_table import open_table
+from spark_jobs.table.ownership.belonging import TargetSide, require, require_belonging
+from spark_jobs.table.ownership.foreign_changes import foreign_changes
 
 
 def require_own(context: PipelineContext, promoted: Collection[str] = ()) -> None:
@@ -198,3 +206,28 @@ def require_input(to: PipelineContext, brought_back: Mapping[str, int] | None = 
         "Otherwise compute the table again: `hybrid rerun P`."
     )
     raise StateError(message, hint, pipeline=name, generation=to.generation.name)
+
+
+def require_servable(loaded: LoadedPipeline, generation: Generation) -> None:
+    """Refuse to let a generation serve whose rows were changed by others.
+
+    Called before a promotion or rollback; changes nothing.
+
+    Raises:
+        StateError: Names the changes; or checkpoint, state and its own table don't belong together.
+        InputError: The table can't be read.
+        UnavailableError: The table's store does not answer.
+    """
+    side = TargetSide.of(loaded, generation)
+    if (served := read_serving(loaded).served(generation.name)) is None:
+        require(side)
+        return
+    record = read_target_record(generation)
+    if record is None or record.verified is None:
+        return
+    # Refused here if it is gone, with what to do then.
+    open_table(side.table)
+    commits = CommitLog(side.table).between(record.verified, served.version)
+    found = foreign_changes(commits, record.verified, side.is_own(side.writer()))
+    if found.commits:
+        raise refusals.changed_before_rollback(generation, side.table, found)

@@ -7,6 +7,10 @@ from contextlib import contextmanager
 
 from sources.errors import HybridError, StateError
 from sources.serving import Switch
+from sources.state.generation import Generation
+from sources.storage.folder import Folder
+from spark_jobs.table.ownership.foreign_changes import ForeignChanges
+from spark_jobs.table.ownership.refusals import changes_in_words
 
 
 @contextmanager
@@ -47,3 +51,24 @@ def too_late(switch: Switch) -> StateError:
         f"returns to {switch.past}."
     )
     return StateError(message, hint, generation=switch.to)
+
+
+def changed_before_rollback(
+    generation: Generation, table: Folder, found: ForeignChanges
+) -> StateError:
+    """Return the error for changes by others in rows that a rollback would serve again.
+
+    Args:
+        generation: The generation that the rollback would return to.
+        table: Folder of the table.
+        found: The changes.
+    """
+    message = (
+        f"{changes_in_words(table, found)}\nThat was before another generation replaced "
+        f"{generation.name}; a rollback would return to these rows. Nothing was changed."
+    )
+    hint = (
+        "Keep the generation that serves, or compute the table again in a new one: `hybrid "
+        "generation new P`, `hybrid run P`, `hybrid generation promote P`."
+    )
+    return StateError(message, hint, table=table.url, generation=generation.name)

@@ -12,8 +12,10 @@ from typing import TypeVar
 
 from deltalake import DeltaTable
 
+from hybrid_extensions.generations.files.table_snapshot import read_snapshot
 from hybrid_extensions.generations.files.take_over import OutdatedError, TakeOver, prepare
 from hybrid_extensions.generations.files.unlisted_files import forget_log
+from hybrid_extensions.generations.switch.readiness import require_servable
 from hybrid_extensions.generations.switch.writer_marks import writer_marks
 from orchestration.requested_state import (
     read_requested,
@@ -22,7 +24,7 @@ from orchestration.requested_state import (
     set_request_aside,
 )
 from sources.common.counting import counted
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
 from sources.kept_definitions import declaration_of
@@ -41,9 +43,8 @@ from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import LOG, has_log
 from spark_jobs.launch import run_control
 from spark_jobs.table.delta_table import open_table, transactions_of
-from spark_jobs.table.ownership.belonging import SWITCHES, is_committed, require_servable
+from spark_jobs.table.ownership.belonging import SWITCHES, is_committed
 from spark_jobs.table.ownership.target_records import record_moved_rows
-from spark_jobs.table.table_snapshot import read_snapshot
 
 T = TypeVar("T")
 _TRIES = 3
@@ -256,6 +257,7 @@ def changed(loaded: LoadedPipeline, switch: Switch, **changes: object) -> Switch
 
     Raises:
         StateError: Another process has continued or ended it (transient).
+        UnavailableError: The state's store does not answer.
     """
     made = switch.model_copy(update=changes)
     if not loaded.state.replace_known(Switch.NAME, switch, made):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from hybrid_extensions.generations.table_position import find_position
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.table.commit_position import find_position
 from spark_jobs.table.delta_table import NO_MORE, transactions_of
 from spark_jobs.table.ownership.belonging import epoch_id
 
@@ -27,6 +27,8 @@ def writer_marks(
 ) -> tuple[dict[str, int], str | None]:
     """Return what the commit that exchanges two generations says of their writers.
 
+    A query id is written for the past generation's checkpoint if it has none yet.
+
     Args:
         loaded: The pipeline.
         to: The generation whose rows the target gets.
@@ -37,6 +39,11 @@ def writer_marks(
     Returns:
         Transaction versions by application id, which keep writers of the past generation out; and
         the position that the rows of the other one have been read up to, None if unknown.
+
+    Raises:
+        StateError: The past generation's checkpoint is damaged, or can't be written.
+        InputError: One of the tables can't be read.
+        UnavailableError: A store does not answer.
     """
     # A driver that was taken for dead may not have begun its query: that needs an id to be fenced.
     offset_log.make_query_id(past.generation.checkpoint)

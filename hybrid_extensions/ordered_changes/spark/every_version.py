@@ -54,6 +54,7 @@ def merge_versions(
 
     Raises:
         InputError: A row has no time from which it is valid.
+        UnavailableError: The login to the store has expired.
     """
     identity = [*map(in_backticks, sink.row_key)]
     new = with_validity(batch, str(sink.history)).dropDuplicates(sink.row_key).persist()

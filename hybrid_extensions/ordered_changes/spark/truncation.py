@@ -53,6 +53,7 @@ class Truncation:
 
         Raises:
             StateError: The state folder can't be written.
+            UnavailableError: The state's store does not answer.
         """
         if position is not None and position > (self._last or ""):
             self._generation.replace(Truncated.NAME, Truncated(position=position))

@@ -22,13 +22,14 @@ from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 
 from hybrid_extensions.generations.files.file_rows import FileReader, remove_action
+from hybrid_extensions.generations.files.linked_files import add_action, link_files
 from hybrid_extensions.ranges.table.event_range import Range
 from hybrid_extensions.ranges.table.key_match import without_keys
 from sources.common.counting import counted
 from sources.errors import InputError, StateError
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import is_delta_table
-from spark_jobs.table.delta_table import add_action, commit_files, link_files, open_table
+from spark_jobs.table.delta_table import commit_files, open_table
 from spark_jobs.table.history_files import RANGE_FILE, HistoryFiles
 
 _TRIES = 10

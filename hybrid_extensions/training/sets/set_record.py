@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from sources.common.positions import Part, Record
+from sources.common.state_document import Part, Record
 from sources.config.loader import LoadedPipeline
 from sources.storage.folder import Folder
 

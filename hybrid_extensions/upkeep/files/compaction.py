@@ -18,6 +18,9 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from hybrid_extensions.generations.files.linked_files import missing_file
+from hybrid_extensions.generations.files.table_protocol import CARRIED
+from hybrid_extensions.generations.files.table_snapshot import TableSnapshot, read_snapshot
 from hybrid_extensions.upkeep.files.log_writer import LogWriter, OtherTableError
 from hybrid_extensions.upkeep.files.merged_files import MergedFile, ParquetPart
 from hybrid_extensions.upkeep.files.small_files import SmallFiles, commits, small_files
@@ -27,15 +30,13 @@ from sources.errors import InputError, StateError
 from sources.serving import GENERATIONS
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
-from spark_jobs.table.delta_table import missing_file, open_table
+from spark_jobs.table.delta_table import open_table
 from spark_jobs.table.history_files import (
     CompactedFiles,
     HistoryFiles,
     compaction_id,
     keep_compacted,
 )
-from spark_jobs.table.protocol import CARRIED
-from spark_jobs.table.table_snapshot import TableSnapshot, read_snapshot
 
 _READS = 16
 _PASSES = 10

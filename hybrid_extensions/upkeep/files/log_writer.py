@@ -12,8 +12,8 @@ import json
 import time
 from typing import Any
 
+from hybrid_extensions.generations.files.table_snapshot import TableSnapshot
 from sources.storage.tables.delta_log import commit_name
-from spark_jobs.table.table_snapshot import TableSnapshot
 
 _OPERATION = "OPTIMIZE"
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from spark_jobs.table.table_snapshot import TableSnapshot, is_absolute
+from hybrid_extensions.generations.files.table_snapshot import TableSnapshot
+from sources.storage.tables.delta_log import is_absolute
 
 FILES_PER_COMMIT = 500
 """Most files that one commit replaces: what is lost if the process is killed in the midst."""

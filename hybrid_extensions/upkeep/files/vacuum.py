@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from hybrid_extensions.generations.files.table_protocol import CARRIED
+from hybrid_extensions.generations.files.table_snapshot import TableSnapshot, read_snapshot
 from hybrid_extensions.generations.files.unlisted_files import needed_files
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.errors import InputError
 from sources.storage.documents import Listed
 from sources.storage.folder import Folder
-from spark_jobs.table.protocol import CARRIED
-from spark_jobs.table.table_snapshot import TableSnapshot, read_snapshot
 
 RETENTION = "delta.deletedFileRetentionDuration"
 _DEFAULT = "interval 7 days"

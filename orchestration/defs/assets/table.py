@@ -27,7 +27,7 @@ from orchestration.display import moment, shortened
 from orchestration.progress.table_facts import TableFacts, first_rows, table_facts
 from orchestration.supervision.card import Card, card
 from orchestration.supervision.status import status
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.code.transform import SqlTransform
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.planning.topics.followed_columns import followed_columns

@@ -95,7 +95,13 @@ def report_table(
 def comparison_again(
     instance: dg.DagsterInstance, loaded: LoadedPipeline
 ) -> dg.AssetCheckEvaluation | None:
-    """Return the last comparison of a candidate, by :meth:`Replacement.check_again`."""
+    """Return the last comparison of a candidate, by :meth:`Replacement.check_again`.
+
+    None, too, if no installed extension compares candidates. Errors as there.
+
+    Raises:
+        InputError: An extension can't be loaded.
+    """
     replacement = installed_replacement()
     return None if replacement is None else replacement.check_again(instance, loaded)
 

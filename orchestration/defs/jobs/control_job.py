@@ -30,7 +30,7 @@ from orchestration.defs.show.reports import report_now
 from orchestration.operations import live_run, rate_change, stopping
 from orchestration.supervision import controls
 from sources.common.counting import counted
-from sources.common.fields import parse_duration
+from sources.common.durations import parse_duration
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.rate_limit import parse_limit
 from sources.extensions import contributions

@@ -13,7 +13,7 @@ from orchestration.defs.show.reports import REPORT_MS, Cursor, Event, Reports, e
 from orchestration.supervision.card import unknown_card
 from orchestration.supervision.rules.verdict import Finding
 from orchestration.supervision.webhook import Alert, alert
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 
 # A store may be back by then.

@@ -16,7 +16,8 @@ from orchestration.progress.in_words import complete_through
 from orchestration.supervision.rules.verdict import Finding, Verdict
 from sources.common.counting import counted
 from sources.common.durations import duration
-from sources.common.positions import EndPosition, Evidence, TopicPartition, nest, to_ms
+from sources.common.positions import EndPosition, Evidence, TopicPartition, nest
+from sources.common.times import to_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.bad_record_policy import BadRecordCount
 from sources.hand_over_checks import Check

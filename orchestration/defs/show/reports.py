@@ -33,7 +33,7 @@ from orchestration.supervision.card import Card, unknown_card
 from orchestration.supervision.live_look import look_at_live
 from orchestration.supervision.rules.verdict import FINDINGS, Finding
 from orchestration.supervision.supervisor import Tick, watched
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
 from sources.ledger import read_ledger

@@ -59,13 +59,16 @@ def translate(text: str, columns: pa.Schema) -> Proven | Unproven:
     """Translate an expression of Spark SQL to DuckDB's SQL, if all of its parts are proven equal.
 
     Returns :class:`Unproven`, with the part, if not, or if no installed extension translates
-    expressions; never raises. DuckDB then gives what Spark gives by default (ANSI mode, UTC), and
+    expressions. DuckDB then gives what Spark gives by default (ANSI mode, UTC), and
     fails where Spark fails. For a value for which a part is not proven it fails with an error that
     :func:`undecided_value` recognizes.
 
     Args:
         text: One expression of Spark SQL.
         columns: The columns that it may use, with Spark's types; DuckDB has the same.
+
+    Raises:
+        InputError: An extension can't be loaded.
     """
     for made in contributions("expressions"):
         found: Proven | Unproven = made(text, columns)

@@ -14,8 +14,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from sqlglot import exp
 
-from sources.common.field_ids import field_id
-from sources.common.schema import TIMESTAMP, parse_type, type_name
+from sources.common.schema import TIMESTAMP, field_id, parse_type, type_name
 from sources.common.sql.engine import SETTINGS
 from sources.common.sql.proven_expressions import Proven, Unproven, translate, undecided_value
 from sources.common.sql.row_sql import (

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Tag
 
-from sources.common.fields import Declared, Duration, Reference
+from sources.common.durations import Duration
+from sources.common.fields import Declared, Reference
 
 _FUNCTION = "a function"
 _SQL = "a query"

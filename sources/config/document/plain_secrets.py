@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from sources.config.database_kind import kind_of
+from sources.config.document.variables import VARIABLE
 from sources.errors import InputError
 
 _SECRETS = {
@@ -14,11 +16,12 @@ _SECRETS = {
     "webhook": "SUPERVISION_WEBHOOK",
 }
 """Fields that hold a secret, and the environment variable that messages propose for each."""
-_REFERENCE = re.compile(r"\$\{\w+(?::-([^}]*))?\}")
 # `scheme://user:password@host`, where the password is no reference.
 _LOGIN = re.compile(r"://[^/?#\s:@]*:(?!\$\{)[^/?#\s@]+@")
 # A field with a check of its own, which names the variable that its password belongs in.
 _DSN = "dsn"
+# A password may have slashes, although it should not in a URL.
+_IN_DSN = re.compile(r"password\s*=|://[^?#\s@]*:[^?#\s]*@", re.IGNORECASE)
 # Inside of these fields, keys are names of columns.
 _COLUMNS = {"schema", "columns"}
 
@@ -35,6 +38,22 @@ def check_secrets_come_from_environment(raw_document: object) -> None:
             a password in it. Names the field, never the value.
     """
     _check_secrets(raw_document, "")
+
+
+def without_password(dsn: str) -> str:
+    """Return a connection string unchanged; refuse one that contains a password.
+
+    Raises:
+        ValueError: It contains a password.
+        InputError: No installed extension captures tables of such databases.
+    """
+    if _IN_DSN.search(dsn):
+        message = (
+            "`dsn` contains a password, which must not be in the file. Remove the password from "
+            f"`dsn`, and set the environment variable {kind_of(dsn).password}."
+        )
+        raise ValueError(message)
+    return dsn
 
 
 def _check_secrets(value: object, where: str) -> None:
@@ -75,5 +94,5 @@ def _check_login(url: str, where: str) -> None:
 def _is_written_out(value: object) -> bool:
     if not isinstance(value, str):
         return True
-    references = list(_REFERENCE.finditer(value))
-    return not references or any(reference[1] for reference in references)
+    references = list(VARIABLE.finditer(value))
+    return not references or any(reference[2] for reference in references)

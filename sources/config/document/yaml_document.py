@@ -1,9 +1,8 @@
-"""A YAML document of a declaration: reading it, environment variables, and its validation."""
+"""A YAML document of a declaration: reading it, and its validation."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,14 +10,14 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
-from sources.common.environment import FILE_SUFFIX, is_set, variable
+from sources.common.environment import FILE_SUFFIX
 from sources.common.fields import Declared
 from sources.config.document.declaration_errors import explained, invalid_file, with_source
 from sources.config.document.plain_secrets import check_secrets_come_from_environment
+from sources.config.document.variables import fill_in
 from sources.errors import InputError
 
 M = TypeVar("M", bound=BaseModel)
-_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
 def read_document(path: Path) -> Any:
@@ -111,7 +110,7 @@ def validated_parts(
         raise InputError(message, hint, file=str(path))
     check_secrets_come_from_environment(document)
     unset: set[str] = set()
-    filled = _fill(document, environment, unset)
+    filled = fill_in(document, environment, unset)
     if unset:
         names = sorted(unset)
         message = f"{path.name}: environment variable {', '.join(names)} is not set, or empty."
@@ -155,37 +154,3 @@ def of_jobs(document: Any) -> Any:
         return document
     read = {name: each for name, each in document["supervision"].items() if name == "late_rows"}
     return {**document, "supervision": read}
-
-
-def variables_used(document: Any, environment: Mapping[str, str] = os.environ) -> list[str]:
-    """Return the environment variables that a document needs, sorted.
-
-    A variable with a default is included only if it is set.
-
-    Args:
-        document: Content of a pipeline's file, or the part of it that jobs read (:func:`of_jobs`).
-        environment: Variables that are set.
-    """
-    names: set[str] = set()
-    _fill(document, {}, names)
-    every = (found[1] for found in _VARIABLE.finditer(yaml.safe_dump(document)))
-    return sorted({*names, *(name for name in every if is_set(name, environment))})
-
-
-def _fill(value: Any, environment: Mapping[str, str], unset: set[str]) -> Any:
-    if isinstance(value, dict):
-        return {key: _fill(item, environment, unset) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_fill(item, environment, unset) for item in value]
-    if not isinstance(value, str):
-        return value
-
-    def replacement(match: re.Match[str]) -> str:
-        name, default = match[1], match[2]
-        text = variable(name, environment) or default
-        if text is None:
-            unset.add(name)
-            return ""
-        return text
-
-    return _VARIABLE.sub(replacement, value)

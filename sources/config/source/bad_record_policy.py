@@ -13,7 +13,7 @@ from typing import Literal
 from pydantic import Field
 
 from sources.common.fields import Declared
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.config.source.event_time import EventTime
 from sources.config.table.row_rules import RULE_KIND, RowRules
 from sources.state.generation import Generation

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, model_validator
 
 from sources.common.fields import Declared, Instant
-from sources.common.positions import span_ms, to_ms
+from sources.common.positions import span_ms
+from sources.common.times import to_ms
 
 AHEAD = timedelta(days=1)
 """How far an event time may be ahead of the clock if ``not_after`` is not declared."""

@@ -15,7 +15,8 @@ from typing import Any, ClassVar
 from pydantic import Field, PrivateAttr, ValidationError
 
 from sources.common.fields import Instant
-from sources.common.positions import Offsets, Part
+from sources.common.positions import Offsets
+from sources.common.state_document import Part
 from sources.config.source.added_source import COMMON, AddedSource
 from sources.config.source.file_source import FileSource
 from sources.storage.folder import Folder

@@ -17,7 +17,8 @@ from pydantic import (
     model_validator,
 )
 
-from sources.common.fields import Declared, Duration, Instant
+from sources.common.durations import Duration
+from sources.common.fields import Declared, Instant
 from sources.common.positions import span_ms
 
 

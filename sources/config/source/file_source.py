@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, NonNegativeInt, PrivateAttr, model_validator
 
-from sources.common.fields import AssetName, Columns, Duration, Instant, Name, Sequence
+from sources.common.durations import Duration
+from sources.common.fields import AssetName, Columns, Instant, Name, Sequence
 from sources.common.positions import Offsets
 from sources.common.sql.select import EventColumn, Selection
 from sources.config.source.bad_record_policy import BadRecords

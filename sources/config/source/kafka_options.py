@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PositiveInt, model_validator
 
-from sources.common.fields import Declared, Duration, Instant, Reference
+from sources.common.durations import Duration
+from sources.common.fields import Declared, Instant, Reference
 
 
 def _by_topic(value: Any) -> Any:

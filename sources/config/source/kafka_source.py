@@ -9,7 +9,8 @@ from typing import Literal
 
 from pydantic import PositiveInt, model_validator
 
-from sources.common.fields import AssetName, Duration, Name
+from sources.common.durations import Duration
+from sources.common.fields import AssetName, Name
 from sources.common.login.security import Security
 from sources.common.schema import names_and_types, parse_schema
 from sources.common.sql.select import Selection

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pydantic import ByteSize, PositiveInt, ValidationError
 
 from sources.common.fields import Declared
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.errors import InputError
 from sources.state.generation import Generation
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -10,33 +9,17 @@ from pydantic import AfterValidator, Field, PositiveInt, model_validator
 
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.fields import Declared
-from sources.common.positions import Offsets, Part, Record
+from sources.common.positions import Offsets
+from sources.common.state_document import Part, Record
 from sources.common.table_definition import TableDefinition
 from sources.config.database_kind import DatabaseKind, kind_of
+from sources.config.document.plain_secrets import without_password
 from sources.decoding.record_columns import EnvelopePart
 from sources.errors import StateError
 from sources.storage.folder import Folder
 
 MANIFEST = "_manifest.json"
 """Name of a snapshot's manifest, in the folder of its files."""
-# A password may have slashes, although it should not in a URL.
-_SECRET = re.compile(r"password\s*=|://[^?#\s@]*:[^?#\s]*@", re.IGNORECASE)
-
-
-def without_password(dsn: str) -> str:
-    """Return a connection string unchanged; refuse one that contains a password.
-
-    Raises:
-        ValueError: It contains a password.
-        InputError: No installed extension captures tables of such databases.
-    """
-    if _SECRET.search(dsn):
-        message = (
-            "`dsn` contains a password, which must not be in the file. Remove the password from "
-            f"`dsn`, and set the environment variable {kind_of(dsn).password}."
-        )
-        raise ValueError(message)
-    return dsn
 
 
 class SnapshotOptions(Declared):

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from sources.common.fields import Declared, Duration, Name
+from sources.common.durations import Duration
+from sources.common.fields import Declared, Name
 
 Owner = Annotated[str, Field(pattern=r"^(team:\S.*|[^@\s]+@[^@\s]+)$")]
 """An owner as Dagster knows them: ``team:`` and a name, or an e-mail address."""

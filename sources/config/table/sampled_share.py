@@ -67,6 +67,8 @@ class Sample(TimeRange):
     def duckdb_condition(self, event_time: str) -> str:
         """Return the condition in DuckDB's SQL that is true for the rows of the sample.
 
+        ``true`` if all rows are read. Raises nothing.
+
         Args:
             event_time: Name of the event-time column.
         """

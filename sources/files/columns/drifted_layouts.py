@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
-from sources.common.positions import Part
+from sources.common.state_document import Part
 
 _SHOWN_FILES = 3
 

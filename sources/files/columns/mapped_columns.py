@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from sources.common.field_ids import field_id
-from sources.common.positions import Part
+from sources.common.schema import field_id
+from sources.common.state_document import Part
 
 _ID, _NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 

@@ -10,8 +10,8 @@ from sources.common.schema import differences, parse_schema
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
+from sources.files.listing.source_listing import list_appended, list_source
 from sources.files.listing.split_table import FileListing
-from sources.files.listing.splits import list_appended, list_source
 from sources.files.tables.table_commits import Appended
 
 

@@ -25,13 +25,11 @@ from sources.files.listing.split_table import (
 from sources.formats.base import Format
 from sources.formats.compression import codec_of
 from sources.formats.event_times import EVERY_TIME, TimeLimits, table_of_ranges
-from sources.formats.file_regions import Region, cut_regions
+from sources.formats.file_regions import REGION_BYTES, Region, cut_regions
 from sources.formats.lines import BadRow
 from sources.formats.open_file import open_file
 from sources.storage.stores import Stores
 
-REGION_BYTES = 64 << 20
-"""Largest region of a file that is cut, in bytes."""
 _WORKERS = 16
 
 
@@ -45,7 +43,8 @@ def sampled_splits(
 ) -> tuple[pa.Table, Unified]:
     """Read the columns and sampled event times of files whose format has no statistics.
 
-    Large files are cut into regions of at most :data:`REGION_BYTES` where their format allows it.
+    Large files are cut into regions of at most
+    :data:`~sources.formats.file_regions.REGION_BYTES` where their format allows it.
 
     Args:
         source: Declaration of the source.

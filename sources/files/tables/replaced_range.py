@@ -8,7 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sources.common.positions import Part, iso, to_ms
+from sources.common.state_document import Part
+from sources.common.times import iso, to_ms
 
 _NAME = "hybridReplacedRange"
 """Field of Delta's ``commitInfo`` with the range."""

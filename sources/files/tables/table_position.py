@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sources.common.positions import Part
+from sources.common.state_document import Part
 
 
 class TablePosition(Part):

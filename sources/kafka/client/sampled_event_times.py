@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from sources.common.conversion import BadValue
-from sources.common.positions import Part, iso
 from sources.common.schema import TIMESTAMP, parse_schema
+from sources.common.state_document import Part
+from sources.common.times import iso
 from sources.common.topic_log import LogRecord
 from sources.config.source.event_time import EventTime
 from sources.config.source.kafka_source import KafkaSource

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sources.common.positions import EndPosition, HeldOffsets, Offsets, TopicPartition, iso, to_ms
+from sources.common.positions import EndPosition, HeldOffsets, Offsets, TopicPartition
+from sources.common.times import iso, to_ms
 from sources.common.topic_log import Log
 from sources.config.source.kafka_options import EndAtOffsets, EndAtTimestamp
 from sources.config.source.kafka_source import KafkaSource

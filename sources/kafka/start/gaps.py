@@ -5,14 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sources.common.durations import in_full
-from sources.common.positions import (
-    EndPosition,
-    Gap,
-    Offsets,
-    PartitionStart,
-    TopicPartition,
-    iso,
-)
+from sources.common.positions import EndPosition, Gap, Offsets, PartitionStart, TopicPartition
+from sources.common.times import iso
 from sources.common.topic_log import Log
 from sources.kafka.ranges.end_offsets import newest_read
 from sources.kafka.ranges.offset_gaps import gap, left_out_of_held

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from sources.common.positions import EndPosition, StartPosition, iso
+from sources.common.positions import EndPosition, StartPosition
+from sources.common.times import iso
 from sources.common.topic_log import LogRecord
 from sources.config.pipeline import Pipeline
 from sources.config.source.event_time import EventTime

@@ -12,8 +12,8 @@ from sources.common.positions import (
     PartitionStart,
     StartPosition,
     TopicPartition,
-    iso,
 )
+from sources.common.times import iso
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.hybrid import SourceSwitchContext

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sources.config.source.file_source import FileSource
-from sources.planning.files.file_plan import Ints, micro_batches
+from sources.planning.files.micro_batches import Ints, micro_batches
 
 TICK = "tick"
 """Column of a table of splits: number of the micro-batch of the run in which a split is read."""

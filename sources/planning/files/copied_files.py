@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from sources.common.positions import Part
+from sources.common.state_document import Part
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sources.common.positions import Record, now_ms, span_ms
+from sources.common.positions import span_ms
+from sources.common.state_document import Record
+from sources.common.times import now_ms
 from sources.errors import StateError
 from sources.files.listing.new_files import list_arrived, paths_of
-from sources.files.listing.splits import new_files
+from sources.files.listing.source_listing import new_files
 from sources.files.tables.table_commits import Appended, TableCommits
 from sources.files.tables.table_position import TablePosition
 from sources.planning.context import PipelineContext
@@ -154,7 +156,8 @@ class GrowingFolder:
             InputError: A file can't be read, has other columns than planned, or has rows whose
                 event time does not count and ``event_time.outside`` is ``fail``; a table that is
                 followed removes or rewrites rows; or the storage refuses.
-            UnavailableError: The storage does not answer.
+            StateError: The state is damaged, or can't be written.
+            UnavailableError: The storage, or the state's store, does not answer.
         """
         planned = self.parts[0]
         known: pa.ChunkedArray | Appended = self._known

@@ -6,18 +6,19 @@ import uuid
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
 from sources.common.counting import counted
 from sources.common.durations import in_full
-from sources.common.positions import EndPosition, HeldOffsets, Part, iso, to_ms, to_us
+from sources.common.positions import EndPosition, HeldOffsets
 from sources.common.schema import names_and_types
+from sources.common.state_document import Part
+from sources.common.times import iso, to_ms, to_us
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
-from sources.config.source.file_options import ArrivalOrder, FileBatch, OffsetColumns
+from sources.config.source.file_options import ArrivalOrder, OffsetColumns
 from sources.config.source.file_source import FileSource
 from sources.config.source.snapshot import SnapshotManifest, folder_of, require_snapshot
 from sources.errors import InputError
@@ -35,11 +36,10 @@ from sources.planning.event_times import (
     misread_unit,
 )
 from sources.planning.files.copied_files import CopiedFiles
+from sources.planning.files.micro_batches import micro_batches
 from sources.state.generation import Generation
 from sources.state.state_table import read_state_table, write_state_table
 
-Ints = npt.NDArray[np.int64]
-"""Array of whole numbers."""
 MANY_FILES = 10_000
 """Files of a source from which on the plan warns that most of them are small."""
 _SMALL_BYTES = 1 << 20
@@ -362,43 +362,6 @@ def _require_one_partition(name: str, order: ArrivalOrder, held: HeldOffsets | N
         )
         hint = "Name a column with the time of arrival: `order: {arrival: COLUMN, every: 10 min}`."
         raise InputError(message, hint, source=name, field="order.arrival")
-
-
-def batch_ends(lengths: Sequence[int], limit: FileBatch) -> Ints:
-    """Divide splits into micro-batches: return the cumulative number of splits at each one's end.
-
-    A batch takes splits until it has reached one of its limits, as Delta's source does
-    (``AdmissionLimits``). The last number is the number of splits; empty without splits.
-
-    Args:
-        lengths: Bytes of each split, in reading order.
-        limit: Limits of a micro-batch: files and bytes.
-    """
-    ends: list[int] = []
-    first, size = 0, 0
-    for at, length in enumerate(lengths):
-        if at > first and (at - first >= limit.files or size >= limit.bytes):
-            ends.append(at)
-            first, size = at, 0
-        size += length
-    return np.array([*ends, len(lengths)] if lengths else [], np.int64)
-
-
-def micro_batches(splits: pa.Table, source: FileSource) -> Ints:
-    """Divide splits into micro-batches: return the cumulative number of splits at each one's end.
-
-    The limits ``batch`` decide; if the source is read in order of arrival, each interval of arrival
-    is one micro-batch.
-
-    Args:
-        splits: The table of splits, in reading order.
-        source: The declaration, with the limits ``batch``.
-    """
-    if source.arrival is None:
-        return batch_ends(splits["length"].to_pylist(), source.batch)
-    arrived = splits["arrived_from"].to_numpy()
-    ends: Ints = np.append(np.flatnonzero(np.diff(arrived)) + 1, len(arrived))
-    return ends if len(arrived) else ends[:0]
 
 
 def _disorder_ms(splits: pa.Table, source: FileSource) -> int:

@@ -14,8 +14,8 @@ from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.listing.new_files import paths_of
+from sources.files.listing.source_listing import list_source, new_files, nothing_yet
 from sources.files.listing.split_table import FileListing
-from sources.files.listing.splits import list_source, new_files, nothing_yet
 from sources.files.time_range import time_limits
 from sources.planning.absent_names import judge_names_of_files
 from sources.planning.event_times import judge_outside

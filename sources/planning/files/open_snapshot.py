@@ -14,7 +14,8 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from sources.common.counting import counted
-from sources.common.positions import Record, iso, now_ms
+from sources.common.state_document import Record
+from sources.common.times import iso, now_ms
 from sources.config.source.file_source import FileSource
 from sources.config.source.snapshot import (
     MANIFEST,

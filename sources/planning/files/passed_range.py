@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.files.tables.table_position import TablePosition
 from sources.planning.files.file_plan import FoundFiles
 from sources.state.generation import Generation

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
-from sources.common.positions import Part, Record, iso
+from sources.common.state_document import Part, Record
+from sources.common.times import iso
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.changes.added_columns import AddedColumn

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sources.common.positions import EndPosition, Offsets, Record
+from sources.common.positions import EndPosition, Offsets
+from sources.common.state_document import Record
 from sources.common.topic_log import Log
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.table.sink import Sink

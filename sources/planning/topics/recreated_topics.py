@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from sources.common.positions import Record, TopicPartition
+from sources.common.positions import TopicPartition
+from sources.common.state_document import Record
 from sources.config.source.kafka_source import KafkaSource
 from sources.kafka.client.look_ups import KafkaLog
 from sources.planning.topics.topic_plan import TopicPlan, require_same_topics

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from sources.common.counting import counted
-from sources.common.positions import EndPosition, Offsets, Part, StartPosition, now_ms, span_ms
+from sources.common.positions import EndPosition, Offsets, StartPosition, span_ms
 from sources.common.sql.select import OnlySparkError
+from sources.common.state_document import Part
+from sources.common.times import now_ms
 from sources.config.code.user_functions import load_function
 from sources.config.loader import LoadedPipeline
 from sources.config.source.event_time import EventTime

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from sources.common.positions import EndPosition, Offsets, Record, TopicPartition, now_ms
+from sources.common.positions import EndPosition, Offsets, TopicPartition
+from sources.common.state_document import Record
+from sources.common.times import now_ms
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import StateError
 from sources.kafka.client.look_ups import KafkaLog

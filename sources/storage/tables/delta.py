@@ -122,6 +122,9 @@ def expired_login_of(
         path: URL of the table.
         error: What delta-rs raised.
         where: Address of the store, for the message.
+
+    Raises:
+        InputError: An extension can't be loaded.
     """
     kind = kind_of_store(path, items_added("stores"))
     if kind is None or kind.expired_login is None:

@@ -6,6 +6,7 @@ https://github.com/delta-io/delta/blob/master/PROTOCOL.md
 from __future__ import annotations
 
 import hashlib
+import re
 
 from sources.storage.folder import Folder
 
@@ -40,3 +41,11 @@ def has_log(table: Folder) -> bool:
         UnavailableError: The table's store does not answer.
     """
     return not table.folder(LOG).is_empty()
+
+
+_ABSOLUTE = re.compile(r"/|[a-zA-Z][a-zA-Z0-9+.-]*:/")
+
+
+def is_absolute(name: str) -> bool:
+    """Return whether a path in a Delta log is absolute, not relative to the table's folder."""
+    return _ABSOLUTE.match(name) is not None

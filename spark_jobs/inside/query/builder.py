@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from sources.common.positions import iso, now_ms
 from sources.common.sql.sql_names import in_backticks
+from sources.common.times import iso, now_ms
 from sources.planning.context import PipelineContext
 from sources.serving import target_of
 from sources.storage.folder import Folder

@@ -31,7 +31,7 @@ from spark_jobs.inside.sink.driver_batches import DriverBatches
 from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.delta_table import open_table
 from spark_jobs.table.ownership.target_guard import TargetGuard
-from spark_jobs.table.protocol import is_plain
+from spark_jobs.table.plain_table import is_plain
 
 _CODEC = "spark.sql.parquet.compression.codec"
 

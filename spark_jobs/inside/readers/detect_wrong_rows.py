@@ -76,6 +76,10 @@ def keeping_wrong_rows(
         write: Writes a micro-batch.
         pipeline: Declares which topics are mirrored though records of them may be bad.
         generation: State of the generation.
+
+    Returns:
+        The function, which also raises StateError if the state can't be read or written, and
+        UnavailableError if its store does not answer.
     """
     sources = [topic.name for topic in pipeline.mirrored_topics]
 

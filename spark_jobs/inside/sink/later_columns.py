@@ -68,6 +68,7 @@ def follow_later_columns(
 
     Raises:
         StateError: Rows may hold other values of a column already, so that it can't be added.
+        InputError: An extension can't be loaded.
     """
     if later != NOTHING_LATER:
         for follow in contributions("later_columns"):

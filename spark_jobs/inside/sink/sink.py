@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
-from pyspark.sql.types import BooleanType, StringType, StructType
 
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.table.sink import Sink
-from sources.errors import InputError, StateError
 from sources.serving import owner_properties
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
@@ -32,10 +29,9 @@ from spark_jobs.inside.sink.merging.merge_once import with_user_metadata
 from spark_jobs.inside.sink.merging.merge_strategy import declared_merging
 from spark_jobs.inside.sink.merging.small_batches import SmallBatches
 from spark_jobs.inside.sink.merging.target_columns import (
-    TYPE_OF_UNCHANGED,
-    require_validity,
     target_rows,
 )
+from spark_jobs.inside.sink.required_columns import require_columns, require_same_columns
 from spark_jobs.inside.sink.table_properties import missing_properties, table_properties
 from spark_jobs.run_state.table_locks import table_turn
 from spark_jobs.table.commit_position import CommitPositions
@@ -97,93 +93,8 @@ def prepare_table(
     if missing := missing_properties(sink, rows.schema, table.metadata().configuration):
         table.alter.set_table_properties(missing)
     follow_later_columns(later, sink, TargetTable(target, table, generation), rows)
-    _require_same_columns(target, json.loads(table.schema().to_json()), rows.schema)
+    require_same_columns(target, json.loads(table.schema().to_json()), rows.schema)
     return confirm_start(side, record)
-
-
-def require_columns(sink: Sink, rows: DataFrame) -> None:
-    """Refuse rows that lack a column which the sink names, or have it with an unfit type.
-
-    Args:
-        sink: The declaration of the sink.
-        rows: DataFrame that the transform returns; only its columns are looked at.
-
-    Raises:
-        InputError: Such a column is missing, ``sink.deleted`` is not a boolean, ``sink.unchanged``
-            is no map of texts or its ``sequence`` no text, ``sink.history`` is no timestamp, or the
-            rows have the columns of their validity themselves.
-    """
-    named = {
-        "key": sink.key,
-        "partition_by": sink.partition_by,
-        "sequence": sink.order,
-        "deleted": [] if sink.deleted is None else [sink.deleted],
-        "unchanged": [] if sink.unchanged is None else [sink.unchanged],
-        "history": [] if sink.history is None else [sink.history],
-    }
-    for field, names in named.items():
-        for name in names:
-            if name not in rows.columns:
-                message = (
-                    f"`sink.{field}` names a column `{name}`, which the transform does not return. "
-                    f"It returns {', '.join(rows.columns)}."
-                )
-                hint = (
-                    f"Name one of these columns under `sink.{field}`, or let the function that "
-                    f"`transform` names return `{name}`. Nothing was read or written."
-                )
-                raise InputError(message, hint, field=f"sink.{field}", column=name)
-    if sink.deleted and (kind := rows.schema[sink.deleted].dataType) != BooleanType():
-        message = (
-            f"`sink.deleted`: column `{sink.deleted}` has the type {kind.simpleString()}. It marks "
-            "deleted rows, so it has to be a boolean."
-        )
-        hint = (
-            f"Let the function or query of `transform` return `{sink.deleted}` as a boolean, or "
-            "name another column under `sink.deleted`. Nothing was read or written."
-        )
-        raise InputError(message, hint, field="sink.deleted", column=sink.deleted)
-    if sink.history is not None:
-        require_validity(rows, sink.history)
-    if sink.unchanged is not None:
-        _require_types_of_unchanged(sink, sink.unchanged, rows.schema)
-
-
-def _require_types_of_unchanged(sink: Sink, unchanged: str, columns: StructType) -> None:
-    """Refuse types by which the values that changes lack could not be ordered."""
-    for field, name, needed, part in (
-        ("unchanged", unchanged, TYPE_OF_UNCHANGED, "unchanged"),
-        ("sequence", sink.order[0], StringType(), "position"),
-    ):
-        if (kind := columns[name].dataType) != needed:
-            message = (
-                f"`sink.{field}`: column `{name}` has the type {kind.simpleString()}; with "
-                f"`sink.unchanged` it has to be {needed.simpleString()}."
-            )
-            hint = (
-                f"Let `include` fill `{name}` with `{part}`, and let the function that `transform` "
-                "names pass it on. Nothing was read or written."
-            )
-            raise InputError(message, hint, field=f"sink.{field}", column=name)
-
-
-def _require_same_columns(target: Folder, table: dict[str, Any], rows: StructType) -> None:
-    """Refuse rows whose columns differ from those of the target; nullability may differ."""
-    there = {field.name: field.dataType.simpleString() for field in StructType.fromJson(table)}
-    made = {field.name: field.dataType.simpleString() for field in rows}
-    lines = [
-        f"  {name}: {there.get(name, 'missing')} in the table, {made.get(name, 'missing')} returned"
-        for name in {**there, **made}
-        if there.get(name) != made.get(name)
-    ]
-    if lines:
-        said = f"The transform's columns differ from those of the table {target}:"
-        message = "\n".join([said, *lines, "The query was not started."])
-        hint = (
-            "Let the transform return the table's columns again, or begin a new generation, whose "
-            "table has the new columns: `hybrid generation new P`."
-        )
-        raise StateError(message, hint, table=target.url, field="transform")
 
 
 def write_stream(  # noqa: PLR0913 - the last one is rare

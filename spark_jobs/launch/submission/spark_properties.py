@@ -141,6 +141,9 @@ def spark_properties(loaded: LoadedPipeline, place: Place, scratch: Path) -> dic
         loaded: The pipeline.
         place: Where the driver runs.
         scratch: Folder for the temporary files of a driver on this machine.
+
+    Raises:
+        InputError: An extension can't be loaded.
     """
     hdfs = {f"spark.hadoop.{name}": value for name, value in loaded.pipeline.hdfs.conf.items()}
     stores = {**_s3_conf(loaded, place), **_stores_conf(_paths(loaded))}

@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from sources.common.environment import is_set
-from sources.config.document.yaml_document import of_jobs, read_document, variables_used
+from sources.config.document.variables import variables_used
+from sources.config.document.yaml_document import of_jobs, read_document
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.state.generation import Generation

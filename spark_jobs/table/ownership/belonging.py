@@ -30,14 +30,10 @@ from spark_jobs.run_state.target_record import (
     missing_documents,
     read_target_record,
 )
-from spark_jobs.table.commit_log import (
-    Commit,
-    CommitLog,
-    ForeignChanges,
-    foreign_changes,
-)
+from spark_jobs.table.commit_log import Commit, CommitLog
 from spark_jobs.table.delta_table import open_table, transactions_of
 from spark_jobs.table.ownership import refusals
+from spark_jobs.table.ownership.foreign_changes import ForeignChanges, foreign_changes
 
 SWITCHES = "hybrid.switch"
 """Delta application id of promotions and rollbacks; its version is the time of the last one."""
@@ -147,31 +143,6 @@ def require_belonging(loaded: LoadedPipeline, generation: Generation) -> None:
             return
         _explain_serving(loaded, generation)
         raise
-
-
-def require_servable(loaded: LoadedPipeline, generation: Generation) -> None:
-    """Refuse to let a generation serve whose rows were changed by others.
-
-    Called before a promotion or rollback; changes nothing.
-
-    Raises:
-        StateError: Names the changes; or checkpoint, state and its own table don't belong together.
-        InputError: The table can't be read.
-        UnavailableError: The table's store does not answer.
-    """
-    side = TargetSide.of(loaded, generation)
-    if (served := read_serving(loaded).served(generation.name)) is None:
-        require(side)
-        return
-    record = read_target_record(generation)
-    if record is None or record.verified is None:
-        return
-    # Refused here if it is gone, with what to do then.
-    open_table(side.table)
-    commits = CommitLog(side.table).between(record.verified, served.version)
-    found = foreign_changes(commits, record.verified, side.is_own(side.writer()))
-    if found.commits:
-        raise refusals.changed_before_rollback(generation, side.table, found)
 
 
 def is_committed(loaded: LoadedPipeline, switch: Switch) -> bool:

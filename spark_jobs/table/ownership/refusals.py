@@ -1,20 +1,22 @@
 """Refusals of checkpoint, state and target that do not belong together: what was lost, way out.
 
-Only the texts are here; :mod:`spark_jobs.table.ownership.belonging` decides.
+Only the texts are here; :mod:`spark_jobs.table.ownership.belonging` decides. About a lost state
+they name the ways out that extensions add, and raise InputError if an extension can't be loaded.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sources.common.positions import iso
+from sources.common.times import iso
 from sources.errors import ErrorFields, StateError
 from sources.extensions import contributions
 from sources.serving import Serving
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.table.commit_log import RESTORE, ForeignChanges
+from spark_jobs.table.commit_log import RESTORE
+from spark_jobs.table.ownership.foreign_changes import ForeignChanges
 
 _SHOWN = 5
 _NEW = (
@@ -323,7 +325,7 @@ def changed_by_others(generation: Generation, table: Folder, found: ForeignChang
         if is_restored
         else "The pipeline does not continue with a table whose rows it does not know."
     )
-    message = f"{_changes(table, found)}\n{effect}"
+    message = f"{changes_in_words(table, found)}\n{effect}"
     undo = f"`RESTORE TABLE delta.`{table}` TO VERSION AS OF {found.last_good}`"
     ways = []
     if not is_restored:
@@ -334,29 +336,13 @@ def changed_by_others(generation: Generation, table: Folder, found: ForeignChang
     return StateError(message, " ".join(ways), table=table.url, generation=generation.name)
 
 
-def changed_before_rollback(
-    generation: Generation, table: Folder, found: ForeignChanges
-) -> StateError:
-    """Return the error for changes by others in rows that a rollback would serve again.
+def changes_in_words(table: Folder, found: ForeignChanges) -> str:
+    """Return the sentence that lists changes of a table by others, five at most, a line for each.
 
     Args:
-        generation: The generation that the rollback would return to.
         table: Folder of the table.
-        found: The changes.
+        found: The changes; at least one.
     """
-    message = (
-        f"{_changes(table, found)}\nThat was before another generation replaced "
-        f"{generation.name}; a rollback would return to these rows. Nothing was changed."
-    )
-    hint = (
-        "Keep the generation that serves, or compute the table again in a new one: `hybrid "
-        "generation new P`, `hybrid run P`, `hybrid generation promote P`."
-    )
-    return StateError(message, hint, table=table.url, generation=generation.name)
-
-
-def _changes(table: Folder, found: ForeignChanges) -> str:
-    """Return the sentence that lists changes of a table by others, one in each line."""
     commits = found.commits
     lines = [
         f"  version {each.version}, {iso(each.at_ms) if each.at_ms else 'time unknown'}: "

@@ -11,10 +11,11 @@ from deltalake import CommitProperties, Transaction
 from sources.storage.tables.delta import is_delta_table
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.run_state.target_record import TargetRecord
-from spark_jobs.table.commit_log import Commit, CommitLog, foreign_changes
+from spark_jobs.table.commit_log import Commit, CommitLog
 from spark_jobs.table.delta_table import NO_MORE, commit_nothing, commit_once, open_table
 from spark_jobs.table.ownership import refusals
 from spark_jobs.table.ownership.belonging import TargetSide, epoch_id
+from spark_jobs.table.ownership.foreign_changes import foreign_changes
 from spark_jobs.table.ownership.target_records import verified_record, write_record
 
 RECORD_S = 60.0

@@ -17,7 +17,8 @@ from orchestration.catch_up import wait_until_caught_up
 from orchestration.operations import live_run, stopping
 from orchestration.supervision.late_row_findings import late_rows, look_at_late_rows
 from orchestration.supervision.live_look import look_at_live
-from sources.common.positions import TopicPartition, now_ms
+from sources.common.positions import TopicPartition
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext

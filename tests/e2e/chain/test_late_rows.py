@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
 from orchestration.supervision.late_row_findings import late_rows, look_at_late_rows
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.supervision import LateRowLimits
 from sources.errors import StateError
 from sources.hand_over import hand_over

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sources.common.positions import to_ms
+from sources.common.times import to_ms
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from spark_jobs.run_state.heartbeat import read_heartbeat

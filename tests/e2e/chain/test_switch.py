@@ -114,7 +114,7 @@ def test_the_keys_for_another_driver_are_looked_up_while_history_is_read(
     with rehearsal(spark, query, Ahead(live_of(loaded), is_same_driver=False)):
         kept = generation.path("seam/live")
         wait_for(lambda: any(kept.glob("*/keys.json")), "the keys are kept", 60)
-    monkeypatch.setattr("spark_jobs.inside.query.seam.filters.write_rows", pytest.fail)
+    monkeypatch.setattr("spark_jobs.inside.query.seam.duplicate_filters.write_rows", pytest.fail)
     report = run_and_audit(spark, loaded)
     assert (report.expected, wrong(report)) == (1200, {})
 

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from hybrid_extensions.ranges.partitions import HISTORY, ranges_key
 from orchestration.display import second
 from orchestration.pipeline_definitions import pipeline_definitions
-from sources.common.positions import to_ms
+from sources.common.times import to_ms
 from sources.config.loader import LoadedPipeline
 from sources.hand_over import hand_over
 from sources.kept_definitions import keep_definition

@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from sources.common.positions import to_ms
+from sources.common.times import to_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.bad_record_policy import BadRecordCount
 from spark_jobs.inside.driver.reports.collect_bad_records import Collector

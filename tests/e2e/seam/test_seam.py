@@ -15,7 +15,7 @@ from sources.hand_over import hand_over
 from sources.hybrid import SwitchState
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
-from spark_jobs.inside.query.seam import filters
+from spark_jobs.inside.query.seam import duplicate_filters
 from tests.e2e.case import TOPIC, Case, history_of, live_of, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_history
 
@@ -29,7 +29,7 @@ def test_an_overlap_of_files_and_topic_arrives_once(
     tmp_path: Path, servers: str, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
     # Keys that are too many for each memory are compared by sorting; nothing else changes.
-    monkeypatch.setattr(filters, "MOST_BROADCAST", most)
+    monkeypatch.setattr(duplicate_filters, "MOST_BROADCAST", most)
     case = Case(tmp_path, servers, partitions=2)
     case.write_history()
     # Slightly out of order, as real feeds are.

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sources.storage.folder import Folder
-from spark_jobs.inside.query.seam.filters import KeyColumns, KeyFilter
+from spark_jobs.inside.query.seam.duplicate_filters import KeyColumns, KeyFilter
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.positions import TopicPartition
 from spark_jobs.inside.driver.reports.progress_reports import ProgressReports
-from spark_jobs.inside.query.seam.filters import IS_NEW
+from spark_jobs.inside.query.seam.duplicate_filters import IS_NEW
 from spark_jobs.inside.query.seam.metrics import SeamMetrics, observe_seam
 from spark_jobs.inside.query.seam.seam_offsets import SeamOffsets
 from spark_jobs.inside.readers.topics.kafka_stream import OFFSET, PARTITION, TOPIC

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.decoding.record_columns import EnvelopePart
 from spark_jobs.inside.query.seam.driver_filter import DriverFilter
-from spark_jobs.inside.query.seam.filters import IS_NEW, SnapshotFilter
+from spark_jobs.inside.query.seam.duplicate_filters import IS_NEW, SnapshotFilter
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

@@ -16,7 +16,7 @@ from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.driver.warm_up import expected_topic
 from spark_jobs.inside.query.query_sources import declare_query
-from spark_jobs.inside.query.seam.filters import MOST_BROADCAST
+from spark_jobs.inside.query.seam.duplicate_filters import MOST_BROADCAST
 from spark_jobs.inside.query.seam.table_rows import HistoryTable, table_of_history
 from tests.e2e.case import Case, live_of, wrong
 from tests.e2e.in_session import run_history, run_live

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sources.common.positions import TopicPartition
 from sources.planning.plan import draft_plan
 from sources.storage.folder import Folder
-from spark_jobs.inside.query.seam.filters import IS_NEW, KeyColumns, KeyFilter
+from spark_jobs.inside.query.seam.duplicate_filters import IS_NEW, KeyColumns, KeyFilter
 from spark_jobs.inside.query.seam.row_content import content_of
 from spark_jobs.inside.query.seam.seam_offsets import SeamOffsets
 from spark_jobs.inside.readers.spark_errors import report_of

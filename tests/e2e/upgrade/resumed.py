@@ -11,7 +11,7 @@ import pytest
 from hybrid_extensions.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.operations import stopping
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import load_pipeline
 from sources.planning.context import PipelineContext
 from spark_jobs.launch.launch_record import Launch, last_launch, log_name, record_launch

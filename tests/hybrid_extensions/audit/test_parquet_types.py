@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sources.config.source.file_source import FileSource
-from sources.files.listing.splits import list_source
+from sources.files.listing.source_listing import list_source
 from tests.hybrid_extensions.audit.file_rows import read_by_audit
 from tests.minimal import minimal_pipeline
 

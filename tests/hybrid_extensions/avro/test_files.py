@@ -16,8 +16,8 @@ from sources.common.schema import names_and_types
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.format_registry import format_of
+from sources.files.listing.source_listing import list_splits
 from sources.files.listing.split_table import FileListing
-from sources.files.listing.splits import list_splits
 from sources.formats.file_regions import Region
 from sources.formats.open_file import read_region
 from sources.storage.listing import find_files

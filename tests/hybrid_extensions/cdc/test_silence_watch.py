@@ -12,7 +12,7 @@ from hybrid_extensions.mariadb.access import BINLOG_ACCESS
 from hybrid_extensions.servers.process import free_ports
 from orchestration.supervision import live_look as look_module
 from orchestration.supervision.status import status
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.source.file_source import FileSource
 from tests.orchestration.supervision.live_case import LiveCase
 

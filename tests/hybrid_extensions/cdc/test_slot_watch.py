@@ -17,7 +17,7 @@ from hybrid_extensions.cdc.slot_watch import SlotLook, keep_slot, observe_slot
 from orchestration.supervision import live_look as look_module
 from orchestration.supervision.rules import findings
 from orchestration.supervision.status import status
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import load_pipeline
 from sources.config.source.snapshot import SnapshotOptions
 from sources.errors import StateError, UnavailableError

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hybrid_extensions.change_log.writer import LogPosition
-from sources.common.positions import Record
+from sources.common.state_document import Record
 
 KINDS: list[type[Record]] = [LogPosition]
 SAMPLES: list[Record] = [

@@ -25,7 +25,7 @@ from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.compare.compare_whole import FurtherLooks, keep_compared
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError
 from sources.planning.context import PipelineContext

@@ -15,7 +15,7 @@ from sources.common.schema import TIMESTAMP
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.listing.splits import list_source
+from sources.files.listing.source_listing import list_source
 from sources.planning.files.copied_files import CopiedFiles, plan_copies
 from tests.extensions import needs
 from tests.minimal import minimal_model

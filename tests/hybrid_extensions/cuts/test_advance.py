@@ -15,7 +15,8 @@ from hybrid_extensions.cuts.attempt import Database, GivenUp, UnderWay
 from hybrid_extensions.cuts.barrier import Barrier, read_barrier, write_barrier
 from hybrid_extensions.cuts.publisher import advance
 from hybrid_extensions.cuts.table import Cut, list_cuts
-from sources.common.positions import TopicPartition, now_ms
+from sources.common.positions import TopicPartition
+from sources.common.times import now_ms
 from sources.errors import InputError, UnavailableError
 from sources.storage.folder import Folder
 

@@ -20,8 +20,8 @@ from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.listing.changed_splits import changed_splits
+from sources.files.listing.source_listing import list_source
 from sources.files.listing.split_table import FileListing
-from sources.files.listing.splits import list_source
 from sources.formats.deletion_vectors import as_action, deletion_vector
 from sources.storage.folder_partitions import values_of
 from sources.storage.settings import S3Settings

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
-from sources.files.listing.splits import list_source
+from sources.files.listing.source_listing import list_source
 from tests.hybrid_extensions.audit.file_rows import read_by_audit
 from tests.hybrid_extensions.delta_history.random_delta import RandomDelta
 from tests.minimal import minimal_model

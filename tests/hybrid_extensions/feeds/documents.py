@@ -6,7 +6,7 @@ from hybrid_extensions.feeds.feed_record import Compared, FeedRecord, ServedLook
 from hybrid_extensions.feeds.kept.kept_record import KeptRecord, PendingDelivery
 from hybrid_extensions.feeds.position import Position
 from hybrid_extensions.feeds.sinks.python_function import Remembered
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.errors import ErrorReport
 
 _AT = 1_704_067_200_000  # 2024-01-01

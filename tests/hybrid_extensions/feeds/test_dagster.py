@@ -9,7 +9,7 @@ import pytest
 
 from hybrid_extensions.feeds.feed_record import FeedRecord, read_record, write_record
 from orchestration.pipeline_definitions import pipeline_definitions
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from tests.hybrid_extensions.feeds.feed_case import row
 from tests.hybrid_extensions.feeds.test_python_function import Function
 

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from hybrid_extensions.feeds.feed_record import feed_statuses
 from hybrid_extensions.metrics.collector import PipelineCollector
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.errors import InputError, RunError, StateError
 from tests.hybrid_extensions.feeds.feed_case import FeedCase, row
 from tests.services.lake import Edit, lake

@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from hybrid_extensions.generations.switch import promotion
+from hybrid_extensions.generations.table_position import find_position
 from orchestration.operations import bounded_run
 from orchestration.supervision.status import status
 from sources import generations
@@ -25,7 +26,6 @@ from sources.serving import pending_switch, read_serving, require_in_service, ta
 from sources.state.generation import read_generation
 from sources.storage.folder import Folder
 from spark_jobs.run_state.table_locks import is_switching, take_switch_lock
-from spark_jobs.table.commit_position import find_position
 from spark_jobs.table.delta_table import NO_MORE, transactions_of
 from spark_jobs.table.ownership.belonging import TargetSide, examine, require_belonging
 from tests.command_line import invoke

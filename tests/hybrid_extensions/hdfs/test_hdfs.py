@@ -21,7 +21,7 @@ from sources.errors import InputError, UnavailableError
 from sources.files.format_registry import format_of
 from sources.files.listing import sampled_splits as splitting
 from sources.files.listing.changed_splits import changed_splits
-from sources.files.listing.splits import list_splits
+from sources.files.listing.source_listing import list_splits
 from sources.formats.file_regions import Region
 from sources.formats.open_file import read_region
 from sources.storage.listing import find_files

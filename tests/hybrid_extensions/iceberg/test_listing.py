@@ -23,8 +23,8 @@ from sources.common.schema import names_and_types
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
+from sources.files.listing.source_listing import list_source
 from sources.files.listing.split_table import FileListing
-from sources.files.listing.splits import list_source
 from tests.hybrid_extensions.iceberg.tables import catalog, delete_rows
 from tests.minimal import minimal_model
 from tests.properties import examples

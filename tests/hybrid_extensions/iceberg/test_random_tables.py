@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.listing.splits import list_source
+from sources.files.listing.source_listing import list_source
 from tests.hybrid_extensions.audit.file_rows import read_by_audit
 from tests.hybrid_extensions.iceberg.random_tables import RandomTable
 from tests.minimal import minimal_model

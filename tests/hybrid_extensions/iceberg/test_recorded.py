@@ -12,8 +12,8 @@ import pytest
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
+from sources.files.listing.source_listing import list_source
 from sources.files.listing.split_table import FileListing
-from sources.files.listing.splits import list_source
 from tests.hybrid_extensions.iceberg.recorded.place import Recorded, recorded, unpack
 from tests.minimal import minimal_model
 

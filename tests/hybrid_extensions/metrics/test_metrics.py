@@ -20,7 +20,8 @@ from hybrid_extensions.metrics.server import serve
 from orchestration.requested_state import request
 from orchestration.supervision.rules.verdict import Health
 from orchestration.supervision.status import status_of
-from sources.common.positions import TopicPartition, now_ms, to_ms
+from sources.common.positions import TopicPartition
+from sources.common.times import now_ms, to_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.planning.plan import make_plan

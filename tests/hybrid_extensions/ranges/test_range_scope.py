@@ -14,7 +14,8 @@ from hybrid_extensions.ranges.backfill import latest_end
 from hybrid_extensions.ranges.range_files import parts_in
 from hybrid_extensions.ranges.range_scope import RangeScope, require_fit
 from hybrid_extensions.ranges.table.event_range import Range
-from sources.common.positions import EndPosition, to_ms
+from sources.common.positions import EndPosition
+from sources.common.times import to_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError, StateError
 from sources.kept_definitions import keep_definition

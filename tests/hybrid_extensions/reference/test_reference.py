@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from hybrid_extensions.reference.fields import json_schema, markdown
-from sources.common.fields import parse_duration
+from sources.common.durations import parse_duration
 from tests.command_line import invoke
 from tests.extensions import whole
 

@@ -16,7 +16,8 @@ import pytest
 
 from hybrid_extensions.report import plot_data as progress
 from hybrid_extensions.report.progress_asset import progress_asset
-from sources.common.positions import EndPosition, to_ms
+from sources.common.positions import EndPosition
+from sources.common.times import to_ms
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
 from tests.e2e.case import moment
 from tests.orchestration.supervision.live_case import LiveCase

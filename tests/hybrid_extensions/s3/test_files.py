@@ -15,7 +15,7 @@ from sources.common.sql.select import EventColumn
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError, UnavailableError
 from sources.files.listing.changed_splits import changed_splits
-from sources.files.listing.splits import list_splits
+from sources.files.listing.source_listing import list_splits
 from sources.formats.parquet import footers as parquet_format
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings

@@ -20,8 +20,8 @@ from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
+from sources.files.listing.source_listing import list_splits
 from sources.files.listing.split_table import FileListing
-from sources.files.listing.splits import list_splits
 from sources.formats.base import Format
 from sources.formats.csv_options import CsvOptions
 from sources.formats.file_regions import Region

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hybrid_extensions.training.sets.set_record import ComputedFrom, RangeRecord, SetRecord
-from sources.common.positions import Record
+from sources.common.state_document import Record
 
 _FROM = ComputedFrom(version=3, digest="5e0c")
 KINDS: list[type[Record]] = [SetRecord]

@@ -11,7 +11,8 @@ import pytest
 
 from orchestration.chain import BoundedStep, LiveStep, PlanStep, Step
 from orchestration.defs.show.asset_log import AssetLog
-from sources.common.positions import EndPosition, now_ms
+from sources.common.positions import EndPosition
+from sources.common.times import now_ms
 from sources.hybrid import SwitchState
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name

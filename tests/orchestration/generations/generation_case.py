@@ -11,7 +11,8 @@ import pyarrow as pa
 import yaml
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
-from sources.common.positions import EndPosition, to_ms
+from sources.common.positions import EndPosition
+from sources.common.times import to_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.hybrid import SwitchState
 from sources.kept_definitions import keep_definition

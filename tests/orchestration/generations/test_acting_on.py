@@ -15,7 +15,7 @@ from orchestration.operations import live_run
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import RequestedState, read_requested, request
 from orchestration.supervision import controls
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import load_pipeline
 from sources.config.source.rate_limit import CurrentRate
 from sources.generations import begin

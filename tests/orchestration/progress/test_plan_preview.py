@@ -13,7 +13,7 @@ import pytest
 from hybrid_extensions.estimates.benchmarked_speeds import COMMIT_S, SPARK_START_S
 from orchestration.operations import chain_plan
 from orchestration.progress.plan_preview import Preview, preview
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.state.generation import CurrentGeneration, Generation
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name

@@ -15,7 +15,7 @@ import yaml
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import request
 from orchestration.supervision.watch_memory import Watch
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import ErrorReport
 from sources.state.generation import Generation

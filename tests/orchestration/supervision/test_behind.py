@@ -9,7 +9,8 @@ import pytest
 from hybrid_extensions.generations.switch.promotion import promote
 from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import tick
-from sources.common.positions import EndPosition, now_ms
+from sources.common.positions import EndPosition
+from sources.common.times import now_ms
 from sources.errors import StateError
 from sources.generations import begin
 from sources.kept_definitions import keep_definition

@@ -16,7 +16,7 @@ from orchestration.operations import bounded_run, live_run
 from orchestration.requested_state import RequestedState, request, write_requested
 from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import tick
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
 from tests.command_line import invoke

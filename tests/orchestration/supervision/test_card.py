@@ -16,7 +16,7 @@ from orchestration.progress.table_facts import TableFacts, table_facts
 from orchestration.supervision import controls
 from orchestration.supervision.card import Card, card
 from orchestration.supervision.status import status
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.generations import begin
 from sources.state.action_log import recorded

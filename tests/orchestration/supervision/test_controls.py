@@ -24,7 +24,7 @@ from orchestration.requested_state import read_requested
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import restart, tick
-from sources.common.fields import parse_duration
+from sources.common.durations import parse_duration
 from sources.config.loader import LoadedPipeline
 from sources.config.source.rate_limit import CurrentRate
 from sources.errors import InputError, RunError, StateError

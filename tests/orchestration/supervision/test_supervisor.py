@@ -22,7 +22,7 @@ from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import Tick, decide, restart, tick
 from orchestration.supervision.watch_memory import Restart, Watch, write_watch
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.supervision import Restarts, Supervision
 from sources.errors import RunError, StateError, UnavailableError
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name

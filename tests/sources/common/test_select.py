@@ -16,8 +16,8 @@ from sources.common.schema import names_and_types, parse_schema
 from sources.common.sql.select import EventColumn, OnlySparkError, Selection
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
+from sources.files.listing.source_listing import list_splits
 from sources.files.listing.split_table import FileListing
-from sources.files.listing.splits import list_splits
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores

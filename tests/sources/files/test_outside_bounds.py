@@ -12,9 +12,9 @@ import pytest
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from sources.common.positions import to_us
 from sources.common.schema import parse_schema
 from sources.common.sql.select import EventColumn
+from sources.common.times import to_us
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.format_registry import format_of

@@ -18,8 +18,8 @@ from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.columns.drifted_layouts import ColumnDifference
 from sources.files.columns.schema_drift import default_of
+from sources.files.listing.source_listing import list_splits
 from sources.files.listing.split_table import FileListing, with_later_columns
-from sources.files.listing.splits import list_splits
 from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores

@@ -22,7 +22,7 @@ from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError
-from sources.files.listing.splits import list_source
+from sources.files.listing.source_listing import list_source
 from sources.planning.absent_names import judge_names
 from sources.planning.files.file_plan import plan_files
 from sources.planning.plan import make_plan

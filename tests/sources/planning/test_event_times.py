@@ -13,7 +13,7 @@ import yaml
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
-from sources.common.positions import now_ms, to_ms
+from sources.common.times import now_ms, to_ms
 from sources.config.loader import load_pipeline
 from sources.config.source.event_time import AHEAD
 from sources.errors import InputError

@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 from hybrid_extensions.servers.s3 import LOGIN, LocalS3, client
-from sources.common.positions import TopicPartition, to_ms
+from sources.common.positions import TopicPartition
+from sources.common.times import to_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.exported_source import Export, ExportedFiles, ExportedSource, ExportEnd
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError, RunError, StateError
-from sources.files.listing.splits import list_source
+from sources.files.listing.source_listing import list_source
 from sources.planning.context import PipelineContext
 from sources.planning.exports import ExportRecord, take_export, with_required_exports
 from sources.planning.files.file_plan import FilePlan, plan_files

@@ -12,15 +12,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sources.common.positions import to_ms
+from sources.common.times import to_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_options import FileBatch
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.listing.splits import list_source
+from sources.files.listing.source_listing import list_source
 from sources.planning.event_times import misread_unit
 from sources.planning.files import file_plan
-from sources.planning.files.file_plan import FilePlan, batch_ends, plan_files
+from sources.planning.files.file_plan import FilePlan, plan_files
+from sources.planning.files.micro_batches import batch_ends
 from tests.minimal import minimal_model
 
 NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)

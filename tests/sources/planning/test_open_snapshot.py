@@ -13,7 +13,7 @@ from sources.common.schema import parse_schema
 from sources.config.loader import LoadedPipeline
 from sources.config.source.snapshot import MANIFEST, Chunk, SnapshotManifest, chunk_name
 from sources.errors import StateError
-from sources.files.listing.splits import list_source
+from sources.files.listing.source_listing import list_source
 from sources.planning.context import PipelineContext
 from sources.planning.files.file_plan import keep_splits, plan_files
 from sources.planning.files.open_snapshot import (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from sources.common.positions import to_ms
+from sources.common.times import to_ms
 from sources.planning.plan import Plan, make_plan
 from tests.e2e.case import Case, moment
 

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from sources.common.positions import EndPosition, now_ms
+from sources.common.positions import EndPosition
+from sources.common.times import now_ms
 from sources.errors import StateError
 from sources.state.generation import (
     digests,

@@ -18,7 +18,7 @@ import pytest
 from hybrid_extensions.s3.documents import S3Documents
 from hybrid_extensions.servers.azurite import LocalAzurite
 from sources.errors import InputError, UnavailableError
-from sources.storage.documents import Document, DocumentStore, LocalDocuments, copy_apart
+from sources.storage.documents import Document, DocumentStore, LocalDocuments
 from sources.storage.folder import Folder
 from sources.storage.probe import require_writable
 from sources.storage.settings import S3Settings
@@ -325,25 +325,3 @@ def test_a_store_that_does_not_answer_is_told_from_one_that_refuses(
     folder = Folder("s3://lake/state", S3Documents(S3Settings(endpoint="http://127.0.0.1:9")))
     with pytest.raises(UnavailableError, match="can't be written"):
         require_writable(folder, "state")
-
-
-@pytest.mark.parametrize("call", ["as it is", "of no use", "refused"])
-def test_a_copy_has_all_bytes_and_stays_when_the_original_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
-) -> None:
-    def refuse(*_: int) -> int:
-        raise OSError(errno.EXDEV, "another file system")
-
-    if call != "as it is":
-        monkeypatch.setattr(
-            os, "copy_file_range", (lambda *_: 0) if call == "of no use" else refuse
-        )
-    original, copy = tmp_path / "original", tmp_path / "folder" / "copy"
-    content = os.urandom(3_000_000)
-    original.write_bytes(content)
-    copy_apart(str(original), str(copy))
-    with original.open("r+b") as file:
-        file.write(bytes(1000))
-    assert copy.read_bytes() == content
-    with pytest.raises(FileExistsError):
-        copy_apart(str(original), str(copy))

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from hybrid_extensions.audit.readers.folder_values import values_in
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.listing.splits import list_splits
+from sources.files.listing.source_listing import list_splits
 from sources.storage.base import Children, LocalStorage
 from sources.storage.folder_partitions import (
     FolderTime,

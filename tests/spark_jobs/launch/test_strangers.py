@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.errors import RunError, StateError
 from sources.state.generation import Generation
 from spark_jobs.launch import run_control

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, SeamError
 from sources.planning.plan import Plan

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import load_pipeline
 from sources.state.generation import Generation
 from spark_jobs.launch import run_control

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.table.commit_log import RESTORE, Commit, foreign_changes
+from spark_jobs.table.commit_log import RESTORE, Commit
+from spark_jobs.table.ownership.foreign_changes import foreign_changes
 
 VERIFIED = 3
 OWN = {"mine": 1}

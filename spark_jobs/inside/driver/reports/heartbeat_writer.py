@@ -7,7 +7,7 @@ import threading
 import time
 from typing import Any
 
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.state.generation import Generation
 from spark_jobs.launch.launch_record import last_launch, log_path
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, heartbeat_name

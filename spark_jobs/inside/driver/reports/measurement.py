@@ -14,7 +14,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from sources.common.positions import Offsets, now_ms, to_ms
+from sources.common.positions import Offsets
+from sources.common.times import now_ms, to_ms
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.run_state.heartbeat import Heartbeat

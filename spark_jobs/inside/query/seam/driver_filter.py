@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from sources.common.sql.sql_names import column_list, quoted
 from sources.decoding.batch_cursor import as_mask
-from spark_jobs.inside.query.seam.filters import HeldConditions, SeamFilter
+from spark_jobs.inside.query.seam.duplicate_filters import HeldConditions, SeamFilter
 
 _ALIKE = (pa.types.is_integer, pa.types.is_string)
 

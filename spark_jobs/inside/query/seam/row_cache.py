@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.types import StructType
 
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.storage.folder import Folder
 
 
@@ -51,6 +51,7 @@ class KeptRows(Record):
             names: Names of the columns.
 
         Raises:
+            StateError: A file can't be read.
             UnavailableError: The state's store does not answer.
         """
         folder = place.folder(self.folder)

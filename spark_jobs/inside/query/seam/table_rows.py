@@ -22,13 +22,13 @@ from sources.planning.context import PipelineContext
 from sources.serving import target_of
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import dataset_of
+from sources.storage.tables.delta_log import is_absolute
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.checkpoint.transform_compatibility import read_transforms
 from spark_jobs.inside.query.transform.described_transform import apply_to_no_rows
 from spark_jobs.run_state.target_record import read_target_record
 from spark_jobs.table.delta_table import open_table, paths_of, version_of
-from spark_jobs.table.protocol import is_plain
-from spark_jobs.table.table_snapshot import is_absolute
+from spark_jobs.table.plain_table import is_plain
 
 # Spark takes paths with these for patterns.
 _PATTERN = frozenset("*?[]{}\\")

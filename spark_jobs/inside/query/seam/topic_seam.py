@@ -21,7 +21,7 @@ from sources.storage.folder import Folder
 from spark_jobs.inside.query.places.history import EarlierSources
 from spark_jobs.inside.query.seam.certain_rows import CertainRows, are_compared_exactly
 from spark_jobs.inside.query.seam.driver_filter import DriverFilter
-from spark_jobs.inside.query.seam.filters import (
+from spark_jobs.inside.query.seam.duplicate_filters import (
     IS_NEW,
     KEYS,
     MOST_BROADCAST,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from sources.common.positions import bounds_us
+from sources.common.times import bounds_us
 from sources.config.source.event_time import EventTime
 from sources.config.source.file_source import FileSource
 from sources.formats.deletion_vectors import count_deleted

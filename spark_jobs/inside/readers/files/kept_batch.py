@@ -6,7 +6,7 @@ the limits of the plan stay in force until the next plan, whatever the declarati
 
 from __future__ import annotations
 
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.config.source.file_options import FileBatch
 from sources.config.source.file_source import FileSource
 from sources.state.generation import Generation

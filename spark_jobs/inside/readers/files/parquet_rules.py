@@ -40,6 +40,8 @@ def stage_broken(
 
     Raises:
         InputError: Spark can't evaluate a rule.
+        StateError: The folder can't be listed or written.
+        UnavailableError: The state's store does not answer.
     """
     prefix = f"rules-{number}-"
     for name in folder.names(f"{prefix}*"):

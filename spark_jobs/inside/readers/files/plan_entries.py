@@ -13,7 +13,7 @@ import pyarrow as pa
 from sources.config.source.file_source import FileSource
 from sources.config.source.rate_limit import Batch
 from sources.planning.files.aligned_batches import TICK, ends_by_tick
-from sources.planning.files.file_plan import Ints, micro_batches
+from sources.planning.files.micro_batches import Ints, micro_batches
 from spark_jobs.inside.readers.files.plan_log import versions_of
 
 _NO_TIME = np.iinfo(np.int64).min

@@ -96,7 +96,11 @@ class PlanLog:
         self.folder = folder
 
     def has(self, version: int) -> bool:
-        """Return whether the log has a version: whether its file in the folder exists."""
+        """Return whether the log has a version: whether its file in the folder exists.
+
+        Raises:
+            UnavailableError: The folder's store does not answer.
+        """
         return self.folder.exists(commit_name(version))
 
     def stream(
@@ -144,6 +148,7 @@ class PlanLog:
 
         Raises:
             StateError: The folder can't be written.
+            UnavailableError: The folder's store does not answer.
         """
         out = pa.BufferOutputStream()
         pq.write_table(table, out)

@@ -7,7 +7,7 @@ micro-batch after the listing, and then collected like all others
 
 from __future__ import annotations
 
-from sources.common.positions import Record
+from sources.common.state_document import Record
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log

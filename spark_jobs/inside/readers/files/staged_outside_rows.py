@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from sources.common.positions import bounds_us
 from sources.common.sql.sql_names import in_backticks
+from sources.common.times import bounds_us
 from sources.config.source.event_time import EventTime
 from sources.config.source.file_source import FileSource
 from sources.files.outside_bounds import PlannedParquetRows, outside_of_parquet

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
-from sources.common.epoch import EPOCH
 from sources.common.sql.sql_names import in_backticks
+from sources.common.times import EPOCH
 from spark_jobs.inside.sink.merging.clauses import column
 
 _MS = 1000

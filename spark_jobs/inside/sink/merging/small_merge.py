@@ -41,7 +41,7 @@ from spark_jobs.inside.sink.table_properties import (
     with_same_statistics,
 )
 from spark_jobs.table.delta_table import commit_nothing, commit_once
-from spark_jobs.table.protocol import is_plain
+from spark_jobs.table.plain_table import is_plain
 
 MOST_ROWS = 250_000
 """Keys of a micro-batch up to which its MERGE is small."""

@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 
 from hybrid_extensions.feeds.kept import keeper
 from hybrid_extensions.feeds.kept.kept_table import KeptTable
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.errors import InputError, RunError, StateError
 from tests.hybrid_extensions.feeds.feed_case import row
 from tests.hybrid_extensions.feeds.kept.kept_case import Kept, at

@@ -16,6 +16,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake import Field as DeltaField
 from deltalake.schema import PrimitiveType
 
+from hybrid_extensions.generations.files.table_snapshot import read_snapshot
 from hybrid_extensions.upkeep.files import small_files
 from hybrid_extensions.upkeep.files.compaction import Compaction
 from sources.errors import InputError, StateError
@@ -31,7 +32,6 @@ from spark_jobs.table.history_files import (
     keep_history_files,
     read_history_files,
 )
-from spark_jobs.table.table_snapshot import read_snapshot
 
 BEGIN = datetime(2024, 3, 1, tzinfo=UTC)
 

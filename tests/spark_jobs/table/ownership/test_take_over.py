@@ -13,11 +13,11 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
+from hybrid_extensions.generations.files.table_snapshot import data_files, read_snapshot
 from hybrid_extensions.generations.files.take_over import OutdatedError, prepare
 from sources.errors import InputError, StateError
 from sources.storage.folder import Folder
 from spark_jobs.table.delta_table import NO_MORE, transactions_of, version_of
-from spark_jobs.table.table_snapshot import data_files, read_snapshot
 
 AT = datetime(2024, 3, 1, 12, 30, 0, 123456, tzinfo=UTC)
 

@@ -16,7 +16,7 @@ from sources.common.database_snapshot import (
 )
 from sources.common.shard_snapshots import ShardSnapshots
 from spark_jobs.inside.query.seam.driver_filter import DriverFilter
-from spark_jobs.inside.query.seam.filters import (
+from spark_jobs.inside.query.seam.duplicate_filters import (
     SeamFilter,
     SequenceFilter,
     SnapshotFilter,

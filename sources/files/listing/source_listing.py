@@ -12,9 +12,9 @@ from typing import overload
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.common.positions import now_ms
 from sources.common.schema import check_event_time, parse_schema
 from sources.common.sql.select import EventColumn
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_options import ArrivalOrder
 from sources.config.source.file_source import FileSource

@@ -25,9 +25,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.database_snapshot import DatabaseSnapshot
-from sources.common.positions import iso
 from sources.common.shard_snapshots import ShardSnapshots
 from sources.common.sql.sql_names import in_backticks
+from sources.common.times import iso
 from sources.errors import SeamError
 from sources.storage.folder import Folder
 from spark_jobs.inside.query.seam.row_cache import KeptRows, find_kept, publish_rows, write_rows

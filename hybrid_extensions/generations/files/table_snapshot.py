@@ -18,14 +18,13 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
+from hybrid_extensions.generations.files.table_protocol import Protocol
 from sources.storage.folder import Folder
-from sources.storage.tables.delta_log import LOG
+from sources.storage.tables.delta_log import LOG, is_absolute
 from spark_jobs.table.delta_table import open_table
-from spark_jobs.table.protocol import Protocol
 
 _KINDS = ("protocol", "metaData", "add", "remove", "domainMetadata")
 _NUMBERED = re.compile(r"(\d{20})\.")
-_ABSOLUTE = re.compile(r"/|[a-zA-Z][a-zA-Z0-9+.-]*:/")
 # Alphabets of base 85: of Delta (Z85, ZeroMQ RFC 32) and of Python (RFC 1924).
 _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _B85 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
@@ -137,11 +136,6 @@ def with_paths_below(folder: str, add: dict[str, Any]) -> dict[str, Any]:
         place = f"{folder}/{prefix}".rstrip("/")
         made["deletionVector"] = {**vector, "pathOrInlineDv": f"{place}{encoded}"}
     return made
-
-
-def is_absolute(name: str) -> bool:
-    """Return whether a path in a Delta log is absolute, not relative to the table's folder."""
-    return _ABSOLUTE.match(name) is not None
 
 
 def identity(add: dict[str, Any]) -> tuple[Any, ...]:

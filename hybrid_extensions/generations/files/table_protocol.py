@@ -8,10 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from deltalake import DeltaTable
-
 _TABLE_FEATURES = (3, 7)
 """Reader and writer version from which on features are listed by name."""
+
 # Features that older versions imply, by the first version that does.
 _READER = {2: ["columnMapping"]}
 _WRITER = {
@@ -39,30 +38,6 @@ _WITHOUT_MEANING = {"clustering", "domainMetadata"}
 CARRIED = _READER_FEATURES | {each for names in _WRITER.values() for each in names}
 CARRIED |= _WITHOUT_MEANING
 """Features of a table whose rows another table can take over action by action."""
-
-
-_PLAIN = {"appendOnly", "invariants", "timestampNtz"}
-_PLAIN_WRITER = 2
-
-
-def is_plain(table: DeltaTable) -> bool:
-    """Return whether a table's rows may be written without Spark, as no table feature needs it.
-
-    So it is for a table without column mapping, constraints, generated columns and the like, in
-    which each column may be null.
-
-    Args:
-        table: The table.
-    """
-    protocol = table.protocol()
-    is_known = protocol.min_writer_version <= _PLAIN_WRITER or (
-        protocol.min_writer_version == _TABLE_FEATURES[1]
-        and _PLAIN.issuperset(protocol.writer_features or [])
-    )
-    fields = table.schema().fields
-    return is_known and all(
-        each.nullable and "delta.invariants" not in each.metadata for each in fields
-    )
 
 
 @dataclass(frozen=True)

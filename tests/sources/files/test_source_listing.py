@@ -19,8 +19,8 @@ from sources.common.schema import TIMESTAMP, names_and_types
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.listing.changed_splits import changed_splits
+from sources.files.listing.source_listing import list_splits
 from sources.files.listing.split_table import FileListing
-from sources.files.listing.splits import list_splits
 from sources.formats.event_times import microseconds
 from sources.formats.parquet import footers as parquet
 from sources.storage.listing import find_files

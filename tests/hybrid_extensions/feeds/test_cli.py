@@ -12,7 +12,7 @@ import pytest
 
 from hybrid_extensions.feeds import feed_record
 from hybrid_extensions.feeds.status import status_part
-from sources.common.positions import now_ms
+from sources.common.times import now_ms
 from sources.config.loader import load_pipeline
 from tests.command_line import invoke
 from tests.hybrid_extensions.feeds.feed_case import row

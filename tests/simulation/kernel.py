@@ -245,8 +245,14 @@ class Kernel:
         if fiber.process.is_dead:
             raise KilledError(fiber.process.name)
 
-    def run(self, until: Callable[[], bool], limit_us: int, steps: int = 30_000) -> None:
+    def run(self, until: Callable[[], bool], limit_us: int, steps: int = 60_000) -> None:
         """Let the world go on until a condition holds, looked at after each turn.
+
+        Args:
+            until: The condition.
+            limit_us: True time by which it has to hold.
+            steps: Most turns of all runs together; a person who is refused each time gives up
+                after some 35,000, and says by what.
 
         Raises:
             StuckError: It did not hold by the time limit, or nothing happens any more.

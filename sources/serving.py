@@ -92,6 +92,8 @@ class Switch(Record):
             rollback this is a part; None if it is of this pipeline alone.
         source_version: Version of the candidate's table that replaces the target's; None for the
             newest one.
+        aborts: How often it began to be given up, so that the document is another one than a
+            process knows that was suspended before.
     """
 
     VERSION = 2
@@ -107,6 +109,7 @@ class Switch(Record):
     action: int | None = None
     group: str | None = None
     source_version: int | None = None
+    aborts: int = 0
 
     @property
     def kind(self) -> str:

@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from hybrid_extensions.generations.files.take_over import OutdatedError, TakeOver, prepare
 from hybrid_extensions.generations.files.unlisted_files import forget_log
+from hybrid_extensions.generations.switch import refusals
 from hybrid_extensions.generations.switch.writer_marks import writer_marks
 from orchestration.requested_state import (
     read_requested,
@@ -181,9 +182,12 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
         )
     transactions, position = writer_marks(loaded, to, past, source, version)
 
-    def attempt() -> int:
+    def attempt() -> int | None:
         nonlocal switch
         ready = prepare(target, source, version)
+        if transactions_of(target, [SWITCHES], ready.table.version).get(SWITCHES) == switch.at_ms:
+            # By another process, while this one was suspended.
+            return None
         # After the version that is taken over was read: none of its rows is unknown.
         require_servable(to.loaded, to.generation)
         # Before the commit: afterwards nothing says which version it replaced.
@@ -313,20 +317,33 @@ def release(loaded: LoadedPipeline, switch: Switch) -> None:
     """Undo a promotion's steps before its commit: links in the target, cancelled requests.
 
     A target created for it is deleted. May be repeated; must not be called after the commit, unless
-    that was undone by :func:`take_back`.
+    that was undone by :func:`take_back`. A process that was suspended right before the commit does
+    not make it any more.
 
     Raises:
-        StateError: The state can't be read or written.
+        StateError: Such a process has just made it, so readers see its rows; another one has
+            continued or ended the switch (transient); or the state can't be read or written.
         UnavailableError: The state's store or that of the table does not answer.
     """
     source, version = _source(loaded, switch)
+    # What such a process knows of the switch is outdated: it prepares no further commit.
+    switch = changed(loaded, switch, aborts=switch.aborts + 1)
+    is_committed_now = False
     # A table that can't be read, or written, is why the switch is given up; what is linked from it
     # already is in no version of the target, so VACUUM removes it.
     with suppress(InputError, StateError):
         target = read_snapshot(loaded.target)
+        if target.version == switch.target_version and not switch.is_first:
+            # Nor does it make the one that it has prepared: its version is taken.
+            with suppress(OutdatedError):
+                TakeOver(target, target).commit({SWITCHES: now_ms()}, {})
+        is_committed_now = is_committed(loaded, switch)
         # Of a commit that was undone, readers may still read the files: they are left to VACUUM.
-        if switch.is_first or switch.target_version in (None, target.version):
+        is_last = switch.is_first or switch.target_version in (None, target.version)
+        if is_last and not is_committed_now:
             TakeOver(target, read_snapshot(source, version)).undo()
+    if is_committed_now:
+        raise refusals.too_late(switch)
     if switch.is_first:
         loaded.target.folder(LOG).delete_all()
     restore_request(read_generation(loaded.state, switch.past), restore=True)

@@ -34,6 +34,7 @@ from sources.serving import (
     Switch,
     own_table,
     owner_properties,
+    pending_switch,
     read_serving,
     write_serving,
 )
@@ -263,13 +264,19 @@ def changed(loaded: LoadedPipeline, switch: Switch, **changes: object) -> Switch
     """
     made = switch.model_copy(update=changes)
     if not loaded.state.replace_known(Switch.NAME, switch, made):
-        message = (
-            f"The {switch.kind} of {switch.to} is not continued by this process: another one has "
-            "continued or ended it meanwhile."
-        )
-        hint = "Look at `hybrid generation list P` before you try again."
-        raise StateError(message, hint, transient=True, generation=switch.to)
+        raise refusals.continued_by_another(switch)
     return made
+
+
+def require_pending(loaded: LoadedPipeline, switch: Switch) -> None:
+    """Refuse to go on with a switch that another process has continued or ended meanwhile.
+
+    Raises:
+        StateError: Another process has (transient); or the state can't be read.
+        UnavailableError: The state's store does not answer.
+    """
+    if pending_switch(loaded) != switch:
+        raise refusals.continued_by_another(switch)
 
 
 def record(loaded: LoadedPipeline, switch: Switch, together: Sequence[str] = ()) -> Serving:
@@ -284,12 +291,15 @@ def record(loaded: LoadedPipeline, switch: Switch, together: Sequence[str] = ())
 
     Raises:
         InputError: The target can't be read.
-        StateError: The state can't be read or written.
+        StateError: Another process has continued or ended it (transient); or the state can't be
+            read or written.
         UnavailableError: The state's store does not answer.
     """
+    serving = read_serving(loaded)
+    # After what serves was read: who has ended it has written that, too.
+    require_pending(loaded, switch)
     if switch.target_version is not None:
         record_moved_rows(loaded, read_generation(loaded.state, switch.to), switch.target_version)
-    serving = read_serving(loaded)
     if serving.generation != switch.to and switch.target_version is not None:
         replaced = Served(
             generation=switch.past,
@@ -302,10 +312,10 @@ def record(loaded: LoadedPipeline, switch: Switch, together: Sequence[str] = ())
         older = [replaced, *kept] if switch.is_rollback else [*kept, replaced]
         # Versions of a table that is gone are none of the one that was made in its place.
         before = [] if switch.is_first else older
-        serving = Serving(
-            generation=switch.to, before=before, by=switch.by, together=list(together)
-        )
-        write_serving(loaded, serving)
+        made = Serving(generation=switch.to, before=before, by=switch.by, together=list(together))
+        if not write_serving(loaded, serving, made):
+            raise refusals.continued_by_another(switch)
+        serving = made
     # Of a discard that began meanwhile, and ended before it took it back.
     unmark_removed(loaded.state, switch.to)
     restore_request(read_generation(loaded.state, switch.past), restore=False)

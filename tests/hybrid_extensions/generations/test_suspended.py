@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from hybrid_extensions.generations.files.take_over import OutdatedError, TakeOver
 from hybrid_extensions.generations.lifecycle import discard
 from hybrid_extensions.generations.switch import promotion
+from hybrid_extensions.generations.switch import run as switch_run
 from hybrid_extensions.generations.switch import steps as switch_steps
 from sources import generations
 from sources.errors import StateError
@@ -241,6 +242,42 @@ def test_what_another_process_has_committed_meanwhile_is_not_committed_again(
     assert case.seen() == NEW
     promotion.roll_back(case.loaded)
     assert case.seen() == OLD
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        (switch_steps, "record"),
+        (switch_steps, "record_moved_rows"),
+        (switch_steps, "write_serving"),
+        (switch_run, "end_action"),
+    ],
+)
+@pytest.mark.parametrize("is_under_way", [False, True])
+def test_a_promotion_that_wakes_up_after_its_commit_undoes_no_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: Any, name: str, is_under_way: bool
+) -> None:
+    case = two(tmp_path)
+    later = {5: 50}
+
+    def finished_and_promoted_again() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(promotion, "hold_switch_lock", lambda *_: nullcontext(Held()))
+            promotion.finish(case.loaded)
+            begin(case.loaded)
+            case.run(later)
+            if is_under_way:
+                broken_off(case, patch, (switch_steps, "record", False))
+            else:
+                promotion.promote(case.loaded)
+
+    before(monkeypatch, where, name, finished_and_promoted_again)
+    with pytest.raises(StateError, match="another one has continued or ended it meanwhile"):
+        promotion.promote(case.loaded)
+    assert promotion.finish(case.loaded) == is_under_way
+    assert (case.seen(), read_serving(case.loaded).generation) == (later, "g3")
+    promotion.roll_back(case.loaded)
+    assert (case.seen(), read_serving(case.loaded).generation) == (NEW, "g2")
 
 
 def broken_off_before_its_commit(

@@ -92,6 +92,8 @@ class Switch(Record):
             rollback this is a part; None if it is of this pipeline alone.
         source_version: Version of the candidate's table that replaces the target's; None for the
             newest one.
+        aborts: How often it began to be given up, so that the document is another one than a
+            process knows that was suspended before.
     """
 
     VERSION = 2
@@ -107,6 +109,7 @@ class Switch(Record):
     action: int | None = None
     group: str | None = None
     source_version: int | None = None
+    aborts: int = 0
 
     @property
     def kind(self) -> str:
@@ -142,16 +145,28 @@ def read_serving(loaded: LoadedPipeline) -> Serving:
     return loaded.state.read(_SERVING, Serving) or Serving(generation=FIRST)
 
 
-def write_serving(loaded: LoadedPipeline, serving: Serving) -> None:
+def write_serving(loaded: LoadedPipeline, known: Serving, serving: Serving) -> bool:
     """Replace the record of which generation serves, that is, whose rows readers see.
 
     Writes the state only; the target's files are switched elsewhere.
+
+    Args:
+        loaded: The pipeline.
+        known: The record as this process has read it (:func:`read_serving`).
+        serving: The new one.
+
+    Returns:
+        Whether it was written; False if another process has written one since.
 
     Raises:
         StateError: The state can't be written.
         UnavailableError: The state's store does not answer.
     """
-    loaded.state.replace(_SERVING, serving)
+    if loaded.state.replace_known(_SERVING, known, serving):
+        return True
+    # Without a record the first generation serves.
+    is_first = known == Serving(generation=FIRST)
+    return is_first and loaded.state.replace_known(_SERVING, None, serving)
 
 
 def newest_generation(loaded: LoadedPipeline) -> str | None:

@@ -156,6 +156,33 @@ def record_launch(generation: Generation, known: Launch | None, launch: Launch) 
     raise StateError(message, hint, transient=True, source=launch.source)
 
 
+def require_last_launch(generation: Generation, launch_id: str) -> None:
+    """Refuse to start a driver whose launch is not the generation's last one by now.
+
+    Where the launch lock is a lease, it expires while a driver that was launched is suspended
+    before it takes its own. Another one may then be launched, and end, before the first wakes up.
+
+    Only for the holder of the query lock: nothing is launched while it is held.
+
+    Args:
+        generation: State folder of the generation.
+        launch_id: The launch of the driver.
+
+    Raises:
+        StateError: There is a later launch; or the record is damaged.
+        UnavailableError: The state's store does not answer.
+    """
+    last = last_launch(generation)
+    if last is None or last.launch_id == launch_id:
+        return
+    message = (
+        f"Another driver was launched for generation {generation.name} before this one had begun, "
+        "so this one ends without reading anything."
+    )
+    hint = "Nothing is lost; `hybrid status P` shows what the other driver reads, or has read."
+    raise StateError(message, hint, source=last.source)
+
+
 def record_group(generation: Generation, launch_id: str, group: int) -> None:
     """Record the process group of a launch that was started; nothing if there is a later launch.
 

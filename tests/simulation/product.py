@@ -33,6 +33,7 @@ from sources import generations, kept_definitions
 from sources.common.state_document import Record
 from sources.config.loader import KeptDefinition, LoadedPipeline, load_pipeline
 from sources.kafka.client.look_ups import KafkaLog
+from sources.planning import declaration_digests
 from sources.planning import plan as planning
 from sources.state import generation as generation_state
 from sources.state.generation import Generation
@@ -43,6 +44,7 @@ from spark_jobs.inside.driver import pipeline_run
 from spark_jobs.inside.driver.reports import heartbeat_writer, reporter
 from spark_jobs.inside.sink import sink
 from spark_jobs.launch import driver_state, launch_record, run_control, runs, watched_run
+from spark_jobs.launch.places import local
 from spark_jobs.launch.places.base import Order
 from spark_jobs.launch.submission import submit
 from spark_jobs.run_state import lease
@@ -250,13 +252,13 @@ def _remember_documents(patch: pytest.MonkeyPatch) -> None:
     known: dict[tuple[Any, ...], list[str]] = {}
 
     def changed_parts(kept: Mapping[str, str], contract: Mapping[str, object]) -> list[str]:
-        # There is one contract.
-        key = tuple(kept.items())
+        # There is one declaration: its parts have one value each.
+        key = (*kept.items(), *contract)
         if key not in known:
             known[key] = compare(kept, contract)
         return list(known[key])
 
-    for module in (generation_state, kept_definitions, generations):
+    for module in (generation_state, kept_definitions, generations, declaration_digests):
         patch.setattr(module, "changed_parts", changed_parts)
 
 
@@ -281,6 +283,9 @@ def _patch_stores(patch: pytest.MonkeyPatch) -> None:
 
 
 def _patch_plan(patch: pytest.MonkeyPatch, product: Product) -> None:
+    parts = declaration_digests._parts(product.loaded)
+    patch.setattr(declaration_digests, "_parts", lambda _: parts)
+
     class NoCheck:
         process = None
 
@@ -374,6 +379,8 @@ def _patch_processes(patch: pytest.MonkeyPatch, product: Product) -> None:
     patch.setattr(submit, "prepare_scratch", lambda *_: None)
     patch.setattr(submit, "claim_scratch", lambda *_: None)
     patch.setattr(runs, "start", start)
+    # What a signal reaches is alive; the machine's own processes are none of the simulation's.
+    patch.setattr(local, "_states", lambda _: iter(()))
     patch.setattr(chain, "waiting_driver", lambda _: None)
     patch.setattr(run_control, "installed_drivers", lambda: None)
     for module in (driver_state, runs, watched_run, launch_record):

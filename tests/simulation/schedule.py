@@ -80,7 +80,7 @@ class Schedule:
         self.world = stage.world()
         self.hosts = [Host("alpha"), Host("beta")]
         self.counts: Counter[str] = Counter()
-        self.watcher = Watcher(self.kernel, self.world, made.loaded)
+        self.watcher = Watcher(self.world)
         self.world.store.on_write = self.watcher.written
         self.people = 0
         self.is_calm = False

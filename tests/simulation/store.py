@@ -62,6 +62,7 @@ class Store:
 
     def __init__(self, first: int = 0, documents: Mapping[str, Kept] | None = None) -> None:
         self.documents: dict[str, Kept] = dict(documents or {})
+        self._listed = {path: _listed(path, each) for path, each in self.documents.items()}
         # Looked through for each listing, which is every fifth request.
         self._paths = sorted(self.documents)
         self.on_write: Callable[[str], None] = lambda _: None
@@ -74,6 +75,7 @@ class Store:
         if path not in self.documents:
             insort(self._paths, path)
         made = self.documents[path] = Kept(data, now_us, self._writes)
+        self._listed[path] = _listed(path, made)
         self.on_write(path)
         return made.tag
 
@@ -91,7 +93,7 @@ class Store:
     def delete(self, path: str) -> None:
         """Delete a document."""
         if self.documents.pop(path, None) is not None:
-            del self._paths[bisect_left(self._paths, path)]
+            del self._paths[bisect_left(self._paths, path)], self._listed[path]
 
     def listing(self, folder: str) -> list[Listed]:
         """Return the documents below a folder, sorted."""
@@ -99,11 +101,11 @@ class Store:
         # The next character after the slash ends the paths that begin so.
         end = f"{start[:-1]}{chr(ord('/') + 1)}"
         found = self._paths[bisect_left(self._paths, start) : bisect_left(self._paths, end)]
-        kept = [self.documents[path] for path in found]
-        return [
-            Listed(path, len(each.data), each.modified_us // MS)
-            for path, each in zip(found, kept, strict=True)
-        ]
+        return [self._listed[path] for path in found]
+
+
+def _listed(path: str, kept: Kept) -> Listed:
+    return Listed(path, len(kept.data), kept.modified_us // MS)
 
 
 class SimulatedDocuments:

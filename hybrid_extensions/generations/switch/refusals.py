@@ -40,6 +40,16 @@ def discarded(switch: Switch) -> StateError:
     return StateError(message, hint, generation=switch.to)
 
 
+def continued_by_another(switch: Switch) -> StateError:
+    """Return (do not raise) the error that ends a process which slept while others went on."""
+    message = (
+        f"The {switch.kind} of {switch.to} is not continued by this process: another one has "
+        "continued or ended it meanwhile."
+    )
+    hint = "Look at `hybrid generation list P` before you try again."
+    return StateError(message, hint, transient=True, generation=switch.to)
+
+
 def too_late(switch: Switch) -> StateError:
     """Return (do not raise) the error that refuses to abort a committed promotion or rollback."""
     message = (

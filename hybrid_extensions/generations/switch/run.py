@@ -175,6 +175,8 @@ def record_steps(
         request(to.generation, last.name, is_requested=True)
     if switch.action is not None:
         end_action(loaded.state, switch.action, "done", {"serving": switch.to})
+    # It may be another one by now, which is not to be removed.
+    switch_steps.require_pending(loaded, switch)
     loaded.state.delete(Switch.NAME)
     # Last, as the steps above need the past generation, which may be among those to be removed.
     steps.begin("removing what no rollback needs")

@@ -15,6 +15,7 @@ from deltalake import DeltaTable
 from hybrid_extensions.generations.files.table_snapshot import read_snapshot
 from hybrid_extensions.generations.files.take_over import OutdatedError, TakeOver, prepare
 from hybrid_extensions.generations.files.unlisted_files import forget_log
+from hybrid_extensions.generations.switch import refusals
 from hybrid_extensions.generations.switch.readiness import require_servable
 from hybrid_extensions.generations.switch.writer_marks import writer_marks
 from orchestration.requested_state import (
@@ -35,6 +36,7 @@ from sources.serving import (
     Switch,
     own_table,
     owner_properties,
+    pending_switch,
     read_serving,
     write_serving,
 )
@@ -182,9 +184,12 @@ def commit(loaded: LoadedPipeline, switch: Switch) -> Committed:
         )
     transactions, position = writer_marks(loaded, to, past, source, version)
 
-    def attempt() -> int:
+    def attempt() -> int | None:
         nonlocal switch
         ready = prepare(target, source, version)
+        if transactions_of(target, [SWITCHES], ready.table.version).get(SWITCHES) == switch.at_ms:
+            # By another process, while this one was suspended.
+            return None
         # After the version that is taken over was read: none of its rows is unknown.
         require_servable(to.loaded, to.generation)
         # Before the commit: afterwards nothing says which version it replaced.
@@ -261,13 +266,19 @@ def changed(loaded: LoadedPipeline, switch: Switch, **changes: object) -> Switch
     """
     made = switch.model_copy(update=changes)
     if not loaded.state.replace_known(Switch.NAME, switch, made):
-        message = (
-            f"The {switch.kind} of {switch.to} is not continued by this process: another one has "
-            "continued or ended it meanwhile."
-        )
-        hint = "Look at `hybrid generation list P` before you try again."
-        raise StateError(message, hint, transient=True, generation=switch.to)
+        raise refusals.continued_by_another(switch)
     return made
+
+
+def require_pending(loaded: LoadedPipeline, switch: Switch) -> None:
+    """Refuse to go on with a switch that another process has continued or ended meanwhile.
+
+    Raises:
+        StateError: Another process has (transient); or the state can't be read.
+        UnavailableError: The state's store does not answer.
+    """
+    if pending_switch(loaded) != switch:
+        raise refusals.continued_by_another(switch)
 
 
 def record(loaded: LoadedPipeline, switch: Switch, together: Sequence[str] = ()) -> Serving:
@@ -282,12 +293,15 @@ def record(loaded: LoadedPipeline, switch: Switch, together: Sequence[str] = ())
 
     Raises:
         InputError: The target can't be read.
-        StateError: The state can't be read or written.
+        StateError: Another process has continued or ended it (transient); or the state can't be
+            read or written.
         UnavailableError: The state's store does not answer.
     """
+    serving = read_serving(loaded)
+    # After what serves was read: who has ended it has written that, too.
+    require_pending(loaded, switch)
     if switch.target_version is not None:
         record_moved_rows(loaded, read_generation(loaded.state, switch.to), switch.target_version)
-    serving = read_serving(loaded)
     if serving.generation != switch.to and switch.target_version is not None:
         replaced = Served(
             generation=switch.past,
@@ -300,10 +314,10 @@ def record(loaded: LoadedPipeline, switch: Switch, together: Sequence[str] = ())
         older = [replaced, *kept] if switch.is_rollback else [*kept, replaced]
         # Versions of a table that is gone are none of the one that was made in its place.
         before = [] if switch.is_first else older
-        serving = Serving(
-            generation=switch.to, before=before, by=switch.by, together=list(together)
-        )
-        write_serving(loaded, serving)
+        made = Serving(generation=switch.to, before=before, by=switch.by, together=list(together))
+        if not write_serving(loaded, serving, made):
+            raise refusals.continued_by_another(switch)
+        serving = made
     # Of a discard that began meanwhile, and ended before it took it back.
     unmark_removed(loaded.state, switch.to)
     restore_request(read_generation(loaded.state, switch.past), restore=False)
@@ -315,20 +329,33 @@ def release(loaded: LoadedPipeline, switch: Switch) -> None:
     """Undo a promotion's steps before its commit: links in the target, cancelled requests.
 
     A target created for it is deleted. May be repeated; must not be called after the commit, unless
-    that was undone by :func:`take_back`.
+    that was undone by :func:`take_back`. A process that was suspended right before the commit does
+    not make it any more.
 
     Raises:
-        StateError: The state can't be read or written.
+        StateError: Such a process has just made it, so readers see its rows; another one has
+            continued or ended the switch (transient); or the state can't be read or written.
         UnavailableError: The state's store or that of the table does not answer.
     """
     source, version = _source(loaded, switch)
+    # What such a process knows of the switch is outdated: it prepares no further commit.
+    switch = changed(loaded, switch, aborts=switch.aborts + 1)
+    is_committed_now = False
     # A table that can't be read, or written, is why the switch is given up; what is linked from it
     # already is in no version of the target, so VACUUM removes it.
     with suppress(InputError, StateError):
         target = read_snapshot(loaded.target)
+        if target.version == switch.target_version and not switch.is_first:
+            # Nor does it make the one that it has prepared: its version is taken.
+            with suppress(OutdatedError):
+                TakeOver(target, target).commit({SWITCHES: now_ms()}, {})
+        is_committed_now = is_committed(loaded, switch)
         # Of a commit that was undone, readers may still read the files: they are left to VACUUM.
-        if switch.is_first or switch.target_version in (None, target.version):
+        is_last = switch.is_first or switch.target_version in (None, target.version)
+        if is_last and not is_committed_now:
             TakeOver(target, read_snapshot(source, version)).undo()
+    if is_committed_now:
+        raise refusals.too_late(switch)
     if switch.is_first:
         loaded.target.folder(LOG).delete_all()
     restore_request(read_generation(loaded.state, switch.past), restore=True)

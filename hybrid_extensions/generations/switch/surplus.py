@@ -52,7 +52,9 @@ def _remove_surplus(loaded: LoadedPipeline) -> list[str]:
     if not gone:
         return removed
     kept = [each for each in serving.before if each not in gone]
-    write_serving(loaded, serving.model_copy(update={"before": kept}))
+    if not write_serving(loaded, serving, serving.model_copy(update={"before": kept})):
+        # Another process has changed what serves meanwhile, and cleans up after that.
+        return removed
     for each in gone:
         remove(loaded, each.generation)
         removed.append(each.generation)

@@ -28,7 +28,7 @@ from spark_jobs.inside.readers.silent_broker import silent_broker
 from spark_jobs.inside.readers.spark_errors import has_lost_jvm, report_of
 from spark_jobs.inside.readers.store_answer import is_of_store
 from spark_jobs.jvm.storage_jar import use_own_classes
-from spark_jobs.launch.launch_record import log_path
+from spark_jobs.launch.launch_record import log_path, require_last_launch
 from spark_jobs.run_state.driver_lock import QueryLock
 from spark_jobs.run_state.run_log import last_lines
 from spark_jobs.table.ownership.belonging import require_belonging
@@ -84,7 +84,7 @@ class PipelineRun:
 
         Raises:
             HybridError: Invalid input or state, the generation was discarded meanwhile, the plan is
-                not approved, or another driver of the generation runs.
+                not approved, or another driver of the generation runs or was launched since.
             Exception: Any other failure of a query, such as Spark's.
         """
         context = PipelineContext.require(loaded)
@@ -92,6 +92,9 @@ class PipelineRun:
         # A job may be started by hand, too.
         require_approved(context)
         with QueryLock(context.generation, self.launch_id) as lock:
+            if self.generation is not None:
+                # Else it may be one that was started by hand, whose launch nobody has recorded.
+                require_last_launch(context.generation, self.launch_id)
             require_belonging(context.loaded, context.generation)
             return self.read(context, lock)
 

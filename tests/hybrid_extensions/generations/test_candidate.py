@@ -20,7 +20,7 @@ from sources.common.positions import TopicPartition
 from sources.generations import begin
 from sources.kept_definitions import keep_definition
 from sources.ledger import SeamCount, count_name
-from sources.serving import Served, Serving, write_serving
+from sources.serving import Served, Serving, read_serving, write_serving
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
@@ -208,7 +208,8 @@ def test_the_first_generation_is_not_said_to_be_seen_before_there_is_a_table(
     assert role_of(loaded, "g1") == "g1, which readers see"
     assert role_of(loaded, "g2").startswith("g2, a candidate")
     replaced = Served(generation="g2", version=3, until_ms=1)
-    write_serving(loaded, Serving(generation="g1", before=[replaced]))
+    known = read_serving(loaded)
+    write_serving(loaded, known, Serving(generation="g1", before=[replaced]))
     assert role_of(loaded, "g2").endswith("kept for a rollback")
 
 
@@ -235,7 +236,8 @@ def test_a_generation_that_is_kept_for_a_rollback_is_not_judged(case: LiveCase) 
     case.ask_for_it()
     case.launch("b", state="failed", failure=DISK_FULL)
     replaced = Served(generation="g2", version=3, until_ms=1)
-    write_serving(case.loaded, Serving(generation="g1", before=[replaced]))
+    known = read_serving(case.loaded)
+    write_serving(case.loaded, known, Serving(generation="g1", before=[replaced]))
     case.generation = serving
     with dg.DagsterInstance.ephemeral() as instance, case.alive():
         found = sensor_of(case.loaded)(dg.build_sensor_context(instance=instance))

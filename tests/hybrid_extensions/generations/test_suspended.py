@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from hybrid_extensions.generations.files.take_over import OutdatedError, TakeOver
 from hybrid_extensions.generations.lifecycle import discard
 from hybrid_extensions.generations.switch import promotion
+from hybrid_extensions.generations.switch import run as switch_run
 from hybrid_extensions.generations.switch import steps as switch_steps
 from sources import generations
 from sources.errors import StateError
@@ -178,6 +179,118 @@ def test_a_promotion_that_wakes_up_after_others_have_ended_it_changes_nothing(
         promotion.promote(case.loaded)
     assert (case.seen(), read_serving(case.loaded).generation) == (OLD, "g1")
     assert pending_switch(case.loaded) is None
+
+
+def aborted(case: GenerationCase) -> None:
+    """Give a promotion up as a process does for which the lock has expired."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(promotion, "hold_switch_lock", lambda *_: nullcontext(Held()))
+        assert promotion.abort(case.loaded) is not None
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        (TakeOver, "commit"),
+        # The other table's files are in the target by then.
+        (TakeOver, "_actions"),
+    ],
+)
+def test_a_promotion_that_wakes_up_right_before_its_commit_does_not_make_it_after_an_abort(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: Any, name: str
+) -> None:
+    case = two(tmp_path)
+    before(monkeypatch, where, name, lambda: aborted(case))
+    with pytest.raises(StateError, match="another one has continued or ended it meanwhile"):
+        promotion.promote(case.loaded)
+    assert (case.seen(), read_serving(case.loaded).generation) == (OLD, "g1")
+    assert pending_switch(case.loaded) is None
+    discard(case.loaded)
+    assert case.seen() == OLD
+    begin(case.loaded)
+    case.run(NEW)
+    promotion.promote(case.loaded)
+    assert case.seen() == NEW
+
+
+def test_an_abort_that_a_suspended_promotion_precedes_by_its_commit_is_too_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = two(tmp_path)
+    first = broken_off_before_its_commit(case, monkeypatch)
+    before(monkeypatch, switch_steps, "read_snapshot", first)
+    with pytest.raises(StateError, match="it is committed"):
+        promotion.abort(case.loaded)
+    promotion.finish(case.loaded)
+    assert (case.seen(), read_serving(case.loaded).generation) == (NEW, "g2")
+    promotion.roll_back(case.loaded)
+    assert case.seen() == OLD
+
+
+def test_what_another_process_has_committed_meanwhile_is_not_committed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = two(tmp_path)
+
+    def committed() -> None:
+        switch = pending_switch(case.loaded)
+        assert switch is not None
+        switch_steps.commit(case.loaded, switch)
+
+    before(monkeypatch, TakeOver, "commit", committed)
+    promotion.promote(case.loaded)
+    assert case.seen() == NEW
+    promotion.roll_back(case.loaded)
+    assert case.seen() == OLD
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [
+        (switch_steps, "record"),
+        (switch_steps, "record_moved_rows"),
+        (switch_steps, "write_serving"),
+        (switch_run, "end_action"),
+    ],
+)
+@pytest.mark.parametrize("is_under_way", [False, True])
+def test_a_promotion_that_wakes_up_after_its_commit_undoes_no_later_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: Any, name: str, is_under_way: bool
+) -> None:
+    case = two(tmp_path)
+    later = {5: 50}
+
+    def finished_and_promoted_again() -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(promotion, "hold_switch_lock", lambda *_: nullcontext(Held()))
+            promotion.finish(case.loaded)
+            begin(case.loaded)
+            case.run(later)
+            if is_under_way:
+                broken_off(case, patch, (switch_steps, "record", False))
+            else:
+                promotion.promote(case.loaded)
+
+    before(monkeypatch, where, name, finished_and_promoted_again)
+    with pytest.raises(StateError, match="another one has continued or ended it meanwhile"):
+        promotion.promote(case.loaded)
+    assert promotion.finish(case.loaded) == is_under_way
+    assert (case.seen(), read_serving(case.loaded).generation) == (later, "g3")
+    promotion.roll_back(case.loaded)
+    assert (case.seen(), read_serving(case.loaded).generation) == (NEW, "g2")
+
+
+def broken_off_before_its_commit(
+    case: GenerationCase, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], object]:
+    """Break a promotion off before its commit; return what makes that commit."""
+    made: list[tuple[TakeOver, tuple[Any, ...]]] = []
+    real = TakeOver.commit
+    monkeypatch.setattr(TakeOver, "commit", lambda *args: made.append((args[0], args[1:])))
+    broken_off(case, monkeypatch, (TakeOver, "commit", True))
+    monkeypatch.undo()
+    [(ready, args)] = made
+    return lambda: real(ready, *args)
 
 
 def test_a_new_generation_that_wakes_up_after_a_discard_brings_nothing_back(

@@ -72,7 +72,8 @@ def test_a_way_back_is_tried_as_often(
         else:
             with pytest.raises(OutdatedError):
                 promotion.abort(cases[0].loaded)
-    assert len(tried) == 3
+    # At the end an empty commit keeps the one out that the other table was prepared for.
+    assert tried == ([2, 2, 2, 1] if times < 3 else [2, 2, 2])
     if times == 3:
         assert seen(cases) != before
         promotion.abort(cases[0].loaded)

@@ -21,7 +21,7 @@ from sources.config.source.rate_limit import CurrentRate
 from sources.generations import begin
 from sources.kept_definitions import keep_definition
 from sources.planning.context import PipelineContext
-from sources.serving import Served, Serving, declared_generation, write_serving
+from sources.serving import Served, Serving, declared_generation, read_serving, write_serving
 from sources.state.generation import Generation, read_generation
 from spark_jobs.launch import run_control
 from spark_jobs.run_state.driver_lock import QueryLock
@@ -49,7 +49,8 @@ def case(tmp_path: Path) -> LiveCase:
 def in_role(case: LiveCase, role: str) -> None:
     if role == "rolled back":
         before = [Served(generation="g2", version=1, until_ms=2)]
-        write_serving(case.loaded, Serving(generation="g1", before=before))
+        known = read_serving(case.loaded)
+        write_serving(case.loaded, known, Serving(generation="g1", before=before))
 
 
 def other(case: LiveCase) -> Generation:

@@ -11,8 +11,9 @@ from pyspark.sql import SparkSession
 
 from spark_jobs.inside.driver.pipeline_run import PipelineRun
 from spark_jobs.job import main
+from spark_jobs.run_state.driver_lock import is_held
 from spark_jobs.run_state.heartbeat import read_heartbeat
-from tests.spark_jobs.launch.launch_case import pipeline
+from tests.spark_jobs.launch.launch_case import ID, launched, pipeline
 
 
 def test_a_driver_whose_generation_was_discarded_while_it_started_reads_nothing(
@@ -28,6 +29,38 @@ def test_a_driver_whose_generation_was_discarded_while_it_started_reads_nothing(
     assert "launched for generation g2, and the newest one is g1" in told
     assert "`hybrid run P`" in told
     assert sorted(generation.names("*")) == before
+
+
+def test_a_driver_reads_nothing_if_another_one_was_launched_before_it_had_begun(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded = pipeline(tmp_path, {})
+    launched(loaded, "history")
+    generation = loaded.require_generation()
+    before = sorted(generation.names("*"))
+    words = ["--pipeline", str(loaded.path), "--source", "history", "--generation", "g1"]
+    assert main([*words, "--launch-id", "suspended"]) == 2
+    told = capsys.readouterr().err
+    assert "Another driver was launched for generation g1 before this one had begun" in told
+    assert "`hybrid status P`" in told
+    assert not is_held(generation)
+    assert sorted({*generation.names("*")} - {"run/query.lock"}) == before
+
+
+@pytest.mark.parametrize(("launch_id", "launched_for"), [(ID, "g1"), ("by-hand", None)])
+def test_the_driver_that_was_launched_last_reads_and_so_does_one_started_by_hand(
+    tmp_path: Path, launch_id: str, launched_for: str | None
+) -> None:
+    loaded = pipeline(tmp_path, {})
+    launched(loaded, "history")
+
+    def begun() -> SparkSession:
+        raise InterruptedError
+
+    stop = threading.Event()
+    run = PipelineRun(["history"], launch_id, stop, session=begun, generation=launched_for)
+    with pytest.raises(InterruptedError):
+        run.run(loaded)
 
 
 @pytest.mark.parametrize(

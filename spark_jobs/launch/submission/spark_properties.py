@@ -24,6 +24,7 @@ PACKAGE = Path(__file__).parents[2]
 """Folder of the package ``spark_jobs``, which has the scripts of the jobs in it."""
 # The jars that Hadoop's clients of a store need, by the schemes of its paths.
 _STORES = {"s3": ("s3://", "s3a://"), "azure": ("abfss://",), "google": ("gs://",)}
+_JVM_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS")
 _KUBERNETES_ENV = "spark.kubernetes.driverEnv."
 
 # State on disk with a memory limit, instead of all keys in the executors' heaps; and a commit
@@ -93,6 +94,7 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
         conf |= {
             "spark.driver.extraJavaOptions": (
                 f"-Djava.io.tmpdir={scratch} -Dlog4j2.configurationFile={log4j}"
+                f"{_collector(settings)}"
             ),
             "spark.local.dir": str(scratch),
             "spark.sql.warehouse.dir": str(scratch / "warehouse"),
@@ -112,6 +114,19 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
         conf["spark.executorEnv.PYTHONPATH"] = python_path(loaded)
         conf["spark.pyspark.python"] = sys.executable
     return {**conf, **settings.conf}
+
+
+def _collector(settings: SparkSettings) -> str:
+    """Return the option of the garbage collector that suits micro-batches, after a space.
+
+    It takes a tenth less CPU time for windows than Java's default, and less memory. Empty where
+    another one may be chosen, as a JVM refuses two of them: by the pipeline, by the environment, by
+    the settings of a cluster or of a Spark that is not PySpark's own.
+    """
+    chosen = [settings.conf.get("spark.driver.defaultJavaOptions"), *map(os.getenv, _JVM_OPTIONS)]
+    is_own = settings.master.startswith("local") and "SPARK_HOME" not in os.environ
+    may_choose = is_own and not any("GC" in options for options in chosen if options)
+    return " -XX:+UseParallelGC" if may_choose else ""
 
 
 def variable_prefixes(place: Place) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""What a driver is told about its addresses, and who may reach a shared one."""
+"""What a driver is told about its addresses and its JVM, and who may reach a shared one."""
 
 from __future__ import annotations
 
@@ -118,3 +118,30 @@ def test_nothing_is_sent_to_a_driver_of_another_user(anybodys: Path) -> None:
                     reach(anybodys)
         finally:
             stranger.kill()
+
+
+@pytest.mark.parametrize(
+    ("spark", "exported", "is_chosen"),
+    [
+        ({}, {}, True),
+        ({"conf": {"spark.driver.defaultJavaOptions": "-XX:+UseSerialGC"}}, {}, False),
+        ({}, {"JAVA_TOOL_OPTIONS": "-XX:+UseZGC"}, False),
+        ({}, {"JAVA_TOOL_OPTIONS": "-Duser.language=en"}, True),
+        ({}, {"SPARK_HOME": "/opt/spark"}, False),
+        ({"master": "spark://a:7077"}, {}, False),
+    ],
+)
+def test_a_garbage_collector_is_chosen_only_where_nobody_else_chooses_one(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    spark: dict[str, object],
+    exported: dict[str, str],
+    is_chosen: bool,
+) -> None:
+    monkeypatch.delenv("SPARK_HOME", raising=False)
+    for name, value in exported.items():
+        monkeypatch.setenv(name, value)
+    conf = spark_properties.spark_conf(pipeline(tmp_path, spark), tmp_path)
+    options = conf["spark.driver.extraJavaOptions"]
+    assert options.endswith(" -XX:+UseParallelGC") == is_chosen
+    assert ("GC" in options) == is_chosen

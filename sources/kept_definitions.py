@@ -14,9 +14,9 @@ from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pip
 from sources.errors import StateError
 from sources.serving import newest_generation, read_serving
 from sources.state.action_log import recorded
-from sources.state.declared_changes import changes
 from sources.state.generation import Generation, changed_parts, read_generation
 from sources.state.local_copy import local_copy
+from sources.state.logged_changes import changes
 from sources.storage.folder import Folder
 
 _FOLDER = "definition"

@@ -180,7 +180,8 @@ class LoadedPipeline:
         """Return the declared values that may not change while a checkpoint is in use.
 
         By field or group of fields, such as ``sources.history.read``. A generation keeps digests of
-        them, and :meth:`open_generation` refuses to continue after one was changed.
+        them, and :meth:`open_generation` refuses to continue after one was changed. What a plan
+        depends on besides is in :mod:`sources.planning.declaration_digests`.
         """
         pipeline = self.pipeline
         # The name in a catalog is for readers; copied files hold the rows that were read.

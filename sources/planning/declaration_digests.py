@@ -1,4 +1,14 @@
-"""Digests of the declaration that a plan was made from, to recognize changes later."""
+"""What counts as a changed declaration: digests of it are kept, and compared with the present ones.
+
+There are two answers, both by :func:`sources.state.generation.changed_parts`:
+
+- After a change of :meth:`sources.config.loader.LoadedPipeline.contract` the checkpoint can't be
+  continued: :func:`sources.state.generation.open_generation` refuses it.
+- After a change of what :class:`PlannedBy` has besides, the plan is made again.
+
+Of other fields the next run takes the present values; whether it may go on with a changed transform
+is decided by ``spark_jobs.checkpoint.transform_compatibility``.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ import pytest
 
 from sources.errors import InputError, StateError
 from sources.state.action_log import begin_action, end_action, read_actions, recorded
-from sources.state.declared_changes import changes
+from sources.state.logged_changes import changes
 from sources.storage.folder import Folder
 
 ROOT = Path(__file__).parents[3]

@@ -1,4 +1,8 @@
-"""Changes of what is declared, for the log of actions: how versions of file and modules differ."""
+"""What an entry of the log of actions shows of a change: how versions of file and modules differ.
+
+For people alone; nothing is decided by it. What counts as a changed declaration is in
+:mod:`sources.planning.declaration_digests`.
+"""
 
 from __future__ import annotations
 

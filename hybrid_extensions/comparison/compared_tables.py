@@ -9,11 +9,10 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from hybrid_extensions.comparison.copied_rows import copy_rows
-from hybrid_extensions.comparison.duckdb_database import FLOATING, INTEGERS, error_text
+from hybrid_extensions.comparison.duckdb_database import FLOATING, INTEGERS
 from sources.common.sql.sql_names import column_list
-from sources.errors import InputError, UnavailableError
 from sources.storage.folder import Folder
-from sources.storage.tables.delta import delta_table, is_delta_table
+from sources.storage.tables.delta import delta_table, is_delta_table, unreadable_table
 
 _NUMBERS = {*FLOATING, *INTEGERS, "DECIMAL"}
 
@@ -26,21 +25,15 @@ def open_target(table: Folder) -> DeltaTable | None:
 
     Raises:
         UnavailableError: The store does not answer, so it is not known whether there is a table.
-        InputError: There is a Delta table, but its Delta log can't be read.
+        InputError: There is a Delta table, but its Delta log can't be read, or it uses a feature
+            that delta-rs does not know; or the store refuses.
     """
     try:
-        if not is_delta_table(table):
-            return None
-    except OSError as error:
-        message = f"Whether there is a Delta table at {table} can't be found out: {error}."
-        hint = "Check that the store answers and that its login may read, then try again."
-        raise UnavailableError(message, hint, table=table.url) from None
-    try:
-        return delta_table(table)
+        return delta_table(table) if is_delta_table(table) else None
     except (DeltaError, OSError) as error:
-        message = f"The target table {table} can't be read: {error_text(error)}"
-        hint = "Restore the files of its `_delta_log` from a backup, then try again."
-        raise InputError(message, hint, table=table.url) from None
+        repair = "Restore the files of its `_delta_log` from a backup, then try again."
+        what = f"The target table {table} can't be read"
+        raise unreadable_table(what, table, error, repair) from None
 
 
 def create_target_rows(

@@ -76,5 +76,10 @@ def copy_rows(
         if why == KEY_TWICE:
             hint = without_maps.format(names)
             raise InputError(message, hint, table=path, column=names) from None
-        hint = "Restore the table's data files from a backup, then try again."
+        hint = (
+            "Restore the table's data files from a backup, then try again."
+            if "not found" in why
+            else "Check that the table's store answers, and that its login may read; then try "
+            "again. A damaged file has to be restored from a backup."
+        )
         raise InputError(message, hint, table=path) from error

@@ -173,7 +173,10 @@ def load_group(paths: Sequence[Path]) -> CutGroup:
         assert captured is not None  # `cuts` needs the position of changes
         table = captured.table
         if (other := pipelines.get(table)) is not None:
-            message = f"Table `{table}` is captured by {other.path.name} and by {each.path.name}."
+            message = (
+                f"Table `{table}` is captured by {other.path.name} and by {each.path.name}, and a "
+                "cut has each table once."
+            )
             hint = "Name only one of these two files in the command."
             raise InputError(message, hint, table=table)
         pipelines[table] = each

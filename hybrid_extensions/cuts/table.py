@@ -11,9 +11,9 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 
 from sources.common.sql.sql_names import quoted
 from sources.common.times import iso
-from sources.errors import InputError
+from sources.errors import HybridError, InputError
 from sources.storage.folder import Folder
-from sources.storage.tables.delta import dataset_of, delta_table
+from sources.storage.tables.delta import dataset_of, delta_table, unreadable_table
 
 if TYPE_CHECKING:
     import duckdb
@@ -84,8 +84,11 @@ class Cut(NamedTuple):
         try:
             table = delta_table(folder, found.version)
             gone = next((each for each in _files(table) if not folder.exists(each)), None)
-        except (DeltaError, OSError) as error:
+        except DeltaError as error:
             raise self._gone(name, str(error).rstrip(".")) from None
+        except OSError as error:
+            what = f"Table `{name}` of {self} can't be read"
+            raise unreadable_table(what, folder, error, "Read a later cut.") from None
         if gone is not None:
             raise self._gone(name, f"file {folder.location(gone)} is missing")
         return table
@@ -173,7 +176,7 @@ def append_cut(folder: Folder, cut: Cut) -> bool:
     except CommitFailedError:
         return False
     except (DeltaError, OSError, ValueError) as error:
-        raise _unwritable(folder, error) from None
+        raise _unusable(folder, error) from None
     return True
 
 
@@ -182,7 +185,7 @@ def last_number(folder: Folder) -> int:
 
     Raises:
         InputError: The folder has another table, or can't be read.
-        UnavailableError: The login to the store has expired.
+        UnavailableError: The store does not answer.
     """
     table = _open(folder)
     return 0 if table is None else table.transaction_version(_APPLICATION) or 0
@@ -198,7 +201,7 @@ def read_cut(folder: Folder, at: datetime | None = None) -> Cut:
 
     Raises:
         InputError: There is no cut, or none as early; or the table can't be read.
-        UnavailableError: The login to the store has expired.
+        UnavailableError: The store does not answer.
     """
     rows = _rows(folder)
     if not rows:
@@ -224,7 +227,7 @@ def list_cuts(folder: Folder) -> list[Cut]:
 
     Raises:
         InputError: The folder has another table, or can't be read.
-        UnavailableError: The login to the store has expired.
+        UnavailableError: The store does not answer.
     """
     rows = _rows(folder)
     return [_cut_of(rows, number) for number in sorted({row["cut"] for row in rows})]
@@ -243,7 +246,7 @@ def _rows(folder: Folder) -> list[dict[str, Any]]:
     try:
         rows: list[dict[str, Any]] = table.to_pyarrow_table().to_pylist()
     except (DeltaError, OSError) as error:
-        raise _unwritable(folder, error) from None
+        raise _unusable(folder, error) from None
     return rows
 
 
@@ -254,7 +257,7 @@ def _open(folder: Folder) -> DeltaTable | None:
     except TableNotFoundError:
         return None
     except (DeltaError, OSError) as error:
-        raise _unwritable(folder, error) from None
+        raise _unusable(folder, error) from None
     names = [field.name for field in table.schema().fields]
     if names != _SCHEMA.names:
         message = (
@@ -265,7 +268,8 @@ def _open(folder: Folder) -> DeltaTable | None:
     return table
 
 
-def _unwritable(folder: Folder, error: Exception) -> InputError:
-    message = f"The table of the cuts, {folder}, can't be used: {str(error).rstrip('.')}."
-    hint = "Correct `cuts.path`, or restore the table; or name a new folder there."
-    return InputError(message, hint, table=folder.url)
+def _unusable(folder: Folder, error: Exception) -> HybridError:
+    repair = "Correct `cuts.path`, or restore the table; or name a new folder there."
+    return unreadable_table(
+        f"The table of the cuts, {folder}, can't be used", folder, error, repair
+    )

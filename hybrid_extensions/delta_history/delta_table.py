@@ -7,7 +7,6 @@ Files, rows and ranges come from the table's log; only files without statistics 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote
@@ -31,7 +30,7 @@ from sources.formats.parquet.footers import check_event_column
 from sources.storage.base import File
 from sources.storage.folder_partitions import partition_from
 from sources.storage.stores import Stores
-from sources.storage.tables.delta import delta_table
+from sources.storage.tables.delta import delta_table, unknown_feature
 
 # Statistics of timestamps are rounded down to milliseconds, the highest values too.
 _LOST_US = 999
@@ -43,8 +42,6 @@ _HARMLESS = {
     # Their columns are refused by name.
     *("variantType", "variantType-preview", "variantShredding", "variantShredding-preview"),
 }
-# How delta-rs refuses a feature of a table that it does not know, or names otherwise.
-_UNKNOWN = re.compile(r"Feature '([^']+)' is not supported|catalog-managed table")
 # Schemes of Hadoop that the project's storages name otherwise.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 _VECTORS, _MAPPING = "deletionVectors", "columnMapping"
@@ -81,8 +78,8 @@ def list_table(
         stores.require_answer(path)
         version = "newest version" if declared is None else f"version {declared}"
         reason = str(error).strip().removesuffix(".")
-        if (unknown := _UNKNOWN.search(reason)) is not None:
-            raise _has_features(source, [unknown[1] or "catalogManaged"]) from None
+        if (unknown := unknown_feature(reason)) is not None:
+            raise _has_features(source, [unknown]) from None
         message = (
             f"Source `{source.name}`: {path} can't be read as a Delta table ({version}): {reason}."
         )
@@ -153,10 +150,10 @@ def _require_readable(source: FileSource, table: DeltaTable) -> None:
     for field in json.loads(table.schema().to_json())["fields"]:
         if source.columns and field["name"] not in source.columns:
             continue
-        if _is_variant(field["type"]):
+        if (place := _variant_in(field["type"], field["name"])) is not None:
             message = (
-                f"Source `{source.name}`: column `{field['name']}` of its Delta table has the type "
-                "variant."
+                f"Source `{source.name}`: column `{place}` of its Delta table has the type "
+                "variant, which is not read from the table's files."
             )
             hint = (
                 "Declare `schema` with the other columns alone, or copy the table with the column "
@@ -194,12 +191,14 @@ def _has_features(source: FileSource, features: Iterable[str]) -> InputError:
     return InputError(message, hint, source=source.name, field="path")
 
 
-def _is_variant(kind: Any) -> bool:
+def _variant_in(kind: Any, place: str) -> str | None:
+    """Return the dotted name of the column, or of what is in it, that is a variant; else None."""
     if isinstance(kind, str):
-        return kind == "variant"
-    inside = [kind.get(name) for name in ("elementType", "keyType", "valueType")]
-    inside += [field["type"] for field in kind.get("fields", [])]
-    return any(_is_variant(each) for each in inside if each is not None)
+        return place if kind == "variant" else None
+    inside = {name: kind.get(f"{name}Type", "") for name in ("element", "key", "value")}
+    inside |= {field["name"]: field["type"] for field in kind.get("fields", [])}
+    found = (_variant_in(each, f"{place}.{name}") for name, each in inside.items())
+    return next((each for each in found if each is not None), None)
 
 
 def _type_changes(part: Any) -> Iterator[dict[str, Any]]:

@@ -9,12 +9,11 @@ from datetime import datetime
 from deltalake.exceptions import DeltaError
 
 from sources.config.loader import LoadedPipeline
-from sources.errors import InputError
 from sources.planning.event_windows import EventWindows
 from sources.planning.transform_analysis import read_analysis
 from sources.serving import newest_generation, read_serving, target_of
 from sources.state.generation import read_generation
-from sources.storage.tables.delta import delta_table, is_delta_table, query_rows
+from sources.storage.tables.delta import delta_table, is_delta_table, query_rows, unreadable_table
 
 
 def rows_by_range(
@@ -60,9 +59,9 @@ def rows_by_range(
         )
         found = query_rows(table, hours).read_all()
     except (DeltaError, OSError) as error:
-        message = f"The table {folder.url} can't be read, so its rows are not counted: {error}"
-        hint = "Restore its files and its `_delta_log` from a backup."
-        raise InputError(message, hint, table=folder.url) from None
+        what = f"The table {folder.url} can't be read, so its rows are not counted"
+        repair = "Restore its files and its `_delta_log` from a backup."
+        raise unreadable_table(what, folder, error, repair) from None
     counts = dict.fromkeys(ranges, 0)
     pairs = zip(found["hour"].to_pylist(), found["rows"].to_pylist(), strict=True)
     begins = sorted((begin.replace(tzinfo=None), name) for name, (begin, _) in ranges.items())

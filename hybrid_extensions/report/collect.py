@@ -8,7 +8,6 @@ from importlib.metadata import version
 from typing import TypeVar
 
 from hybrid_extensions.comparison.compared_tables import open_target
-from hybrid_extensions.comparison.duckdb_database import error_text
 from hybrid_extensions.generations.overview import overview
 from hybrid_extensions.report import plot_data
 from hybrid_extensions.report.hand_overs import hand_overs
@@ -34,7 +33,7 @@ from sources.extensions import contributions
 from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
 from sources.serving import generation_with_role, pending_switch, read_serving, target_of
-from sources.storage.tables.delta import query_rows
+from sources.storage.tables.delta import query_rows, unreadable_table
 from spark_jobs.run_state.progress_log import ProgressLog
 
 T = TypeVar("T")
@@ -91,9 +90,9 @@ def _target(loaded: LoadedPipeline) -> TargetPart | Missing:
         # Unlike the statistics of its files, a query knows deletion vectors.
         found = query_rows(target, "SELECT count(*) AS rows FROM target").read_all()
     except Exception as error:  # delta-rs raises plain exceptions for missing files
-        message = f"The rows of table {folder} can't be counted: {error_text(error)}"
-        hint = "Restore the table's data files from a backup, then make the report again."
-        raise InputError(message, hint, table=folder.url) from None
+        what = f"The rows of table {folder} can't be counted"
+        repair = "Restore the table's data files from a backup, then make the report again."
+        raise unreadable_table(what, folder, error, repair) from None
     return TargetPart(version=target.version(), rows=found["rows"].to_pylist()[0])
 
 

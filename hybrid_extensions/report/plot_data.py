@@ -11,10 +11,9 @@ from deltalake.exceptions import DeltaError
 from orchestration.progress.forecast import eta_s, rate
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
-from sources.errors import InputError
 from sources.hybrid import SwitchState
 from sources.serving import target_of
-from sources.storage.tables.delta import delta_table, is_delta_table, query_rows
+from sources.storage.tables.delta import delta_table, is_delta_table, query_rows, unreadable_table
 from spark_jobs.run_state.progress_log import ProgressLog, read_progress_log
 
 MOST_ROWS = 100_000_000
@@ -129,12 +128,12 @@ def rows_by_day(loaded: LoadedPipeline) -> RowsByDay | str:
             "its rows are not counted by day."
         )
     except (DeltaError, OSError) as error:
-        message = f"The target table {path} can't be read, so its rows are not counted: {error}"
-        hint = (
+        what = f"The target table {path} can't be read, so its rows are not counted"
+        repair = (
             "Restore the table's data files and `_delta_log` from a backup, then materialize the "
             "asset `progress` again."
         )
-        raise InputError(message, hint, table=str(path)) from None
+        raise unreadable_table(what, path, error, repair) from None
 
 
 def _time_column(loaded: LoadedPipeline, target: DeltaTable) -> str | None:

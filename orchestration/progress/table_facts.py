@@ -15,10 +15,15 @@ from orchestration.display import exact
 from sources.common.schema import names_and_types
 from sources.common.sql.sql_names import quoted
 from sources.config.loader import LoadedPipeline
-from sources.errors import HybridError, InputError
+from sources.errors import HybridError
 from sources.serving import read_serving, target_of
 from sources.storage.folder import Folder
-from sources.storage.tables.delta import delta_table, is_delta_table, query_rows
+from sources.storage.tables.delta import (
+    delta_table,
+    is_delta_table,
+    query_rows,
+    unreadable_table,
+)
 
 _ROWS = 10
 _NBSP = "\N{NO-BREAK SPACE}"
@@ -118,14 +123,8 @@ def _unreadable(folder: Folder, error: Exception) -> HybridError:
     """
     if isinstance(error, HybridError):
         return error
-    # delta-rs has no type of its own for a store that does not answer.
-    folder.exists("_delta_log")
-    message = f"The table {folder.url} can't be read: {str(error).rstrip('.')}."
-    hint = (
-        "Check that its storage answers and may be read. If files of it or of its `_delta_log` are "
-        "missing, restore them from a backup. Then look again."
-    )
-    return InputError(message, hint, table=folder.url)
+    repair = "Restore files that it or its `_delta_log` lacks from a backup, then look again."
+    return unreadable_table(f"The table {folder.url} can't be read", folder, error, repair)
 
 
 def _texts(values: pa.ChunkedArray) -> list[str]:

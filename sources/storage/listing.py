@@ -1,4 +1,4 @@
-"""Listing of files by globs, folder by folder, in any storage.
+"""Listing of files by globs, folder by folder, in any storage, and which names are no data.
 
 Each folder is listed once, those of one depth in parallel; a folder that no glob can match
 below is never looked into.

@@ -10,9 +10,8 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction
 
-from sources.errors import InputError
 from sources.storage.folder import Folder
-from sources.storage.tables.delta import delta_table
+from sources.storage.tables.delta import delta_table, unreadable_table
 
 _COMMIT = "hybridCommit"
 USER_METADATA = "userMetadata"
@@ -76,14 +75,14 @@ def open_table(folder: Folder, version: int | None = None) -> DeltaTable:
         return delta_table(folder, version)
     except (DeltaError, OSError) as error:
         at = "" if version is None else f" at version {version}"
-        message = f"The table {folder} can't be read{at}: {str(error).rstrip('.')}."
-        hint = (
+        repair = (
             "If the folder is not the pipeline's table, correct `sink.path`. If it is, restore its "
             "folder `_delta_log` and the files that are missing. Without a backup, move its folder "
             "away and compute the table again: `hybrid generation new P`, `hybrid run P`, "
             "`hybrid generation promote P`."
         )
-        raise InputError(message, hint, table=folder.url) from None
+        what = f"The table {folder} can't be read{at}"
+        raise unreadable_table(what, folder, error, repair) from None
 
 
 def commit_once(

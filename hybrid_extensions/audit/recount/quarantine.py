@@ -7,14 +7,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
-from hybrid_extensions.comparison.duckdb_database import count_rows, error_text
+from hybrid_extensions.comparison.duckdb_database import count_rows
 from sources.config.source.bad_record_policy import quarantine_folder
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
-from sources.errors import InputError
 from sources.state.generation import Generation
 from sources.storage.stores import Stores
-from sources.storage.tables.delta import dataset_of, delta_table, is_delta_table
+from sources.storage.tables.delta import dataset_of, delta_table, is_delta_table, unreadable_table
 
 SAME_PLACE = '_place = place AND _partition IS NOT DISTINCT FROM "partition" AND _offset = "offset"'
 """SQL condition that a row of a table of bad records lies where a row of the quarantine does."""
@@ -133,12 +132,9 @@ def _read_quarantine(
             columns.append("kind")
         rows = dataset_of(table).to_table(columns=columns)
     except (DeltaError, OSError) as error:
-        message = (
-            f"The quarantine table of source `{source.name}`, {folder}, can't be read: "
-            f"{error_text(error)}"
-        )
-        hint = (
+        what = f"The quarantine table of source `{source.name}`, {folder}, can't be read"
+        repair = (
             "Restore its files and its `_delta_log` from a backup, then run `hybrid audit P` again."
         )
-        raise InputError(message, hint, source=source.name, table=folder.url) from None
+        raise unreadable_table(what, folder, error, repair) from None
     return rows if kind is None else rows.filter(pc.equal(rows["kind"], kind))

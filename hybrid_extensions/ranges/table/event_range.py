@@ -28,7 +28,7 @@ class Range(NamedTuple):
 
     @property
     def replaced(self) -> ReplacedRange:
-        """The same, as the commit says it that replaces its rows."""
+        """The range as the commit that replaces its rows records it, for tables that follow."""
         return ReplacedRange(
             column=self.column, field=self.field, since=self.since, until=self.until
         )

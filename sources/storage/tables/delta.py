@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from pkgutil import resolve_name
@@ -11,7 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
-from sources.errors import UnavailableError
+from sources.errors import HybridError, InputError, UnavailableError
 from sources.extensions import items_added
 from sources.storage.folder import Folder
 from sources.storage.store_kind import kind_of_store
@@ -25,6 +26,10 @@ _PAUSE_S = 0.2
 _PATIENCE_S = 30.0
 # Of any log one is there, unless somebody has deleted a file that Delta can do without.
 _FIRST = (f"{0:020d}.json", "_last_checkpoint")
+# How delta-rs refuses a feature of a table that it does not know, or names otherwise.
+_UNKNOWN = re.compile(r"Feature '([^']+)' is not|minimum (reader version \d+)|catalog-managed")
+# A stack, and the arrows that it draws for a terminal.
+_NOISE = re.compile(r"\n\s+0: .*|\s*\x1b\[\d+m↳\x1b\[0m", re.DOTALL)
 _INT96_AS_MICROS = "SET datafusion.execution.parquet.coerce_int96 = 'us'"
 
 
@@ -45,6 +50,46 @@ def delta_table(folder: Folder, version: int | None = None) -> DeltaTable:
     return _asked(
         folder, lambda options: DeltaTable(folder.url, version=version, storage_options=options)
     )
+
+
+def unknown_feature(reason: str) -> str | None:
+    """Return the table feature for which delta-rs refuses a table; None for another reason.
+
+    Args:
+        reason: Text of its error.
+    """
+    found = _UNKNOWN.search(reason)
+    return found and (found[1] or found[2] or "catalogManaged")
+
+
+def unreadable_table(what: str, folder: Folder, error: Exception, repair: str) -> HybridError:
+    """Return the error to raise for a Delta table that delta-rs could not read.
+
+    UnavailableError if its store did not answer just before; else InputError.
+
+    Args:
+        what: What failed, as the message begins: ``The table s3://lake/t can't be read``.
+        folder: The table's folder.
+        error: What delta-rs raised.
+        repair: What to do about a table that is missing or damaged.
+
+    Raises:
+        UnavailableError: The table's store does not answer now.
+        InputError: It refuses.
+    """
+    # delta-rs has no type of its own for that.
+    folder.exists("_delta_log")
+    reason = " ".join(_NOISE.sub(":", str(error)).split())
+    message = f"{what}: {reason.rstrip('.: ')}."
+    if isinstance(error, OSError) and not folder.is_local:
+        hint = "Nothing is known to be wrong with the table, whose store answers now: try again."
+        return UnavailableError(message, hint, table=folder.url)
+    if (feature := unknown_feature(reason)) is not None:
+        repair = (
+            f"The table uses {feature}, which delta-rs can't read: drop the feature (`ALTER TABLE "
+            "… DROP FEATURE` in Spark), or copy the rows to a table without it."
+        )
+    return InputError(message, repair, table=folder.url)
 
 
 def is_delta_table(folder: Folder) -> bool:

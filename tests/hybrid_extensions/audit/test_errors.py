@@ -156,7 +156,10 @@ def test_a_target_whose_files_are_gone(case: Case) -> None:
 
 def test_a_target_whose_log_is_damaged(case: Case) -> None:
     next((case.folder / "table/_delta_log").glob("*.json")).write_text("{")
-    assert f"The target table {case.folder / 'table'} can't be read" in refusal(case)
+    text = refusal(case)
+    assert f"The target table {case.folder / 'table'} can't be read" in text
+    assert "Restore the files of its `_delta_log` from a backup" in text
+    assert "clone3" not in text
 
 
 @pytest.mark.slow

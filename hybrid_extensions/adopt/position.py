@@ -57,11 +57,20 @@ class Asked:
         Raises:
             InputError: None or several of the three are given, or one is not valid.
         """
-        if [from_commits, offsets is not None, time is not None].count(True) != 1:
-            message = "Exactly one of three options has to say at which position the table ends."
+        options = {
+            "--from-commits": from_commits,
+            "--offsets": offsets is not None,
+            "--time": time is not None,
+        }
+        given = [name for name, is_given in options.items() if is_given]
+        if len(given) != 1:
+            message = (
+                "Exactly one of three options has to say at which position the table ends; given: "
+                f"{' and '.join(f'`{name}`' for name in given) or 'none of them'}."
+            )
             hint = (
-                "Give `--from-commits` for a table that this project wrote, `--offsets` or `--time`"
-                " for another one."
+                "Give `--from-commits` alone for a table that this project wrote, `--offsets` or "
+                "`--time` alone for another one."
             )
             raise InputError(message, hint)
         try:
@@ -75,13 +84,13 @@ class Asked:
         except (ValidationError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
-            given = f"--offsets {offsets}" if offsets is not None else f"--time {time}"
-            message = f"`{given}` is no position at which a table could end."
+            option = f"{given[0]} {time if offsets is None else offsets}"
+            message = f"`{option}` is no position at which a table could end."
             hint = (
                 'Offsets are `{"0": 17, "1": 4}`, or `{"topic": {"0": 17}}` for several '
                 "topics; a time is `2024-01-01T00:00:00Z`, with its zone."
             )
-            raise InputError(message, hint, value=given) from None
+            raise InputError(message, hint, value=option) from None
         return cls(None, None, version)
 
 

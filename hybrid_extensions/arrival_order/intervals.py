@@ -115,9 +115,9 @@ def _slices(
     if nulls := table[column].null_count:
         message = (
             f"Column `{column}`, which `order.arrival` names, is null in "
-            f"{counted(nulls, 'row')} of {path}."
+            f"{counted(nulls, 'row')} of {path}: when they arrived is not known."
         )
-        hint = "Each row needs the time at which it arrived: rewrite the file, or remove `order`."
+        hint = "Rewrite the file with that time in each row, or remove `order`."
         raise InputError(message, hint, file=path, column=column)
     arrived = arrival_numbers(table[column]).to_numpy()
     starts = arrived // order.step * order.step
@@ -139,7 +139,11 @@ def _check(path: str, schema: pa.Schema, order: ArrivalOrder) -> None:
     kind = schema.field(column).type
     fits = pa.types.is_integer(kind) if order.is_by_offset else pa.types.is_timestamp(kind)
     if not fits:
-        message = f"Column `{column}`, which `order.arrival` names, is {type_name(kind)} in {path}."
+        needed = "a number, so an integer" if order.is_by_offset else "a duration, so a timestamp"
+        message = (
+            f"Column `{column}`, which `order.arrival` names, is {type_name(kind)} in {path}; "
+            f"`every` is {needed} is needed."
+        )
         hint = (
             "Name the timestamp at which a row arrived, with a duration as `every`, or the column "
             "with its offset, with a number; or remove `order`."

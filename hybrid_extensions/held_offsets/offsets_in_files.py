@@ -250,10 +250,13 @@ def _read_batches(path: str, columns: tuple[str, str]) -> Iterator[list[Ints]]:
         raise unreadable(path, error) from None
     for column, count in nulls.items():
         if count:
-            message = f"Column `{column}` is null in {counted(count, 'row')} of {path}."
+            message = (
+                f"Column `{column}` is null in {counted(count, 'row')} of {path}, but each row "
+                "needs the Kafka partition and offset that it comes from."
+            )
             hint = (
-                "Each row needs the Kafka partition and offset that it comes from: rewrite the "
-                "file, or remove `offsets` from the source, so that the next one starts by time."
+                "Rewrite the file, or remove `offsets` from the source, so that the next one "
+                "starts by time."
             )
             raise InputError(message, hint, file=path, column=column)
 
@@ -265,11 +268,11 @@ def _check_column(path: str, schema: pa.Schema, column: str) -> None:
         raise InputError(message, hint, file=path, column=column, field="offsets")
     kind = schema.field(column).type
     if not pa.types.is_integer(kind):
-        message = f"Column `{column}` is of type {kind} in {path}."
-        hint = (
-            "Kafka's partitions and offsets are integers: name other columns under `offsets`, or "
-            "rewrite the file."
+        message = (
+            f"Column `{column}`, which `offsets` of its source names, is of type {kind} in {path}; "
+            "Kafka's partitions and offsets are integers."
         )
+        hint = "Name columns of integers under `offsets`, or rewrite the file."
         raise InputError(message, hint, file=path, column=column, field="offsets")
 
 
@@ -277,11 +280,11 @@ def _numbers(path: str, batch: pa.RecordBatch, column: str) -> Ints:
     values: Ints = batch.column(column).to_numpy(zero_copy_only=False)
     invalid = values[(values < 0) | (values >= _END)]
     if len(invalid):
-        message = f"Column `{column}` is {invalid[0]} in a row of {path}."
-        hint = (
-            f"Kafka's partitions and offsets are from 0 to {_END - 1}: name other columns under "
-            "`offsets`, or rewrite the file."
+        message = (
+            f"Column `{column}`, which `offsets` of its source names, is {invalid[0]} in a row of "
+            f"{path}; Kafka's partitions and offsets are from 0 to {_END - 1}."
         )
+        hint = "Name other columns under `offsets`, or rewrite the file."
         raise InputError(message, hint, file=path, column=column, value=str(invalid[0]))
     return values.astype(np.int64, copy=False)
 

@@ -118,12 +118,13 @@ def _field(source: str, field: NestedField, column: str) -> dict[str, Any]:
 
 
 def _no_such_type(source: str, column: str, kind: str) -> InputError:
-    message = f"Source `{source}`: column `{column}` has the Iceberg type {kind}."
-    way = _TEXT_OF.get(kind, "")
-    hint = (
-        "Spark does not read this type from the table's files. Declare `schema` with the other "
-        f"columns alone{way and ', or copy the table with the column as a string: '}{way}."
+    message = (
+        f"Source `{source}`: column `{column}` has the Iceberg type {kind}, which Spark does not "
+        "read from the table's files."
     )
+    way = _TEXT_OF.get(kind, "")
+    copied = way and f", or copy the table with the column as a string: {way}"
+    hint = f"Declare `schema` with the other columns alone{copied}."
     return InputError(message, hint, source=source, column=column, value=kind)
 
 

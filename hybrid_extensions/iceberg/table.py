@@ -139,7 +139,7 @@ def _require_list(source: FileSource, metadata: Metadata, scan: DataScan) -> Non
         return
     message = (
         f"Source `{source.name}`: snapshot {snapshot.snapshot_id} of the Iceberg table names its "
-        "manifests one by one, without a list of them."
+        "manifests one by one, without a list of them, and is not read so."
     )
     hint = (
         "Rewrite the table's data files with a newer Iceberg (`CALL catalog.system."

@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from hybrid_extensions.cdc.databases.log_mark import lsn_text
+from hybrid_extensions.libpq.connections import server_of
 from hybrid_extensions.postgres.tables import connect_to, raise_if_away
 from sources.config.source.snapshot import SnapshotOptions
 from sources.errors import InputError, StateError
@@ -19,6 +20,17 @@ from sources.errors import InputError, StateError
 if TYPE_CHECKING:
     import psycopg
 
+_GRANT = (
+    "Let the role that `snapshot.dsn` names execute `pg_current_wal_insert_lsn`, and read "
+    "`pg_locks`, `pg_stat_activity` and `pg_prepared_xacts`, as every role may by default. Then "
+    "try again."
+)
+_HINTS = {
+    "55000": "It is a standby server: let `snapshot.dsn` lead to the primary server.",
+    "42501": _GRANT,
+    "57014": "Raise `statement_timeout` of the role that `snapshot.dsn` names, then try again.",
+}
+"""By the SQLSTATE of PostgreSQL's refusal."""
 _POLL_S = 0.2
 _SHOWN = 5
 _LOG_END = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint"
@@ -48,7 +60,8 @@ def settle_log(options: SnapshotOptions, within_s: float) -> int:
 
     Raises:
         StateError: Some have not ended in time; names their processes. Transient.
-        InputError: The database refuses, as it is a standby server.
+        InputError: The database refuses: it is a standby server, the role lacks a right, or a
+            statement takes too long.
         UnavailableError: The database does not answer, or ends the connection.
     """
     import psycopg  # noqa: PLC0415 - the extra is required by `connect_to`
@@ -61,10 +74,13 @@ def settle_log(options: SnapshotOptions, within_s: float) -> int:
             return int(end[0])
         except psycopg.Error as error:
             raise_if_away(error, options.dsn, "while transactions in flight were waited for")
-            text = " ".join(str(error).split()).rstrip(".")
-            message = f"The database refuses to tell the end of its log: {text}."
-            hint = "Let `snapshot.dsn` lead to the primary server."
-            raise InputError(message, hint, field="snapshot.dsn") from None
+            server, text = server_of(options.dsn), " ".join(str(error).split()).rstrip(".")
+            message = (
+                f"The database {server} refuses to tell the end of its log, or which transactions "
+                f"are in flight: {text}."
+            )
+            hint = _HINTS.get(error.sqlstate or "", "Remove what it refuses, then try again.")
+            raise InputError(message, hint, field="snapshot.dsn", server=server) from None
 
 
 def _wait(connection: psycopg.Connection[Any], end: int, within_s: float) -> None:

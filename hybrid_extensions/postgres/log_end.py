@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hybrid_extensions.cdc.databases.log_mark import Mark, lsn_text
+from hybrid_extensions.libpq.connections import server_of
 from hybrid_extensions.postgres.tables import connect_to, raise_if_away
 from sources.config.source.snapshot import SnapshotOptions
 from sources.errors import InputError
@@ -42,13 +43,16 @@ def mark_log(options: SnapshotOptions) -> Mark:
             return _mark(connection)
         except psycopg.Error as error:
             raise_if_away(error, options.dsn, "while a position in its log was marked")
-            text = " ".join(str(error).split()).rstrip(".")
-            message = f"The database refuses the message that marks a position in its log: {text}."
+            server, text = server_of(options.dsn), " ".join(str(error).split()).rstrip(".")
+            message = (
+                f"The database {server} refuses the message that marks a position in its log: "
+                f"{text}."
+            )
             hint = (
                 "Let `snapshot.dsn` lead to the primary server, PostgreSQL 14 or newer, by a role "
                 "that may execute `pg_logical_emit_message`, as every role may by default."
             )
-            raise InputError(message, hint) from None
+            raise InputError(message, hint, field="snapshot.dsn", server=server) from None
 
 
 def _mark(connection: psycopg.Connection[Any]) -> Mark:

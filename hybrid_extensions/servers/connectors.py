@@ -197,7 +197,8 @@ class Connectors:
             if error.code in (404, 409) and method == "GET":
                 return None
             answered = error.read().decode(errors="replace")
-            message = f"Kafka Connect refuses {method} {path} (HTTP {error.code}): {answered}"
+            where = f"{method} http://{self._address}{path}"
+            message = f"Kafka Connect refuses {where} (HTTP {error.code}): {answered}"
             if error.code == HTTPStatus.INTERNAL_SERVER_ERROR:
                 message += self._cause(begin)
             hint = "Correct the connector's name or settings as the answer says, then repeat this."

@@ -60,11 +60,11 @@ def check_sequence(columns: pa.Schema, sequence: str | None, source: str) -> Non
         raise InputError(message, hint, source=source, column=sequence, field="sequence")
     kind = columns.field(sequence).type
     if not pa.types.is_integer(kind):
-        message = f"`sequence`: column `{sequence}` of source `{source}` is a {type_name(kind)}."
-        hint = (
-            "Log positions are integers: name a column of type bigint, or cast it in the source's "
-            "`select`."
+        message = (
+            f"`sequence`: column `{sequence}` of source `{source}` is of type {type_name(kind)}, "
+            "but log positions are integers."
         )
+        hint = "Name a column of type bigint, or cast it in the source's `select`."
         raise InputError(message, hint, source=source, column=sequence, field="sequence")
 
 

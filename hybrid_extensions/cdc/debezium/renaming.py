@@ -45,9 +45,11 @@ class Renaming:
         if len(found) < len(row):
             counts = Counter(self._old.get(name, name) for name in row)
             twice = counts.most_common(1)[0][0]
+            both = [name for name in row if self._old.get(name, name) == twice]
             message = (
-                f"A change of the source database's table `{self._table}` has column `{twice}` and "
-                "a column that is declared as its new name. The run stops before this change."
+                f"A change of the source database's table `{self._table}` has the columns "
+                f"{' and '.join(f'`{each}`' for each in both)}, which `renamed_columns` "
+                "declares as names of one. The run stops before this change."
             )
             hint = (
                 "If the column was not renamed, correct `renamed_columns`. If it was, and another "

@@ -283,7 +283,7 @@ class RedisSink(FeedSink):
     def _require_suitable(self) -> None:
         info: dict[str, Any] = self._client.info()  # type: ignore[assignment]
         if info.get("cluster_enabled"):
-            message = f"Feed `{self._feed.name}`: the server is part of a cluster."
+            message = f"Feed `{self._feed.name}` can't write to a server in cluster mode."
             hint = "Name a server without cluster mode in `url`."
             raise InputError(message, hint, **self._fields | {"field": "url"})
         policy = str(info.get("maxmemory_policy", ""))

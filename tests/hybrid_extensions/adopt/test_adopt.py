@@ -269,7 +269,7 @@ def test_records_that_kafka_has_deleted_are_refused_or_accepted(
     for answer in admin.delete_records([TopicPartition(case.topic, 0, 60)]).values():
         answer.result()
     loaded = case.pipeline(only_topic)
-    told = "the table ends before offset 50, and the log starts at 60"
+    told = "It ends before offset 50 of topic .*, and the log starts at 60"
     with pytest.raises(SeamError, match=told):
         look(loaded, at(50))
     early = Asked(time=moment(50))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -69,14 +70,14 @@ def test_exactly_one_position_is_asked_for_and_others_are_refused() -> None:
     assert of(None, None, 3, from_commits=True).by_commits
     assert of('{"0": 17}', None, None, from_commits=False).offsets == {"": {0: 17}}
     assert of(None, "2024-01-01T00:00:00Z", None, from_commits=False).time is not None
-    for offsets, time, from_commits in (
-        (None, None, False),
-        ('{"0": 17}', None, True),
-        ("17", None, False),
-        ("{", None, False),
-        ('{"0": -1}', None, False),
-        (None, "2024-01-01", False),
-        (None, "yesterday", False),
+    for offsets, time, from_commits, said in (
+        (None, None, False, "given: none of them"),
+        ('{"0": 17}', None, True, "given: `--from-commits` and `--offsets`"),
+        ("17", None, False, "`--offsets 17` is no position"),
+        ("{", None, False, "`--offsets {` is no position"),
+        ('{"0": -1}', None, False, '`--offsets {"0": -1}` is no position'),
+        (None, "2024-01-01", False, "`--time 2024-01-01` is no position"),
+        (None, "yesterday", False, "`--time yesterday` is no position"),
     ):
-        with pytest.raises(InputError):
+        with pytest.raises(InputError, match=re.escape(said)):
             of(offsets, time, None, from_commits=from_commits)

@@ -473,8 +473,8 @@ def test_a_column_that_is_not_of_integers_is_refused(
 ) -> None:
     pq.write_table(pa.table({"p": [0], "o": values}), tmp_path / "a.p")
     text = refusal_of_columns(str(tmp_path / "a.p"))
-    assert f"`o` is of type {kind} in {tmp_path}/a.p." in text
-    assert "integers" in text
+    assert f"is of type {kind} in {tmp_path}/a.p; Kafka's partitions and offsets are int" in text
+    assert "Column `o`, which `offsets` of its source names," in text
 
 
 @pytest.mark.filterwarnings("error")
@@ -485,18 +485,18 @@ def test_nulls_are_counted_over_the_whole_file(
     monkeypatch.setattr(module, "BATCH_ROWS", batch)
     good = write(tmp_path / "a.p", [(0, 1)])
     bad = write(tmp_path / "b.p", [(0, 1), (0, None)], [(0, 2)], [(0, None), (0, None)])
-    assert f"`o` is null in 3 rows of {bad}." in refusal_of_columns(good, bad)
+    assert f"`o` is null in 3 rows of {bad}, but each row needs" in refusal_of_columns(good, bad)
     bad = write(tmp_path / "c.p", [(None, 1), (0, 2)])
-    assert f"`p` is null in 1 row of {bad}." in refusal_of_columns(good, bad)
+    assert f"`p` is null in 1 row of {bad}, but each row needs" in refusal_of_columns(good, bad)
 
 
 @pytest.mark.parametrize(
     ("row", "kind", "told"),
     [
-        ((0, -1), pa.int64(), "`o` is -1 in a row of"),
-        ((-3, 1), pa.int64(), "`p` is -3 in a row of"),
-        ((0, 2**63 - 1), pa.int64(), f"`o` is {2**63 - 1} in a row of"),
-        ((0, 2**64 - 1), pa.uint64(), f"`o` is {2**64 - 1} in a row of"),
+        ((0, -1), pa.int64(), "is -1 in a row of"),
+        ((-3, 1), pa.int64(), "is -3 in a row of"),
+        ((0, 2**63 - 1), pa.int64(), f"is {2**63 - 1} in a row of"),
+        ((0, 2**64 - 1), pa.uint64(), f"is {2**64 - 1} in a row of"),
     ],
 )
 def test_numbers_that_kafka_does_not_use_are_refused(
@@ -504,8 +504,8 @@ def test_numbers_that_kafka_does_not_use_are_refused(
 ) -> None:
     path = write(tmp_path / "a.p", [(0, 1), row, (0, 2)], kind=kind)
     text = refusal_of_columns(path)
-    assert f"{told} {path}." in text
-    assert "from 0 to" in text
+    assert f"{told} {path}; Kafka's partitions and offsets are from 0 to" in text
+    assert f"Column `{'p' if row[0] < 0 else 'o'}`, which `offsets` of its source names," in text
 
 
 def test_a_corrupt_file_is_named(tmp_path: Path) -> None:

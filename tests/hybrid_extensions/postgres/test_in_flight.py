@@ -11,7 +11,7 @@ import pytest
 from hybrid_extensions.postgres.in_flight import settle_log
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.config.source.snapshot import SnapshotOptions
-from sources.errors import StateError
+from sources.errors import InputError, StateError
 from tests.services.captured_database import own_database
 from tests.services.processes import wait_for
 
@@ -77,3 +77,23 @@ def test_what_others_write_in_other_databases_does_not_count(
         assert settle_log(SnapshotOptions(dsn=dsn, slot="any"), 0) > 0
         other.rollback()
         other.close()
+
+
+@pytest.mark.parametrize(
+    ("state", "way_out"),
+    [
+        ("55000", "It is a standby server: let `snapshot.dsn` lead to the primary server."),
+        ("42501", "Let the role that `snapshot.dsn` names execute `pg_current_wal_insert_lsn`"),
+        ("57014", "Raise `statement_timeout` of the role"),
+        ("22012", "Remove what it refuses"),
+    ],
+)
+def test_each_refusal_has_its_own_way_out_and_names_the_server(
+    dsn: str, monkeypatch: pytest.MonkeyPatch, state: str, way_out: str
+) -> None:
+    refuse = f"DO $$ BEGIN RAISE EXCEPTION 'no' USING ERRCODE = '{state}'; END $$"
+    monkeypatch.setattr("hybrid_extensions.postgres.in_flight._LOG_END", refuse)
+    with pytest.raises(InputError, match=r"The database .+:\d+.* refuses to tell") as refused:
+        settle_log(SnapshotOptions(dsn=dsn, slot="any"), 0)
+    assert refused.value.hint.startswith(way_out)
+    assert "server" in refused.value.fields

@@ -12,7 +12,12 @@ from sources.common.schema import parse_schema
 from sources.common.topic_log import LogRecord
 from sources.decoding.json.single_objects import JsonReader
 from sources.errors import InputError
-from sources.planning.schema_check import check_key, compare_declared, compare_sample
+from sources.planning.schema_check import (
+    check_key,
+    check_sequence,
+    compare_declared,
+    compare_sample,
+)
 
 COLUMNS = parse_schema({"id": "bigint", "at": "timestamp", "v": "double", "name": "string"})
 GOOD: dict[str, Any] = {"id": 1, "at": "2024-01-01T00:00:00Z", "v": 1, "name": "x"}
@@ -87,3 +92,13 @@ def test_declared_columns_are_compared_side_by_side() -> None:
 def test_a_key_column_that_is_not_there_is_told_with_those_that_are() -> None:
     with pytest.raises(InputError, match=r"no column `nr`.*the source has id, at, v, name"):
         check_key(COLUMNS, ["id", "nr"], "history")
+
+
+def test_a_log_position_that_is_no_integer_is_named_with_its_type() -> None:
+    check_sequence(COLUMNS, "id", "history")
+    with pytest.raises(InputError) as caught:
+        check_sequence(COLUMNS, "name", "history")
+    assert caught.value.message == (
+        "`sequence`: column `name` of source `history` is of type string, but log positions are "
+        "integers."
+    )

@@ -166,6 +166,8 @@ def newest_before(loaded: LoadedPipeline, generation: str) -> str:
 
     Raises:
         IndexError: No generation before it is there.
+        StateError: The state's folder can't be listed.
+        InputError: The state's store refuses.
         UnavailableError: The state's store does not answer.
     """
     older = [f"g{number}" for number in _numbers(loaded) if number < _number(generation)]

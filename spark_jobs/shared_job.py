@@ -1,6 +1,7 @@
 """Spark job of a driver that pipelines share; launches start it, people never do.
 
-Exit status 0: it had no pipeline to run for a while, or was asked to end; 1: its JVM has ended.
+Exit status 0: it had no pipeline to run for 60 s, or was asked to end; 1: its JVM has ended, or a
+run has not stopped within 60 s of that.
 """
 
 from __future__ import annotations
@@ -18,14 +19,15 @@ from sources.extensions import required
 def main(arguments: list[str]) -> int:
     """Run the driver that pipelines share, until it has had no pipeline for 60 s or is ended.
 
-    SIGTERM and SIGINT end it, once its runs have stopped.
+    SIGTERM and SIGINT end it: its runs are stopped, and waited for up to 60 s.
 
     Args:
         arguments: Command line: ``--folder FOLDER`` of the driver, ``--settings JSON``,
             ``--started-by PIPELINE``.
 
     Returns:
-        Exit status, 0; if the JVM has ended, the process exits with 1.
+        Exit status, 0. If the JVM has ended, or runs have not stopped in those 60 s, it does not
+        return: the process exits at once, with 1.
 
     Raises:
         InputError: No installed extension runs shared drivers, or one can't be loaded.

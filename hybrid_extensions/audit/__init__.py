@@ -17,6 +17,9 @@ What the audit does on its own, without Spark, plan or checkpoint:
   ambiguous; none of them is chosen (:mod:`hybrid_extensions.audit.computed.row_versions`).
 - DuckDB computes the expected rows: those of ``input``, the last change of each key, or the
   pipeline's ``audit.sql``. delta-rs reads the rows of the target.
+- Whether a row is missing, doubled, unexpected or different is decided in
+  :func:`hybrid_extensions.comparison.compare_tables.compare`, by how often its key is expected and
+  found.
 
 What could not be checked is ``unknown``, which is never as good as right; the reason is in the
 report (:mod:`orchestration.comparison.report`).

@@ -1,4 +1,8 @@
-"""The two tables that an audit compares: expected rows, and rows of the target."""
+"""The two tables that an audit compares: expected rows, and rows of the target.
+
+:func:`hybrid_extensions.comparison.compare_tables.compare` judges their rows: missing, doubled,
+unexpected or different.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Audit: compute the target from all raw input, and compare it with the target row by row.
 
 DuckDB computes the expected rows from every file and every record, without Spark, plan or
-checkpoint. The ledger of each hand-over and the bad records are recounted as well; the package's
-docstring says which decisions of the runs those recounts use.
+checkpoint; :func:`hybrid_extensions.comparison.compare_tables.compare` says which rows are lost,
+doubled, unexpected or different. The ledger of each hand-over and the bad records are recounted as
+well; the package's docstring says which decisions of the runs those recounts use.
 """
 
 from __future__ import annotations

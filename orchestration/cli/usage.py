@@ -42,11 +42,14 @@ class Commands(Group):
         """Run the command of a command line; the parameters are those of Typer's own method.
 
         A command on a file that declares several pipelines is run for each of them, by the
-        extension that knows such files.
+        extension that knows such files; then the process ends, with the status of that.
 
         Returns:
             The command's result; with ``standalone_mode`` the process ends instead, with status 2
             after an error of use.
+
+        Raises:
+            TyperException: An error of use, without ``standalone_mode``.
         """
         given = list(sys.argv[1:] if args is None else args)
         names = (prog_name, complete_var)

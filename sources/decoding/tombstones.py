@@ -1,4 +1,10 @@
-"""Tombstones: records with a key and no value, and the rows that they delete, found by the key."""
+"""Tombstones: records with a key and no value, and the rows that they delete, found by the key.
+
+For topics whose records are rows, under ``on_tombstone: delete``
+(:attr:`sources.decoding.record_rows.RecordRows.on_tombstone`). Debezium's tombstones never come
+here: the change before them has deleted the row, so they are left out where records are decoded,
+as formats of changes have ``has_tombstones`` (:mod:`sources.decoding.value_formats.base`).
+"""
 
 from __future__ import annotations
 

@@ -20,11 +20,15 @@ class OffsetsInFiles(Protocol):
     ) -> tuple[HeldOffsets, list[str]]:
         """Return the offsets that files hold by their names, those of Kafka Connect's sinks.
 
-        No file is opened.
+        No file is opened. Names of the S3 sink have no end: then they are never exact.
 
         Args:
             paths: Paths of the files.
-            rows: Number of rows of each file; None where not known.
+            rows: Number of rows of each file, which stands for an end that its name lacks; None
+                where not known.
+
+        Returns:
+            The offsets; and warnings of files that do not have as many rows as offsets.
 
         Raises:
             InputError: A name contains no offsets, or impossible ones.
@@ -35,7 +39,7 @@ class OffsetsInFiles(Protocol):
     ) -> tuple[HeldOffsets, list[str]]:
         """Return the offsets that Parquet files hold by columns of partition and offset.
 
-        Reads the two columns of all files.
+        Reads the two columns of all files. The offsets are exact. Returned with warnings, too.
 
         Args:
             paths: Paths of the files.

@@ -17,7 +17,10 @@ class CsvOptions(Declared):
         header: Whether the first line contains the column names; if not, the columns are those of
             ``schema``, in its order.
         quote: Character around values that contain a delimiter.
-        null: Texts that mean null; in quotes, in columns of numbers, times and booleans alone.
+        null: Texts that mean null, by default the empty one. In quotes they mean it only in columns
+            of numbers, times and booleans: elsewhere ``""`` is an empty text. Without the empty
+            one, as in ``[NA]``, an empty value is an empty text, and makes the row bad if its
+            column is one of numbers, times or booleans.
         multiline: Whether quoted values may contain line ends; such files can't be read in regions.
         escape: Character before a quote inside of a quoted value, such as ``\`` in files that
             Spark wrote with its defaults. Without it, a quote is doubled there.

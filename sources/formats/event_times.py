@@ -1,4 +1,9 @@
-"""Event times of rows: the limits within which they count, and the range of those that do."""
+"""Event times of rows: the limits within which they count, and the range of those that do.
+
+Here is only the comparison. What happens to rows outside is decided by ``event_time.outside``: for
+files in :mod:`sources.files.outside_bounds`, for records of a topic in
+``spark_jobs.inside.readers.topics.event_times``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Installed and supported versions of Spark, and the jars that go with each."""
+"""Installed and supported versions of Spark, and the jars that go with each.
+
+Whether a checkpoint may be continued by another version is decided in
+:mod:`spark_jobs.checkpoint.transform_compatibility`.
+"""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class LateRows(Record):
     periods: list[Period] = Field(default_factory=list)
 
     def after(self, batch_id: int) -> LateRows:
-        """Return a copy that continues after a micro-batch; uncounted ones up to it are unknown.
+        """Return a copy with all micro-batches up to one counted, those without report as unknown.
 
         Args:
             batch_id: Number of the micro-batch; one that is counted already changes nothing.

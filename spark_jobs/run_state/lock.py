@@ -151,7 +151,10 @@ def take_named(folder: Folder, file: str, document: str, holder: str) -> Lock | 
 
 
 def take_file(path: Path) -> int | None:
-    """Lock a file, created if missing, and return its file descriptor; None if it is locked.
+    """Lock a file, created with its folder if missing, and return its descriptor; None if taken.
+
+    Tries for a second. The lock is held until all processes that have inherited the descriptor have
+    closed it, or ended.
 
     Raises:
         StateError: It can't be created or opened; transient if its disk is full.

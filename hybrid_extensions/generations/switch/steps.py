@@ -1,6 +1,8 @@
-"""Repeatable steps of a promotion or rollback, and how to undo them.
+"""Repeatable steps of a promotion or rollback, and how an aborted one is undone.
 
-:mod:`hybrid_extensions.generations.switch.promotion` puts them in order.
+:mod:`hybrid_extensions.generations.switch.run` does them in order, and starts the live run after
+them (``run.start``). A rollback takes the same steps with the earlier generation as the one that is
+to serve: it begins in :func:`hybrid_extensions.generations.switch.promotion.roll_back`.
 """
 
 from __future__ import annotations

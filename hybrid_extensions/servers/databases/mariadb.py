@@ -10,7 +10,10 @@ from hybrid_extensions.servers.server_programs import MARIADB, Programs, obtain
 
 
 class LocalMariaDb(MySqlServer):
-    """MariaDB server for development and tests, as a context manager."""
+    """MariaDB server for development and tests, as a context manager.
+
+    Arguments, attributes and errors are those of its base class.
+    """
 
     packages = MARIADB
     program = "mariadbd"

@@ -22,9 +22,11 @@ def parsed_as(kind: pa.DataType) -> pa.DataType:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Return whether a type is string or binary: then an empty CSV value may be an empty text.
+    """Return whether a type is string or binary: its values in quotes are never null.
 
-    Of other types an empty value is null.
+    Which values without quotes are null, :attr:`sources.formats.csv_options.CsvOptions.null` says
+    for all types. An empty one that it does not name is an empty text here, and makes the row of
+    another type bad.
     """
     return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
 

@@ -109,12 +109,13 @@ def comparison_again(
 def health_evaluation(
     loaded: LoadedPipeline, seen: Card, was_well: bool | None, *, was_ended: bool = False
 ) -> dg.AssetCheckEvaluation | None:
-    """Return a pipeline's health as a check evaluation for a sensor; None if there is no news.
+    """Return a pipeline's health as a check evaluation for a sensor; None to keep the last result.
 
     What a person has paused or stopped warns. What starts or reads history is neither well nor a
-    failure: the check then keeps its result, or has none yet. It warns that the pipeline is on its
-    way only after a failure, as reading history may take long, and after a pause or stop, which a
-    kept result would still report.
+    failure: the check then keeps its result, or has none yet (None). It warns that the pipeline is
+    on its way only after a failure, as reading history may take long, and after a pause or stop,
+    which a kept result would still report. In every other case there is an evaluation, even if it
+    is the same as the last one.
 
     Args:
         loaded: The pipeline.
@@ -123,7 +124,7 @@ def health_evaluation(
         was_ended: Whether people had paused or stopped the live run then.
 
     Returns:
-        The evaluation; None if the check keeps its result.
+        The evaluation; None while the pipeline starts or reads history, but for those two cases.
     """
     is_kept = was_well is not False or seen.headline == STARTING
     if seen.is_under_way and is_kept and not was_ended:

@@ -1,4 +1,16 @@
-"""Refusal of secrets that are written in plain text in a pipeline's file."""
+"""Refusal of secrets that are written in plain text in a pipeline's file.
+
+What else keeps secrets out of files, logs and messages:
+
+- :class:`~sources.config.source.kafka_options.KafkaProperties` refuses client settings that carry
+  one.
+- :class:`sources.common.fields.Declared` hides inputs in Pydantic's errors, and
+  :mod:`sources.config.document.declaration_errors` shows none that may hold a password.
+- :mod:`sources.common.login.security` has them as ``SecretStr``;
+  :mod:`spark_jobs.launch.submission.spark_properties` lets Spark hide them in query plans.
+- :func:`sources.state.generation.digests`: the state has digests of the declaration, no values.
+- ``hybrid_extensions.report.redaction`` removes them from reports.
+"""
 
 from __future__ import annotations
 

@@ -208,6 +208,8 @@ def check_snapshot_changes(
 ) -> None:
     """Refuse a snapshot whose next source is no topic of changes that fits the hand-over.
 
+    With ``follow: while_reading``, sink and topic have to fit as well (:func:`check_following`).
+
     Args:
         name: Name of the source with the snapshot.
         options: The declared snapshot.
@@ -215,8 +217,9 @@ def check_snapshot_changes(
         chain: The pipeline.
 
     Raises:
-        ValueError: No such topic follows, it lacks a column for a part of the envelope, or the
-            event time is not the time of commit.
+        ValueError: No such topic follows, it has ``select``, it lacks a column for a part of the
+            envelope, or the event time is not the time of commit; or as of
+            :func:`check_following`.
     """
     if after is None or after.changes is None or after.select:
         message = (

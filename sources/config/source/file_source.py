@@ -327,8 +327,8 @@ class FileSource(BadRecords):
     def check_rate(self, limit: RateLimit) -> None:
         """Refuse limits that files do not have.
 
-        ``bytes`` and ``files`` are allowed; ``rows`` too for Parquet, ORC and Delta, which record
-        how many rows a file holds.
+        ``bytes`` and ``files`` are allowed; ``rows`` too for Parquet, ORC, and tables of Delta and
+        Iceberg, which record how many rows a file holds.
 
         Args:
             limit: Rate limit per second.

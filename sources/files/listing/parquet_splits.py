@@ -103,8 +103,9 @@ def drifted_splits(
 ) -> tuple[pa.Table, Unified, str | None]:
     """Return the splits of Parquet files whose columns may differ, and their common columns.
 
-    Arguments, result and errors are those of :func:`parquet_splits`; columns that differ are an
-    error only where ``schema_drift`` does not allow it.
+    Arguments, errors and the last part of the result, a path or None, are those of
+    :func:`parquet_splits`; columns that differ are an error only where ``schema_drift`` does not
+    allow it. Each split says by number (``layout``) which columns its file has.
     """
     event = event_column_of(source, event_time)
     schemas: list[tuple[str, pa.Schema]] = []

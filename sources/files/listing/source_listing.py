@@ -144,9 +144,11 @@ def list_appended(loaded: LoadedPipeline, source: FileSource, appended: Appended
 def written_chunks(
     loaded: LoadedPipeline, source: FileSource, *, is_later: bool
 ) -> set[str] | None:
-    """Return the names of the only files of a source that may be read; None for all files.
+    """Return the names of the chunks of a database snapshot that are written, as files to read.
 
-    Files of a database snapshot that is still being taken count once its manifest names them.
+    None for a source without ``snapshot``: all its files may be read. A snapshot has to be
+    complete, unless the folder is listed again or the source has ``follow: while_reading``; then a
+    file counts once the snapshot's manifest names it.
 
     Args:
         loaded: The pipeline.
@@ -155,7 +157,9 @@ def written_chunks(
 
     Raises:
         InputError: The folder's store refuses.
-        StateError: The files are a database snapshot that is not complete, and has to be.
+        StateError: No chunk of the snapshot is written; it is not complete, and has to be; a file
+            of it is missing, or one that it does not name is in its folder; or its manifest is
+            damaged.
         UnavailableError: The folder's store does not answer.
     """
     if source.snapshot is None:

@@ -61,7 +61,7 @@ def cut_range(
 
 
 def no_timestamps(source: str) -> SeamError:
-    """Return the error, for the caller to raise, to align records that carry no timestamp.
+    """Return the error to raise for records that ``align`` is declared for but have no timestamp.
 
     Args:
         source: Name of the source.

@@ -1,4 +1,16 @@
-"""Gaps at a hand-over: records that are neither in history nor read from the Kafka topic."""
+"""Gaps at a hand-over: records that are neither in history nor read from the Kafka topic.
+
+They are only found here. A gap that Kafka's retention has made is refused, unless the source
+declares ``on_gap: accept``:
+
+- while history is read: :meth:`sources.kafka.retention.RetentionWatch.look`;
+- when the start is decided: :func:`sources.kafka.start.declared_start.factory_for`;
+- when a table is adopted: ``hybrid_extensions.adopt.position.start_at``.
+
+What Kafka deletes after the start was decided is refused whatever ``on_gap`` says: by
+:func:`sources.kafka.start.log_checks.check_in_log` before the first run from it, and by
+:func:`sources.kafka.start.log_checks.check_not_deleted` before each later one.
+"""
 
 from __future__ import annotations
 

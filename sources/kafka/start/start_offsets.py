@@ -81,7 +81,8 @@ class StartLookUp:
         A partition without such a record starts at its log end as of before the look-up, so that a
         record appended meanwhile is read (as in Flink's TimestampOffsetsInitializer). After
         history, no partition starts beyond its log end when history was listed: later records are
-        in no file, however old their timestamps.
+        in no file, however old their timestamps. One whose log starts later starts there: what is
+        missing before it is among the position's gaps, which the caller accepts or refuses.
 
         Args:
             time_ms: The time, in Unix milliseconds.

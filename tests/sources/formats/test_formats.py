@@ -268,6 +268,21 @@ def test_values_that_stand_for_null_are_told(tmp_path: Path) -> None:
     form = Csv(CsvOptions(null=["NA"]))
     found = all_regions(path, form, [], parse_schema({"id": "int", "name": "string"}))
     assert found == [{"id": None, "name": None}, {"id": 2, "name": "NA"}]
+    path.write_text('id,name\n1,\n2,""\n')
+    found = all_regions(path, form, [], parse_schema({"id": "int", "name": "string"}))
+    assert found == [{"id": 1, "name": ""}, {"id": 2, "name": ""}]
+
+
+@pytest.mark.parametrize("empty", ["", '""'])
+def test_an_empty_number_is_null_only_if_the_empty_text_means_it(
+    tmp_path: Path, empty: str
+) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text(f"id,name\n{empty},a\n")
+    columns = parse_schema({"id": "int", "name": "string"})
+    assert all_regions(path, Csv(CsvOptions()), [], columns) == [{"id": None, "name": "a"}]
+    with pytest.raises(InputError, match="invalid value ''"):
+        all_regions(path, Csv(CsvOptions(null=["NA"])), [], columns)
 
 
 def test_a_column_that_csv_does_not_have_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,9 @@
-"""Rows of a topic that is followed, as a stream that may be built before its turn."""
+"""Rows of a topic that is followed, as a stream that may be built before its turn.
+
+Who reads a micro-batch is decided by its size: tasks read many offsets of the topic themselves
+(:data:`READ_OFFSETS`), the driver few (:mod:`spark_jobs.inside.readers.topics.driver_records`). The
+first one is small: :data:`FIRST_OFFSETS`.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
 A row is new if history has no row with its key. Of each part of a key tasks know the values that
 the kept keys have, so they leave some new rows to the filter, and never write one that history has.
-A row is in history if that has one with the same values. Of all others, the filter decides.
+A row is in history if that has one with the same values. Of all others, the filter decides. Tasks
+get the rows or keys of history only up to :data:`.duplicate_filters.MOST_BROADCAST`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Writing of a topic's records by the tasks that parse them.
 
-Tasks get the records from Spark, or read them themselves, which costs less where there are many.
+Tasks get the records from Spark, or read them themselves, which costs less where there are many:
+:data:`spark_jobs.inside.query.places.followed_topic_stream.READ_OFFSETS`.
 
 Only records that are certain to be good are written so: those that are decoded in whole batches,
 JSON as Spark would read it, with an event time within its bounds. All others are returned as they

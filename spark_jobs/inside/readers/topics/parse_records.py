@@ -114,7 +114,10 @@ def record_columns(plan: Plan, source: KafkaSource) -> dict[str, str]:
     """Return names and Spark SQL types of all columns of a source's records, before ``select``.
 
     They are those of the plan, with the columns that were added to the source since, and with the
-    wider types of others. The source has to be in the plan.
+    wider types of others.
+
+    Raises:
+        KeyError: The source is not in the plan.
     """
     return source.current(plan.topic_of(source.name).read)
 

@@ -119,9 +119,9 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
 def _collector(settings: SparkSettings) -> str:
     """Return the option of the garbage collector that suits micro-batches, after a space.
 
-    It takes a tenth less CPU time for windows than Java's default, and less memory. Empty where
-    another one may be chosen, as a JVM refuses two of them: by the pipeline, by the environment, by
-    the settings of a cluster or of a Spark that is not PySpark's own.
+    It takes a tenth less CPU time for windows than Java's default. Empty where another one may be
+    chosen, as a JVM refuses two of them: by the pipeline, by the environment, by the settings of a
+    cluster or of a Spark that is not PySpark's own.
     """
     chosen = [settings.conf.get("spark.driver.defaultJavaOptions"), *map(os.getenv, _JVM_OPTIONS)]
     is_own = settings.master.startswith("local") and "SPARK_HOME" not in os.environ

@@ -130,13 +130,21 @@ def _status(found: Status) -> list[Table | str]:
             "" if beat is None or beat.batch_id is None else str(beat.batch_id),
             splits,
             _lag(found, source),
-            # Spark counts none where tasks write the rows, so 0 is not shown as a rate.
-            f"{beat.rows_per_s:,.0f}" if beat and beat.rows_per_s else "",
+            _rate(source),
             "" if beat is None or beat.event_time_ms is None else iso(beat.event_time_ms),
             time_left(source.eta_s) if source.eta_s else "",
             *(f"{numbers[at]:,}" for numbers in counts.values()),
         )
     return [table, *_lines_below(found)]
+
+
+def _rate(source: SourceStatus) -> str:
+    """Return the rate of a running source, in rows a second; empty if it is unknown."""
+    beat = source.heartbeat
+    # Spark counts none where tasks write the rows, so 0 is not shown as a rate.
+    if beat is None or not beat.rows_per_s or source.state != "running":
+        return ""
+    return f"{beat.rows_per_s:,.0f}"
 
 
 def _lines_below(found: Status) -> list[str]:

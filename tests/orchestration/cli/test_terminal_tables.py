@@ -85,8 +85,11 @@ def test_splits_are_counted_from_none_with_thousands_apart() -> None:
         assert f" {told} " in shown
 
 
-def test_a_rate_is_shown_where_rows_were_counted() -> None:
+def test_a_rate_is_shown_of_what_runs_where_rows_were_counted() -> None:
     assert "1,498" in text(terminal_tables.status(status_with(0, rows_per_s=1498.2)))
+    paused = status_with(0, rows_per_s=1498.2)
+    paused.sources[1].state = "stopped"
+    assert "1,498" not in text(terminal_tables.status(paused))
     uncounted = text(terminal_tables.status(status_with(0, rows_per_s=0.0)))
     assert uncounted == text(terminal_tables.status(status_with(0)))
 

@@ -19,7 +19,8 @@ def sparkline(
 ) -> str:
     """Return a sparkline: a plot of block characters, as Markdown with title and times in UTC.
 
-    The line has 36 bars: each shows the highest value of its share of the time, on a scale from 0.
+    The line has 36 bars, on a scale from 0: each shows the highest value of its share of the time,
+    the last one the latest value.
 
     Args:
         title: What is plotted, with its unit.
@@ -38,6 +39,9 @@ def sparkline(
         since_ms = first_ms + column * step_ms
         until_ms = since_ms + step_ms
         values = [value for at, value in points if at < until_ms and at + length_ms > since_ms]
+        if latest is not None and column == _COLUMNS - 1:
+            # What the words say, though its interval was higher before.
+            values = [latest]
         bars += _bar(max(values), highest) if values else " "
     ends = f"{moment(first_ms)}  {moment(last_ms)}"
     words = f"first {count(first)}, highest {count(highest)} at {moment(highest_ms)}"

@@ -233,6 +233,9 @@ def test_a_small_plot_shows_when_it_begins_and_ends_and_its_values_there() -> No
         "30 Dec 2013 00:00  30 Dec 2013 00:03",
         "```",
     ]
+    # Of one interval, all that is known besides its highest value is how it ended.
+    ended = sparkline("records/s", [(end_ms - 1000, 8.0)], MINUTE_MS, (end_ms, 0.0)).splitlines()
+    assert "█" * 35 + "▁" in ended
     assert sparkline("records/s", [], MINUTE_MS, (end_ms, 4.0)) == "**records/s**: not known yet."
     assert sparkline("records/s", points, MINUTE_MS, (end_ms, None)).count("last unknown") == 1
 

@@ -505,7 +505,10 @@ def test_numbers_that_kafka_does_not_use_are_refused(
     path = write(tmp_path / "a.p", [(0, 1), row, (0, 2)], kind=kind)
     text = refusal_of_columns(path)
     assert f"{told} {path}; Kafka's partitions and offsets are from 0 to" in text
-    assert f"Column `{'p' if (row[0] or 0) < 0 else 'o'}`, which `offsets` of its source names," in text
+    assert (
+        f"Column `{'p' if (row[0] or 0) < 0 else 'o'}`, which `offsets` of its source names,"
+        in text
+    )
 
 
 def test_a_corrupt_file_is_named(tmp_path: Path) -> None:

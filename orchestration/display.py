@@ -79,6 +79,11 @@ def second(ms: int) -> str:
     return f"{moment(ms)}:{_utc(ms):%S}{f'.{rest:03}' if rest else ''} UTC"
 
 
+def whole_second(ms: int) -> str:
+    """Return a time in ms since 1970 as :func:`second` does, its milliseconds left out."""
+    return second(ms // 1000 * 1000)
+
+
 def exact(at: date) -> str:
     """Return a date, or a time to the microsecond: ``29 Sep 2013``, ``29 Sep 2013 23:56:04.5 UTC``.
 

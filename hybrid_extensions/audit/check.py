@@ -12,7 +12,7 @@ from orchestration.defs.checks.last_evaluation import last_evaluation
 from orchestration.defs.keys import control_name, table_key
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.metadata import Metadata, table
-from orchestration.display import second
+from orchestration.display import whole_second
 from orchestration.remedies import Remedy
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.serving import read_serving
@@ -127,7 +127,7 @@ def _key(loaded: LoadedPipeline) -> dg.AssetCheckKey:
 
 
 def _time(kept: KeptAudit) -> str:
-    return second(kept.at_ms // 1000 * 1000)
+    return whole_second(kept.at_ms)
 
 
 def _shown(kept: KeptAudit, examples: Metadata) -> dict[str, Any]:

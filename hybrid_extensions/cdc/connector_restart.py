@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from hybrid_extensions.cdc.databases.kafka_connect import restart_failed
 from hybrid_extensions.cdc.slot_watch import SlotLook
-from sources.common.positions import span_ms
+from sources.common.durations import span_ms
 from sources.common.state_document import Record
 from sources.config.loader import LoadedPipeline
 from sources.config.supervision import Restarts

@@ -17,7 +17,7 @@ from hybrid_extensions.change_log.engine import Engine
 from hybrid_extensions.change_log.segments import Segments
 from hybrid_extensions.change_log.server import LogServer
 from hybrid_extensions.change_log.writer import LogPosition, Writer
-from sources.common.positions import span_ms
+from sources.common.durations import span_ms
 from sources.common.times import now_ms
 from sources.errors import HybridError, InputError, StateError
 from spark_jobs.jvm.java import require_java

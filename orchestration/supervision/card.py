@@ -7,7 +7,7 @@ from collections import Counter
 from pydantic import BaseModel, ConfigDict
 
 from orchestration.capture.slot_state import unread_of
-from orchestration.display import count, day, moment, second, shortened
+from orchestration.display import count, day, moment, shortened, whole_second
 from orchestration.progress.in_words import STARTING as SPARK_STARTS
 from orchestration.progress.in_words import action_in_words, progress_parts
 from orchestration.progress.sparkline import sparkline
@@ -111,7 +111,7 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
         what = shortened(action_in_words(last[0]), _LOGGED)
         lines.append(f"Log of actions, {moment(last[0].at_ms)} UTC: {what}")
     lines.append(
-        f"Checked {second(now_ms() // 1000 * 1000)}; shown until something changes. The checks "
+        f"Checked {whole_second(now_ms())}; shown until something changes. The checks "
         "tell when that was last looked at."
     )
     is_moving = any(each.state in ("starting", "running") for each in found.sources) and (

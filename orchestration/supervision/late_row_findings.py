@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from orchestration.supervision.rules.verdict import Finding
 from sources.common.counting import counted
-from sources.common.positions import span_ms
+from sources.common.durations import span_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.supervision import LateRowLimits

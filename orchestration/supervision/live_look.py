@@ -19,7 +19,7 @@ from orchestration.supervision.rules.health import judge
 from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.source_status import SourceStatus, source_status
 from orchestration.supervision.watch_memory import Watch, read_watch
-from sources.common.positions import span_ms
+from sources.common.durations import span_ms
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource

@@ -10,7 +10,7 @@ from orchestration.backlog import Backlog, TopicBacklog, backlog_of
 from orchestration.catch_up import held_in_words
 from orchestration.progress.forecast import eta_s
 from orchestration.requested_state import read_requested
-from sources.common.positions import span_ms
+from sources.common.durations import span_ms
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource

@@ -13,7 +13,7 @@ from orchestration.supervision.refused_restart import RefusedRestart, write_refu
 from orchestration.supervision.rules.verdict import RED, Verdict
 from orchestration.supervision.watch_memory import Restart, Watch, read_watch, write_watch
 from orchestration.supervision.webhook import Alert, alert
-from sources.common.positions import span_ms
+from sources.common.durations import span_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource

@@ -48,6 +48,11 @@ Duration = Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0
 """Duration of 0 or more in whole milliseconds, such as ``10 min``, or ISO 8601 (``PT10M``)."""
 
 
+def span_ms(span: timedelta) -> int:
+    """Return a duration in milliseconds as a whole number, rounded down."""
+    return span // timedelta(milliseconds=1)
+
+
 def parse_duration(text: str) -> timedelta:
     """Return a duration from a text of a command line or form, such as ``10 min``.
 

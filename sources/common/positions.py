@@ -7,7 +7,6 @@ All times are Unix milliseconds in UTC, as Kafka's record timestamps are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import timedelta
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
 from pydantic import BeforeValidator, Field, PlainSerializer
@@ -69,11 +68,6 @@ def _flat(value: Any) -> Any:
 _ByTopic = (BeforeValidator(_flat), PlainSerializer(nest))
 Offsets = Annotated[dict[TopicPartition, int], *_ByTopic]
 """Offsets by partition; in JSON ``{topic: {partition: offset}}``, as Spark writes them."""
-
-
-def span_ms(span: timedelta) -> int:
-    """Return a duration in milliseconds as a whole number, rounded down."""
-    return span // timedelta(milliseconds=1)
 
 
 class HeldOffsets(Part):

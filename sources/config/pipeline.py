@@ -9,9 +9,8 @@ from typing import Annotated, Literal
 import pyarrow as pa
 from pydantic import Field, StringConstraints, model_validator
 
-from sources.common.durations import Duration
+from sources.common.durations import Duration, span_ms
 from sources.common.fields import Declared
-from sources.common.positions import span_ms
 from sources.common.sql.proven_expressions import Proven, Unproven
 from sources.config.code.transform import DeclaredTransform, SqlTransform
 from sources.config.inputs import check_inputs

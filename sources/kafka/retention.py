@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from sources.common.durations import in_full
-from sources.common.positions import Offsets, TopicPartition, span_ms
+from sources.common.durations import in_full, span_ms
+from sources.common.positions import Offsets, TopicPartition
 from sources.common.state_document import Part
 from sources.common.times import now_ms
 from sources.config.source.kafka_source import KafkaSource

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import duckdb
 
 from hybrid_extensions.comparison.duckdb_database import count_rows
-from sources.common.positions import span_ms
+from sources.common.durations import span_ms
 from sources.common.sql.sql_names import quoted
 from sources.config.source.event_time import AHEAD, EventTime
 from sources.config.source.file_source import FileSource

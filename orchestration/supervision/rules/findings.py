@@ -10,8 +10,7 @@ from orchestration.supervision.observation import Seen
 from orchestration.supervision.rules.catching_up import Behind
 from orchestration.supervision.rules.verdict import Finding
 from sources.common.counting import Noun, counted, counted_as
-from sources.common.durations import duration
-from sources.common.positions import span_ms
+from sources.common.durations import duration, span_ms
 from sources.config.supervision import Supervision
 
 # The log of a busy database is always a bit ahead: one segment of it.

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, model_validator
 
+from sources.common.durations import span_ms
 from sources.common.fields import Declared, Instant
-from sources.common.positions import span_ms
 from sources.common.times import to_ms
 
 AHEAD = timedelta(days=1)

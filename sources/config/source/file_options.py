@@ -17,9 +17,8 @@ from pydantic import (
     model_validator,
 )
 
-from sources.common.durations import Duration
+from sources.common.durations import Duration, span_ms
 from sources.common.fields import Declared, Instant
-from sources.common.positions import span_ms
 
 
 class FileBatch(Declared):

@@ -6,7 +6,8 @@ from array import array
 from bisect import bisect_left
 from functools import cached_property
 
-from sources.common.positions import Offsets, TopicPartition, span_ms
+from sources.common.durations import span_ms
+from sources.common.positions import Offsets, TopicPartition
 from sources.common.topic_log import Log
 from sources.config.source.event_time import AHEAD
 

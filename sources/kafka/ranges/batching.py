@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sources.common.positions import Offsets, TopicPartition, span_ms
+from sources.common.durations import span_ms
+from sources.common.positions import Offsets, TopicPartition
 from sources.common.times import iso
 from sources.common.topic_log import Log
 from sources.config.source.kafka_source import KafkaSource

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from sources.common.positions import Gap, StartPosition, span_ms
+from sources.common.durations import span_ms
+from sources.common.positions import Gap, StartPosition
 from sources.common.times import now_ms, to_ms
 from sources.config.source.kafka_options import (
     StartAgo,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sources.common.positions import span_ms
+from sources.common.durations import span_ms
 from sources.common.state_document import Record
 from sources.common.times import now_ms
 from sources.errors import StateError

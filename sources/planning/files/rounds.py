@@ -13,8 +13,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.common.durations import duration
-from sources.common.positions import EndPosition, Offsets, StartPosition, span_ms
+from sources.common.durations import duration, span_ms
+from sources.common.positions import EndPosition, Offsets, StartPosition
 from sources.common.state_document import Record
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource

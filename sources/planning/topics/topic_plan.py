@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pydantic import Field
 
 from sources.common.counting import counted
-from sources.common.positions import EndPosition, Offsets, StartPosition, span_ms
+from sources.common.durations import span_ms
+from sources.common.positions import EndPosition, Offsets, StartPosition
 from sources.common.sql.select import OnlySparkError
 from sources.common.state_document import Part
 from sources.common.times import now_ms

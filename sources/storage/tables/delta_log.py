@@ -10,6 +10,7 @@ import re
 
 from sources.storage.folder import Folder
 
+_ABSOLUTE = re.compile(r"/|[a-zA-Z][a-zA-Z0-9+.-]*:/")
 LOG = "_delta_log"
 """Folder of the log, in the folder of the table."""
 
@@ -41,9 +42,6 @@ def has_log(table: Folder) -> bool:
         UnavailableError: The table's store does not answer.
     """
     return not table.folder(LOG).is_empty()
-
-
-_ABSOLUTE = re.compile(r"/|[a-zA-Z][a-zA-Z0-9+.-]*:/")
 
 
 def is_absolute(name: str) -> bool:

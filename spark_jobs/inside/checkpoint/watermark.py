@@ -8,8 +8,8 @@ from typing import Any, Literal
 
 from pyspark.sql import DataFrame
 
-from sources.common.durations import in_full
-from sources.common.positions import EndPosition, span_ms
+from sources.common.durations import in_full, span_ms
+from sources.common.positions import EndPosition
 from sources.common.times import iso
 from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource

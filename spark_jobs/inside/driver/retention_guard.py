@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from sources.common.durations import duration, in_full
-from sources.common.positions import Offsets, span_ms
+from sources.common.durations import duration, in_full, span_ms
+from sources.common.positions import Offsets
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, UnavailableError
 from sources.hybrid import SourceSwitchContext

@@ -14,6 +14,7 @@ from deltalake import write_deltalake
 
 from orchestration.defs.checks.table import report_table
 from orchestration.defs.keys import live_key, step_key, table_key
+from orchestration.defs.show.reports import Cursor
 from orchestration.operations import chain_plan
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.loader import LoadedPipeline
@@ -46,6 +47,15 @@ def states(
 FRESH = (StaleStatus.FRESH.value, list[str]())
 
 
+def with_live_run(folder: Path) -> LiveCase:
+    """A pipeline whose live run was started, with a table of two rows."""
+    case = LiveCase(folder)
+    case.ask_for_it()
+    case.launch("a")
+    write_deltalake(str(folder / "out"), pa.table({"id": [1, 2]}))
+    return case
+
+
 def look(instance: dg.DagsterInstance, case: LiveCase, cursor: str | None = None) -> str:
     """A look of the supervision, whose reports Dagster stores; the cursor of the next one."""
     context = dg.build_sensor_context(instance=instance, cursor=cursor)
@@ -59,10 +69,7 @@ def look(instance: dg.DagsterInstance, case: LiveCase, cursor: str | None = None
 def test_the_table_is_in_sync_before_and_after_its_live_run_is_reported(
     instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
-    case = LiveCase(tmp_path)
-    case.ask_for_it()
-    case.launch("a")
-    write_deltalake(str(tmp_path / "out"), pa.table({"id": [1, 2]}))
+    case = with_live_run(tmp_path)
     with case.alive():
         look(instance, case)
     assert states(instance, case.loaded, "inbox", "table") == {"inbox": FRESH, "table": FRESH}
@@ -83,10 +90,7 @@ def test_a_table_that_history_fills_is_in_sync_before_the_live_run_exists(
     instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
     case = LiveCase(tmp_path)
-    (tmp_path / "in").mkdir()
-    (tmp_path / "inbox").mkdir()
-    (tmp_path / "in/a.json").write_text('{"id": 1, "at": "2024-01-01T00:00:00Z"}\n')
-    chain_plan.plan(case.loaded)
+    case.plan_history()
     write_deltalake(str(tmp_path / "out"), pa.table({"id": [1, 2]}))
     look(instance, case)
     assert states(instance, case.loaded, "inbox", "table") == {
@@ -98,10 +102,7 @@ def test_a_table_that_history_fills_is_in_sync_before_the_live_run_exists(
 def test_the_pictures_of_the_progress_stay_in_sync_when_the_table_has_a_new_version(
     instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
-    case = LiveCase(tmp_path)
-    case.ask_for_it()
-    case.launch("a")
-    write_deltalake(str(tmp_path / "out"), pa.table({"id": [1, 2]}))
+    case = with_live_run(tmp_path)
     job = pipeline_definitions(case.loaded).resolve_job_def("events")
     with case.alive():
         cursor = look(instance, case)
@@ -110,7 +111,9 @@ def test_the_pictures_of_the_progress_stay_in_sync_when_the_table_has_a_new_vers
         )
         assert drawn.success
         write_deltalake(str(tmp_path / "out"), pa.table({"id": [3]}), mode="append")
-        look(instance, case, cursor.replace('"at_ms":', '"at_ms":1,"was":'))
+        # As if it had reported long ago.
+        earlier = Cursor.model_validate_json(cursor).model_copy(update={"at_ms": 1})
+        look(instance, case, earlier.model_dump_json())
     assert states(instance, case.loaded, "progress") == {"progress": FRESH}
 
 

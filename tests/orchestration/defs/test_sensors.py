@@ -13,7 +13,6 @@ import yaml
 from orchestration.defs.keys import live_key, table_key
 from orchestration.defs.sensors import has_live_run, live_checks
 from orchestration.defs.show.reports import Cursor, merge_findings
-from orchestration.operations import chain_plan
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import read_requested
 from orchestration.supervision import controls
@@ -390,10 +389,7 @@ def test_materializing_a_paused_pipeline_leaves_it_paused_and_the_run_says_so(
     tmp_path: Path,
 ) -> None:
     case = LiveCase(tmp_path)
-    (tmp_path / "in").mkdir()
-    (tmp_path / "inbox").mkdir()
-    (tmp_path / "in/a.json").write_text('{"id": 1, "at": "2024-01-01T00:00:00Z"}\n')
-    chain_plan.plan(case.loaded)
+    case.plan_history()
     case.ask_for_it()
     controls.pause(case.loaded, "new brokers", "Ada")
     job = pipeline_definitions(case.loaded).resolve_job_def("events")

@@ -12,6 +12,7 @@ import dagster as dg
 import pytest
 import yaml
 
+from orchestration.operations import chain_plan
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import request
 from orchestration.supervision.watch_memory import Watch
@@ -65,6 +66,14 @@ class LiveCase:
         generation = self.loaded.open_generation(create=True)
         assert generation is not None
         self.generation: Generation = generation
+
+    def plan_history(self) -> None:
+        """Plan a history of one row; the folder that the live run reads is empty."""
+        folder = self.path.parent
+        (folder / "in").mkdir()
+        (folder / "inbox").mkdir()
+        (folder / "in/a.json").write_text('{"id": 1, "at": "2024-01-01T00:00:00Z"}\n')
+        chain_plan.plan(self.loaded)
 
     def ask_for_it(self) -> None:
         request(self.generation, "inbox", is_requested=True)

@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sources.common.counting import counted
-from sources.common.positions import span_ms
+from sources.common.durations import span_ms
 from sources.common.times import iso
 from sources.errors import StateError
 from sources.hybrid import Boundedness

@@ -15,7 +15,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
-from sources.common.positions import EndPosition, Offsets, span_ms
+from sources.common.durations import span_ms
+from sources.common.positions import EndPosition, Offsets
 from sources.common.schema import parse_schema
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.rate_limit import RateLimit, live_pace, rate_of

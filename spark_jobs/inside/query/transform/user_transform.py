@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from sources.common.positions import span_ms
+from sources.common.durations import span_ms
 from sources.common.sql.sql_names import in_backticks
 from sources.config.code.sql_file import read_sql
 from sources.config.code.transform import FunctionTransform, SqlTransform

@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
+from sources.common.durations import span_ms
 from sources.common.login.security import spark_settings
-from sources.common.positions import Offsets, TopicPartition, nest, span_ms
+from sources.common.positions import Offsets, TopicPartition, nest
 from sources.config.source.kafka_source import KafkaSource
 from sources.kafka.client.address import resolve_bootstrap
 

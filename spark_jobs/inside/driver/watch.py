@@ -142,13 +142,14 @@ def watch(
         with contextlib.suppress(Exception):
             _report_end(running, report, reporter, bad_records)
         raise
+    interrupts = query.isActive
     _stop(query)
     try:
         _report_end(running, report, reporter, bad_records)
     except Exception:
-        query.awaitTermination()
+        _await_end(query, interrupts, reporter)
         raise
-    query.awaitTermination()
+    _await_end(query, interrupts, reporter)
     report.progress(running)
     running.guard.look()
     running.guard.keep()
@@ -157,6 +158,24 @@ def watch(
 def _stop(query: StreamingQuery) -> None:
     if query.isActive:
         query.stop()
+
+
+def _await_end(query: StreamingQuery, was_interrupted: bool, reporter: Reporter) -> None:
+    """Wait until a query has ended; what only the stop made fail is logged and not raised.
+
+    Spark takes what its own stop interrupts for no failure, but knows only some of the exceptions
+    that an interrupted thread raises (StreamExecution.isInterruptionException). A failure that has
+    a reason of its own, like a bad record, is raised.
+    """
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        if not was_interrupted or (failure := report_of(error)).kind != "spark":
+            raise
+        reporter.listeners.log(
+            f"Stopping the query interrupted Spark: {failure.message} What was not committed is "
+            "read again by the next query."
+        )
 
 
 def _report_end(

@@ -15,13 +15,13 @@ from orchestration.progress.table_facts import TableFacts
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status
 from sources.common.counting import counted, counted_as
+from sources.common.durations import DAY_MS
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.serving import candidate_name, read_serving
 from sources.state.action_log import read_actions
 from sources.state.generation import read_generation
 from spark_jobs.launch.launch_record import last_launch, log_path
-from spark_jobs.run_state.peaks_of_a_day import DAY_MS
 from spark_jobs.run_state.progress_log import last_minute, read_progress_log
 
 _SHOWN, _LOGGED = 300, 150

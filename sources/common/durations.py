@@ -16,11 +16,12 @@ from pydantic import (
 
 from sources.errors import InputError
 
+DAY_MS = 86_400_000
 _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _DURATION = re.compile(
     r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|min|minutes?|h|hours?|d|days?)"
 )
-_UNIT_MS = {"ms": 1, "mi": 60_000, "s": 1_000, "h": 3_600_000, "d": 86_400_000}
+_UNIT_MS = {"ms": 1, "mi": 60_000, "s": 1_000, "h": 3_600_000, "d": DAY_MS}
 
 
 def _duration(value: Any) -> Any:

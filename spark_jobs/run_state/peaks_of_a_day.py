@@ -12,9 +12,9 @@ from itertools import groupby
 
 from pydantic import Field
 
+from sources.common.durations import DAY_MS
 from sources.common.state_document import Part
 
-DAY_MS = 86_400_000
 MOST = 96
 """Maximum of intervals; beyond it, they become twice as long."""
 _FIRST_MS = 60_000

@@ -1,10 +1,10 @@
 """Bounds of event times, applied to the raw input by the audit's own clock.
 
 ``event_time.not_after`` follows a clock if it is not declared: that of the plan for the files of a
-plan. A topic, and a folder that keeps growing, were read at many moments. What lies a day ahead of
-the audit's clock was ahead of each of these, too. A record that is not, but was when it was read,
-is in the quarantine table; that is believed only if the record's event time is more than a day
-later than its record timestamp, because Spark can't have read it before Kafka had it.
+plan. A topic, and a folder that keeps growing, were read at many moments. What lies after the day
+that follows the audit's was ahead of each of these, too. A record that is not, but was when it was
+read, is in the quarantine table; that is believed only if the record's event time lies after the
+day that follows its record timestamp's, because Spark can't have read it before Kafka had it.
 """
 
 from __future__ import annotations
@@ -14,16 +14,14 @@ from dataclasses import dataclass
 import duckdb
 
 from hybrid_extensions.comparison.duckdb_database import count_rows
-from sources.common.durations import span_ms
+from sources.common.durations import DAY_MS
 from sources.common.sql.sql_names import quoted
-from sources.config.source.event_time import AHEAD, EventTime
+from sources.config.source.event_time import EventTime
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.hybrid import Boundedness
 from sources.planning.plan import find_plan
 from sources.state.generation import Generation
-
-_AHEAD_MS = span_ms(AHEAD)
 
 
 @dataclass(frozen=True)
@@ -63,7 +61,7 @@ class Bounds:
         if self.declared.not_after is not None or self.declared.outside == "keep":
             return "false"
         column = quoted(self.declared.column)
-        appended = f"make_timestamptz((_timestamp_ms + {_AHEAD_MS} + 1) * 1000)"
+        appended = f"make_timestamptz((_timestamp_ms // {DAY_MS} + 2) * {DAY_MS} * 1000)"
         return f"coalesce(_timestamp_ms >= 0 AND {column} >= {appended}, false)"
 
 

@@ -27,6 +27,7 @@ from hybrid_extensions.feeds.kept.lookups import (
     lateness,
 )
 from sources.common.counting import counted
+from sources.common.durations import DAY_MS
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError, StateError
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 SAMPLE = 10_000
 """Look-ups of random keys at random times."""
-_DAY_MS = 86_400_000
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ def _columns(acting: LoadedPipeline) -> list[str]:
 def _period(loaded: LoadedPipeline, feed: AnyFeed, record: KeptRecord, days: int | None) -> Period:
     """Return the times for which it is known what the sink had."""
     until_ms = now_ms()
-    since_ms = 0 if days is None else until_ms - days * _DAY_MS
+    since_ms = 0 if days is None else until_ms - days * DAY_MS
     if record.pending is not None:
         until_ms = record.pending.begun_ms
     followed = read_record(loaded, feed.name)

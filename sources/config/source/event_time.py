@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, model_validator
 
-from sources.common.durations import span_ms
+from sources.common.durations import DAY_MS
 from sources.common.fields import Declared, Instant
 from sources.common.times import to_ms
 
-AHEAD = timedelta(days=1)
-"""How far an event time may be ahead of the clock if ``not_after`` is not declared."""
+
+def end_of_next_day_ms(clock_ms: int) -> int:
+    """Return the last millisecond of the day after that of a clock, in UTC.
+
+    It is the highest event time that counts if ``not_after`` is not declared. Whole days, so that
+    the micro-batches of a day have the same bounds: Spark compiles a query's code again whenever a
+    number in it has changed.
+
+    Args:
+        clock_ms: The clock, in Unix milliseconds.
+    """
+    return (clock_ms // DAY_MS + 2) * DAY_MS - 1
 
 
 class EventTime(Declared):
@@ -24,9 +34,9 @@ class EventTime(Declared):
     Attributes:
         column: Timestamp column with the time at which a row's event happened, in all sources.
         not_before: Lowest event time that counts.
-        not_after: Highest event time that counts. By default one day after the clock: that of the
-            plan for files, that of each micro-batch for a topic, and for a topic with ``until`` the
-            time at which its range of offsets was decided.
+        not_after: Highest event time that counts. By default the end of the day after that of the
+            clock, in UTC: the clock of the plan for files, of each micro-batch for a topic, and for
+            a topic with ``until`` the time at which its range of offsets was decided.
         outside: What happens to a row whose event time does not count: ``fail`` refuses it and
             names its place; ``drop`` leaves it out, counts it, and writes its place and the reason
             to the quarantine table of its source; ``quarantine`` writes its bytes there, too;
@@ -48,8 +58,8 @@ class EventTime(Declared):
                 milliseconds: that of the plan for files, that of the micro-batch for a topic, or
                 of its range if it has ``until``.
         """
-        ahead_ms = clock_ms + span_ms(AHEAD)
-        return to_ms(self.not_before), ahead_ms if self.not_after is None else to_ms(self.not_after)
+        high_ms = end_of_next_day_ms(clock_ms)
+        return to_ms(self.not_before), high_ms if self.not_after is None else to_ms(self.not_after)
 
     @model_validator(mode="after")
     def _bounds_are_ordered(self) -> EventTime:

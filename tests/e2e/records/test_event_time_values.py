@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from io import BytesIO
 from pathlib import Path
@@ -193,6 +195,7 @@ class Records:
         spark: SparkSession,
         loaded: LoadedPipeline,
         transform: Callable[[DataFrame], DataFrame] = lambda rows: rows,
+        after_batch: Callable[[], object] = lambda: None,
     ) -> list[int]:
         stream = spark.readStream.schema(spark.read.parquet(str(self.folder / "in")).schema)
         raw = stream.option("maxFilesPerTrigger", 1).parquet(str(self.folder / "in"))
@@ -200,6 +203,7 @@ class Records:
 
         def keep(batch: DataFrame, _: int) -> None:
             rows.extend(row["id"] for row in batch.collect())
+            after_batch()
 
         made = transform(self.parsed(raw, loaded))
         writer = made.writeStream.foreachBatch(keep).trigger(availableNow=True)
@@ -298,11 +302,21 @@ def test_a_filter_of_the_transform_takes_no_record_away_before_it_is_counted(
     assert left_out(loaded)[0].outside == len(OUTSIDE)
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
 def test_a_replayed_micro_batch_decides_by_the_clock_of_its_first_attempt(
-    tmp_path: Path, spark: SparkSession
+    tmp_path: Path, spark: SparkSession, zone: str
 ) -> None:
-    records = Records(tmp_path, "json")
-    first, later = datetime(2019, 1, 1, tzinfo=UTC), datetime(2020, 1, 2, 1, tzinfo=UTC)
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        require_same_decision(tmp_path, spark)
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
+def require_same_decision(folder: Path, spark: SparkSession) -> None:
+    """Replay a micro-batch of an evening in 2020, by UTC, which is the next day in Tokyo."""
+    records = Records(folder, "json")
+    first, later = datetime(2019, 1, 1, tzinfo=UTC), datetime(2020, 1, 3, tzinfo=UTC)
     records.write([first, later])
     loaded = records.loaded({"outside": "drop"})
     assert records.stream(spark, loaded) == [0, 1]
@@ -313,22 +327,59 @@ def test_a_replayed_micro_batch_decides_by_the_clock_of_its_first_attempt(
     (checkpoint / "offsets" / ".0.crc").unlink()
     offsets = checkpoint / "offsets" / "0"
     version, metadata, *places = offsets.read_text().splitlines()
-    begun = {**json.loads(metadata), "batchTimestampMs": to_ms(datetime(2020, 1, 1, tzinfo=UTC))}
+    begun = {
+        **json.loads(metadata),
+        "batchTimestampMs": to_ms(datetime(2020, 1, 1, 20, tzinfo=UTC)),
+    }
     offsets.write_text("\n".join([version, json.dumps(begun), *places]))
     assert records.stream(spark, loaded) == [0]
     counted, rows = left_out(loaded)
     assert (counted.outside, [row["offset"] for row in rows]) == (1, [1])
-    assert (
-        "only times from 1980-01-01T00:00:00.000Z to 2020-01-02T00:00:00.000Z count"
-        in (rows[0]["reason"])
-    )
+    shown = re.search("only times from (.*) to (.*) count", rows[0]["reason"])
+    assert shown is not None
+    bounds = [datetime.fromisoformat(each) for each in shown.groups()]
+    # The end of the day after that of the clock, in UTC.
+    day_after = datetime(2020, 1, 2, 23, 59, 59, 999_000, tzinfo=UTC)
+    assert bounds == [datetime(1980, 1, 1, tzinfo=UTC), day_after]
+
+
+@contextmanager
+def compiling(spark: SparkSession) -> Iterator[None]:
+    """Let Spark compile whole stages, as it does for users; tests do without."""
+    usual = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factoryMode": "FALLBACK"}
+    before = {name: str(spark.conf.get(name)) for name in usual}
+    try:
+        for name, value in usual.items():
+            spark.conf.set(name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def test_the_micro_batches_of_a_day_run_the_same_compiled_code(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    records = Records(tmp_path, "json")
+    records.write([INSIDE] * 4, files=4)
+    jvm: Any = spark._jvm
+    compiled = jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME()
+    counts: list[int] = []
+    before = compiled.getCount()
+    with compiling(spark):
+        found = records.stream(
+            spark, records.loaded({}), after_batch=lambda: counts.append(compiled.getCount())
+        )
+    assert (found, len(counts)) == ([*range(4)], 4)
+    assert counts[0] > before
+    assert len({*counts[1:]}) == 1
 
 
 def test_a_bounded_topic_decides_by_the_clock_of_its_range_however_it_is_read(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     records = Records(tmp_path, "json")
-    records.write([datetime(2019, 1, 1, tzinfo=UTC), datetime(2020, 1, 2, 1, tzinfo=UTC)])
+    records.write([datetime(2019, 1, 1, tzinfo=UTC), datetime(2020, 1, 3, tzinfo=UTC)])
     records.clock_ms = to_ms(datetime(2020, 1, 1, tzinfo=UTC))
     loaded = records.loaded({"outside": "drop"})
     assert records.batch(spark, loaded) == [0]

@@ -24,6 +24,8 @@ GOOD = [row(number) for number in range(10)]
 FUTURE = row(50, at=datetime(2099, 1, 1, tzinfo=UTC))
 PAST = row(51, at=datetime(1970, 1, 1, tzinfo=UTC))
 OLD = row(52, at=datetime(1990, 1, 1, tzinfo=UTC))
+# Of the day on which row 20 is sent.
+END_OF_NEXT_DAY = datetime(2013, 1, 2, 23, 59, 59, 999_000, tzinfo=UTC)
 
 
 @pytest.fixture
@@ -130,17 +132,17 @@ def test_declared_bounds_hold_to_the_millisecond(case: Case) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "ahead", "may_have_been"),
+    ("more", "later", "may_have_been"),
     [
-        ({}, timedelta(days=1, milliseconds=1), True),
-        ({}, timedelta(days=1), False),
+        ({}, timedelta(milliseconds=1), True),
+        ({}, timedelta(0), False),
         # Bounds of the declaration are asked of no clock.
         ({"not_after": "2014-01-01T00:00:00Z"}, timedelta(days=2), False),
         ({"outside": "keep"}, timedelta(days=2), False),
     ],
 )
-def test_only_a_time_that_was_ahead_of_the_record_by_more_than_a_day_was_in_the_future(
-    more: dict[str, Any], ahead: timedelta, may_have_been: bool
+def test_only_a_time_after_the_day_that_follows_the_records_was_in_the_future(
+    more: dict[str, Any], later: timedelta, may_have_been: bool
 ) -> None:
     declared = EventTime.model_validate({"column": "at", "outside": "drop", **more})
     bounds = Bounds(declared, *declared.bounds_ms(0))
@@ -148,7 +150,7 @@ def test_only_a_time_that_was_ahead_of_the_record_by_more_than_a_day_was_in_the_
     with duckdb.connect() as connection:
         connection.execute("SET timezone = 'UTC'")
         connection.execute('CREATE TABLE records (_timestamp_ms BIGINT, "at" TIMESTAMPTZ)')
-        records = [[sent_ms, row(20)["at"] + ahead], [sent_ms, None], [-1, row(20)["at"]]]
+        records = [[sent_ms, END_OF_NEXT_DAY + later], [sent_ms, None], [-1, row(20)["at"]]]
         connection.executemany("INSERT INTO records VALUES (?, ?)", records)
         query = f"SELECT {bounds.may_have_been_ahead} FROM records"
         assert connection.execute(query).fetchall() == [(may_have_been,), (False,), (False,)]
@@ -172,9 +174,10 @@ def stamped(live: Live, rows: list[Row], ahead: timedelta) -> None:
 @pytest.mark.parametrize(
     ("ahead", "more", "is_believed"),
     [
-        (timedelta(days=1, milliseconds=1), {}, True),
-        (timedelta(days=1), {}, False),
-        (timedelta(days=2), {"not_after": "2014-01-01T00:00:00Z"}, False),
+        # Sent in the last millisecond of the day before yesterday, and in the first of yesterday.
+        (timedelta(hours=45, milliseconds=1), {}, True),
+        (timedelta(hours=45), {}, False),
+        (timedelta(days=3), {"not_after": "2014-01-01T00:00:00Z"}, False),
     ],
 )
 def test_a_record_that_was_ahead_of_the_clock_is_believed_only_if_it_can_have_been(

@@ -167,7 +167,7 @@ def test_event_times_of_a_sample_are_those_that_select_makes() -> None:
 def test_event_times_outside_of_their_bounds_count_for_nothing_in_a_sample() -> None:
     day = 86_400_000
     now, future = 20_000 * day, 47_000 * day
-    times = [now + 700, future, 0, now - 5, now + day, now + day + 1]
+    times = [now + 700, future, 0, now - 5, now + 2 * day - 1, now + 2 * day]
     values = [json.dumps({"order": "o-1", "ms": ms}).encode() for ms in times]
     place = TopicPartition("t", 2)
     sample = [LogRecord(place, at, now - 1000, value) for at, value in enumerate(values)]
@@ -180,11 +180,11 @@ def test_event_times_outside_of_their_bounds_count_for_nothing_in_a_sample() -> 
         outside=3,
         first_outside="topic `t`, partition 2, offset 1, with 2098-09-06T00:00:00Z",
         lowest_ms=now - 5,
-        highest_ms=now + day,
-        ahead_ms=day + 1000,
+        highest_ms=now + 2 * day - 1,
+        ahead_ms=2 * day + 999,
     )
     assert found.in_words() == (
-        "6 sampled, 2024-10-03T23:59:59.995Z to 2024-10-05T00:00:00Z, "
+        "6 sampled, 2024-10-03T23:59:59.995Z to 2024-10-05T23:59:59.999Z, "
         "3 outside of the bounds of `event_time`"
     )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.run_state.peaks_of_a_day import DAY_MS, MOST, LastDay
+from sources.common.durations import DAY_MS
+from spark_jobs.run_state.peaks_of_a_day import MOST, LastDay
 from tests.properties import examples
 
 MINUTE_MS = 60_000

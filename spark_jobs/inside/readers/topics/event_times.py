@@ -20,9 +20,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
+from sources.common.durations import DAY_MS
 from sources.common.sql.sql_names import in_backticks
 from sources.config.source.event_time import EventTime
 from sources.errors import InputError
@@ -98,8 +99,8 @@ class EventTimeCheck:
         """Lowest and highest valid event time, both inclusive, in Unix milliseconds."""
         low, high = self.declared.bounds_ms(self.clock_ms or 0)
         if self.declared.not_after is None and self.clock_ms is None:
-            # What was measured from zero is what is added to the clock.
-            return F.lit(low), F.unix_millis(F.current_timestamp()) + F.lit(high)
+            # What was measured from zero is what is added to the day.
+            return F.lit(low), _start_of_day_ms() + F.lit(high)
         return F.lit(low), F.lit(high)
 
     @property
@@ -134,3 +135,15 @@ class EventTimeCheck:
             "reason": self._reason,
         }
         return F.struct(*(columns[name].alias(name) for name in STAGED.names))
+
+
+def _start_of_day_ms() -> Column:
+    """Return the start of a micro-batch's day, in UTC, in Unix milliseconds.
+
+    The date is the same number in all micro-batches of a day, the time is another in each, for
+    which Spark would compile the query's code again.
+    """
+    if SparkSession.active().conf.get("spark.sql.session.timeZone") == "UTC":
+        return F.unix_date(F.current_date()).cast("long") * F.lit(DAY_MS)
+    now = F.unix_millis(F.current_timestamp())
+    return now - now % F.lit(DAY_MS)

@@ -11,15 +11,14 @@ from pydantic import Field
 from orchestration.defs.jobs.action_form import ActionForm, text_field
 
 _PROMOTE = dg.Enum("promote", [dg.EnumValue("CHECKS"), dg.EnumValue("NEVER")])
-_BY = {"by": text_field("Your name, which is kept with what you do.")}
-_TOGETHER = {
+_SERVING = {
     "together_with": dg.Field(
         [str],
         default_value=[],
         description="Files of other pipelines, relative to this one's, such as `revenue.yaml`: all "
         "of them are changed together with this one, or none.",
     ),
-    **_BY,
+    "by": text_field("Your name, which is kept as that of who decided what serves."),
 }
 FIELDS: Mapping[str, Mapping[str, dg.Field]] = {
     "RERUN": {
@@ -34,10 +33,8 @@ FIELDS: Mapping[str, Mapping[str, dg.Field]] = {
             default_value=0.99,
             description="Fewest rows, as a fraction of those of the serving generation.",
         ),
-        **_BY,
     },
-    **dict.fromkeys(("NEW", "DISCARD", "ABORT"), _BY),
-    **dict.fromkeys(("PROMOTE", "ROLLBACK"), _TOGETHER),
+    **dict.fromkeys(("PROMOTE", "ROLLBACK"), _SERVING),
 }
 """Fields of the actions that have some."""
 
@@ -47,7 +44,7 @@ class GenerationForm(ActionForm):
 
     Attributes:
         action: Name of the action, in capitals.
-        by: Name of the person; empty if only Dagster knows it.
+        by: Name of the person who decides what serves; empty if only Dagster knows it.
         promote: ``CHECKS`` if a rerun is promoted once its checks hold, ``NEVER`` to leave that to
             a person.
         rows_at_least: Fewest rows of a rerun, as a fraction of those of the serving generation.

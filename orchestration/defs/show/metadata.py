@@ -347,7 +347,7 @@ def observation(verdict: Verdict) -> Metadata:
     Dagster plots each plain number, so only those of :data:`_PLOTS` are; others are in ``details``.
     """
     numbers = verdict.numbers
-    shown_elsewhere = _PLOTS.keys() | _FOR_PROGRAMS
+    shown_elsewhere = _PLOTS.keys() | _FOR_PROGRAMS | {"watermark_ms"}
     age_s = numbers.get("event_time_lag_s")
     details = {name: number for name, number in numbers.items() if name not in shown_elsewhere}
     shown: Metadata = {

@@ -47,6 +47,7 @@ class Drivers:
         scratch: Path,
         sources: Sequence[str],
         launch_id: str,
+        generation: str,
     ) -> HandOver:
         """Prepare a launch; nothing is sent or written.
 
@@ -56,6 +57,7 @@ class Drivers:
             scratch: Folder for temporary files of the launch.
             sources: Names of the sources, in order.
             launch_id: Identifier of the launch.
+            generation: Name of the generation that it is for.
 
         Returns:
             What to call before the launch, and the command that hands the driver over.
@@ -63,7 +65,7 @@ class Drivers:
         Raises:
             InputError: As :func:`request_of`.
         """
-        request = request_of(loaded, place, scratch, sources, launch_id)
+        request = request_of(loaded, place, scratch, sources, launch_id, generation)
         command = [sys.executable, "-m", __name__, str(scratch / _FILE)]
         return HandOver(partial(_prepare, loaded, place, request, scratch), command)
 
@@ -72,7 +74,12 @@ DRIVERS = Drivers()
 
 
 def request_of(
-    loaded: LoadedPipeline, place: Place, scratch: Path, sources: Sequence[str], launch_id: str
+    loaded: LoadedPipeline,
+    place: Place,
+    scratch: Path,
+    sources: Sequence[str],
+    launch_id: str,
+    generation: str,
 ) -> dict[str, Any]:
     """Return the request that starts a driver on a managed service; nothing is sent.
 
@@ -82,6 +89,7 @@ def request_of(
         scratch: Folder for temporary files of the launch.
         sources: Names of the sources, in order.
         launch_id: Identifier of the launch.
+        generation: Name of the generation that it is for.
 
     Raises:
         InputError: State or target are in a store that the service's drivers can't reach, or a
@@ -90,7 +98,7 @@ def request_of(
     _require_stores(loaded, place)
     conf, file, jars = submit.image_parts(loaded, place, scratch)
     conf = {name: value for name, value in conf.items() if name not in _OF_SPARK_SUBMIT}
-    arguments = submit.job_arguments(loaded, sources, launch_id)
+    arguments = submit.job_arguments(loaded, sources, launch_id, generation)
     name, declared = application_name(launch_id), loaded.pipeline.spark.service
     if place.kind == "databricks":
         return _of_databricks(name, file, arguments, conf, declared)

@@ -29,6 +29,7 @@ class RunRequest(Part):
         file: Its YAML file.
         sources: Names of the sources to be read one after the other.
         launch_id: Id of the launch.
+        generation: Name of the generation that the launch is for.
         log: Log file of the run.
         settings: Digests of the settings that all pipelines of one driver must share, by field.
         environment: Environment variables of the process that launches, which the file refers to.
@@ -38,6 +39,7 @@ class RunRequest(Part):
     file: str
     sources: list[str]
     launch_id: str
+    generation: str
     log: str
     settings: dict[str, str]
     environment: dict[str, str]

@@ -89,6 +89,7 @@ class SharedDriver:
         self,
         sources: Sequence[str],
         launch_id: str,
+        generation: str,
         log: Path,
         environment: dict[str, str],
         descriptors: Sequence[int],
@@ -98,6 +99,7 @@ class SharedDriver:
         Args:
             sources: Names of the sources to be read one after the other.
             launch_id: Id of the launch.
+            generation: Name of the generation that it is for.
             log: The run's log file; emptied first.
             environment: More environment variables of the launch.
             descriptors: File descriptors of the launch lock, which the driver then holds.
@@ -115,6 +117,7 @@ class SharedDriver:
             file=str(self._loaded.path),
             sources=list(sources),
             launch_id=launch_id,
+            generation=generation,
             log=str(log),
             settings=self._settings,
             environment={**os.environ, **environment},

@@ -215,11 +215,17 @@ def _way_of(
     if place.folder is not None:
         driver = shared_drivers().driver(loaded, Path(place.folder))
         driver.require()
-        return lambda log, held: (driver.run(sources, launch_id, log, dict(extra), held), None)
+        name = generation.name
+        return lambda log, held: (
+            driver.run(sources, launch_id, name, log, dict(extra), held),
+            None,
+        )
     scratch = submit.scratch_folder(launch_id)
     if place.is_managed:
         drivers = drivers_at(place)
-        prepare, command = drivers.hand_over(loaded, place, scratch, sources, launch_id)
+        prepare, command = drivers.hand_over(
+            loaded, place, scratch, sources, launch_id, generation.name
+        )
     else:
         command = submit.command(loaded, sources, launch_id, generation.name)
         prepare = partial(submit.prepare_scratch, loaded, scratch)

@@ -206,7 +206,13 @@ def run_pipeline(
         return own
 
     run = PipelineRun(
-        request.sources, request.launch_id, stop, session, request.environment, _BEATS
+        request.sources,
+        request.launch_id,
+        stop,
+        session,
+        request.environment,
+        _BEATS,
+        request.generation,
     )
     try:
         loaded = load_pipeline(Path(request.file), request.environment)

@@ -47,6 +47,7 @@ class ManagedDrivers(Protocol):
         scratch: Path,
         sources: Sequence[str],
         launch_id: str,
+        generation: str,
     ) -> HandOver:
         """Make the command that submits a driver to the service; nothing is sent or written yet.
 
@@ -56,6 +57,7 @@ class ManagedDrivers(Protocol):
             scratch: Folder for temporary files of the launch.
             sources: Names of the sources, in order.
             launch_id: Identifier of the launch.
+            generation: Name of the generation that it is for.
 
         Raises:
             InputError: The service could not run this pipeline's driver.

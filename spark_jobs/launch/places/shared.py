@@ -45,6 +45,7 @@ class StartedRuns(Protocol):
         self,
         sources: Sequence[str],
         launch_id: str,
+        generation: str,
         log: Path,
         environment: dict[str, str],
         descriptors: Sequence[int],
@@ -54,6 +55,7 @@ class StartedRuns(Protocol):
         Args:
             sources: Names of the sources to be read one after the other.
             launch_id: Id of the launch.
+            generation: Name of the generation that it is for.
             log: The run's log file; emptied first.
             environment: More environment variables of the launch.
             descriptors: File descriptors of the launch lock, which the driver then holds.

@@ -180,7 +180,7 @@ def request_for(
     sink = {"path": where["target"], "mode": "append", "key": ["id"]}
     loaded = pipeline(folder, spark, state=where["state"], sink=sink, **changes)
     place = driver_place(loaded.pipeline.spark)
-    return loaded, submission.request_of(loaded, place, folder / "scratch", ["history"], ID)
+    return loaded, submission.request_of(loaded, place, folder / "scratch", ["history"], ID, "g1")
 
 
 class TestRequests:
@@ -194,7 +194,8 @@ class TestRequests:
         assert request["retryPolicy"] == {"maxAttempts": 1}
         driver = request["jobDriver"]["sparkSubmit"]
         assert driver["entryPoint"] == "local:///opt/hybrid/spark_jobs/job.py"
-        told = ["--pipeline", str(loaded.path), "--source", "history", "--launch-id", ID]
+        told = ["--pipeline", str(loaded.path), "--generation", "g1"]
+        told += ["--source", "history", "--launch-id", ID]
         assert driver["entryPointArguments"] == [*told, "--spark", version("pyspark")]
         (defaults,) = request["configurationOverrides"]["applicationConfiguration"]
         conf = defaults["properties"]

@@ -16,7 +16,8 @@ import yaml
 
 from hybrid_extensions.shared_drivers import launcher as shared
 from hybrid_extensions.shared_drivers import requests as shared_socket
-from hybrid_extensions.shared_drivers.requests import folder_of, log_of, pid_of
+from hybrid_extensions.shared_drivers.requests import RunRequest, folder_of, log_of, pid_of
+from hybrid_extensions.shared_drivers.spark.driver import run_pipeline
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import InputError, RunError
 from sources.planning.context import PipelineContext
@@ -29,7 +30,7 @@ from spark_jobs.run_state.driver_lock import is_held, is_launched
 from spark_jobs.run_state.heartbeat import Heartbeat
 from tests.hybrid_extensions.shared_drivers import shared_submit
 from tests.services.processes import wait_for
-from tests.spark_jobs.launch.launch_case import pipeline
+from tests.spark_jobs.launch.launch_case import launched, pipeline
 
 pytestmark = pytest.mark.slow
 GROUP = "tests"
@@ -267,3 +268,30 @@ def test_a_task_of_a_shared_driver_has_another_attempt(
 ) -> None:
     loaded = pipeline(tmp_path, {"driver": driver, "master": master})
     assert spark_properties.spark_conf(loaded, tmp_path)["spark.master"] == given
+
+
+def test_a_run_that_wakes_up_after_a_later_launch_reads_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    loaded = member(tmp_path, "first")
+    generation = loaded.require_generation()
+    launched(loaded)
+    earlier = RunRequest(
+        pipeline="first",
+        file=str(loaded.path),
+        sources=["inbox"],
+        launch_id="earlier",
+        generation=generation.name,
+        log=str(tmp_path / "log"),
+        settings={},
+        environment={},
+    )
+    started: list[str] = []
+
+    def application() -> Any:
+        started.append("Spark")
+
+    run_pipeline(earlier, threading.Event(), application)
+    assert "Another driver was launched for generation g1" in capsys.readouterr().err
+    assert not started
+    assert not is_held(generation)

@@ -13,13 +13,13 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from sources.errors import InputError
 from sources.files.tables.replaced_range import ReplacedRange, replaced_range
 from sources.files.tables.table_position import TablePosition
 from sources.storage.folder import Folder
-from sources.storage.tables.delta import delta_table
+from sources.storage.tables.delta import delta_table, unreadable_table
 from sources.storage.tables.delta_log import OWNER, commit_digest, commit_name
 
 RESTORED = "hybridRestoredVersion"
@@ -155,8 +155,11 @@ class TableCommits:
             return
         try:
             newest = delta_table(self._table).version()
-        except (DeltaError, OSError) as error:
+        except TableNotFoundError as error:
             self._refuse(position, f"is gone: {str(error).strip().removesuffix('.')}")
+        except (DeltaError, OSError) as error:
+            what = f"Source `{self._source}`: the table {self._table.url} can't be read"
+            raise unreadable_table(what, self._table, error, _WAY_OUT) from None
         if newest < position.version:
             self._refuse(
                 position,

@@ -199,6 +199,12 @@ def remove(case: Followed) -> None:
     shutil.rmtree(case.table)
 
 
+def damage(case: Followed) -> None:
+    version = DeltaTable(case.table).version()
+    (case.table / commit_name(version)).unlink()
+    (case.table / commit_name(0)).write_text("no JSON")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -212,6 +218,7 @@ def remove(case: Followed) -> None:
         (set_back, "ends at version 0: it was deleted and created again, or restored"),
         (clean_log, "has version 5 by now, and its log no longer has the commit of version 3"),
         (remove, "is gone: "),
+        (damage, "can't be read: "),
     ],
 )
 def test_what_does_not_only_append_is_refused_with_its_version_and_nothing_is_read(

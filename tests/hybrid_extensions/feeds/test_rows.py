@@ -10,6 +10,7 @@ import pytest
 from deltalake import DeltaTable, TableFeatures
 
 from hybrid_extensions.feeds.rows import CannotFollow, all_rows, changed_rows
+from sources.errors import UnavailableError
 from sources.storage.folder import Folder
 from tests.hybrid_extensions.feeds.feed_case import KEY, SCHEMA, FeedCase, row
 from tests.sources.storage.int96_files import EARLY, FAR, store_as_int96
@@ -84,6 +85,34 @@ def test_a_table_whose_files_are_not_plain_is_loaded(tmp_path: Path) -> None:
         pass
     with all_rows(case.table, KEY, SCHEMA) as rows:
         assert len(rows) == 1
+
+
+@pytest.mark.parametrize("lost", ["log", "file"])
+def test_a_version_is_lost_only_if_the_store_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    case = FeedCase(tmp_path)
+    case.write([row(1)])
+    [first] = DeltaTable(str(case.target)).file_uris()
+    case.write([row(1, 1)])
+    table = case.table
+    gone = case.target / "_delta_log" / f"{1:020d}.json" if lost == "log" else Path(first)
+    gone.unlink()
+
+    def follow() -> None:
+        with changed_rows(Folder(case.target), 1, table, KEY, SCHEMA):
+            pass
+
+    with pytest.raises(CannotFollow, match=r"version 1 .*can't be read"):
+        follow()
+
+    def silent(folder: Folder, _: str) -> bool:
+        message = f"The store of {folder.url} does not answer."
+        raise UnavailableError(message, "Wait.")
+
+    monkeypatch.setattr(Folder, "exists", silent)
+    with pytest.raises(UnavailableError, match="does not answer"):
+        follow()
 
 
 def test_times_far_from_now_are_delivered_however_the_table_stores_them(tmp_path: Path) -> None:

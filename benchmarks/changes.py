@@ -36,7 +36,7 @@ from sources.common.schema import parse_schema
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.kafka.client.look_ups import KafkaLog
-from spark_jobs.inside.readers.spark_errors import reporting_batch
+from spark_jobs.inside.errors.error_reports import reporting_batch
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import stream_topics, with_new_partitions
 from spark_jobs.inside.readers.topics.parse_records import parse_values

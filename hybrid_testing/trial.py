@@ -22,8 +22,8 @@ from sources.errors import HybridError
 from sources.extensions import contributions, none_adds
 from sources.planning.transform_analysis import AnalysisRequest
 from sources.storage.folder import Folder
+from spark_jobs.inside.errors.error_reports import report_of
 from spark_jobs.inside.readers.empty_stream import empty_stream
-from spark_jobs.inside.readers.spark_errors import report_of
 
 
 class TrialError(Exception):

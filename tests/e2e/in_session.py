@@ -20,7 +20,7 @@ from sources.ledger import Ledger, read_ledger
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.driver.reports.reporter import Reporter
 from spark_jobs.inside.driver.unbounded_run import run_unbounded
-from spark_jobs.inside.readers.spark_errors import report_of
+from spark_jobs.inside.errors.error_reports import report_of
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from tests.e2e.case import live_of
 from tests.services.processes import wait_for

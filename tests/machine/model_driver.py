@@ -38,8 +38,8 @@ from sources.serving import target_of
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.driver.reports.reporter import Reporter
 from spark_jobs.inside.driver.warm_switch import switch
+from spark_jobs.inside.errors.error_reports import report_of
 from spark_jobs.inside.query.query_sources import QueryDeclaration, declare_query
-from spark_jobs.inside.readers.spark_errors import report_of
 from spark_jobs.inside.sink import sink
 from spark_jobs.run_state.driver_lock import QueryLock
 from spark_jobs.table.history_files import keep_history_files

@@ -24,7 +24,7 @@ from sources.formats.parquet.rows import ParquetRows
 from sources.storage.folder import Folder
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
-from spark_jobs.inside.readers.files.input_file_errors import unreadable_file
+from spark_jobs.inside.errors.input_file_errors import unreadable_file
 from spark_jobs.inside.readers.files.plan_log import Entry, FilesOfLog, PlanLog
 
 pytestmark = pytest.mark.spark

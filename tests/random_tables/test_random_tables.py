@@ -16,7 +16,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
 from sources.formats.parquet.file import parquet_file
 from sources.formats.parquet.footers import needs_parsing
-from spark_jobs.inside.readers.spark_errors import report_of
+from spark_jobs.inside.errors.error_reports import report_of
 from tests.random_tables.both_readers import (
     CORRUPT,
     Rows,

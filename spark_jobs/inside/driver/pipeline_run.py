@@ -22,11 +22,11 @@ from spark_jobs.inside.driver.reports.reporter import USUAL_BEATS, Beats, Report
 from spark_jobs.inside.driver.unbounded_run import run_unbounded
 from spark_jobs.inside.driver.warm_switch import switch
 from spark_jobs.inside.driver.warm_up import Ahead
+from spark_jobs.inside.errors.error_reports import has_lost_jvm, report_of
+from spark_jobs.inside.errors.out_of_memory import out_of_memory
+from spark_jobs.inside.errors.silent_broker import silent_broker
+from spark_jobs.inside.errors.store_answer import is_of_store
 from spark_jobs.inside.query.places.followed_topic_stream import Prepared
-from spark_jobs.inside.readers.out_of_memory import out_of_memory
-from spark_jobs.inside.readers.silent_broker import silent_broker
-from spark_jobs.inside.readers.spark_errors import has_lost_jvm, report_of
-from spark_jobs.inside.readers.store_answer import is_of_store
 from spark_jobs.jvm.storage_jar import use_own_classes
 from spark_jobs.launch.launch_record import log_path, require_last_launch
 from spark_jobs.run_state.driver_lock import QueryLock

@@ -16,7 +16,7 @@ from sources.common.counting import counted
 from sources.planning.context import PipelineContext
 from sources.planning.topics.followed_columns import keep_followed, not_followed
 from spark_jobs.inside.driver.reports.reporter import Reporter
-from spark_jobs.inside.readers.spark_errors import report_of
+from spark_jobs.inside.errors.error_reports import report_of
 
 
 def follow_columns_of(

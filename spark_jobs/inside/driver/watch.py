@@ -18,13 +18,13 @@ from sources.planning.context import PipelineContext
 from spark_jobs.inside.driver.reports.collect_bad_records import Collectors
 from spark_jobs.inside.driver.reports.query_reporter import QueryReporter
 from spark_jobs.inside.driver.reports.reporter import Reporter
+from spark_jobs.inside.errors.error_reports import report_of
 from spark_jobs.inside.query.builder import build_query
 from spark_jobs.inside.query.filled_state import filling_state
 from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.inside.query.seam.duplicate_filters import OlderThanKeysError
 from spark_jobs.inside.query.seam.topic_seam import Seam
 from spark_jobs.inside.query.streaming_query import RunningQuery
-from spark_jobs.inside.readers.spark_errors import report_of
 
 # A driver that is killed between a commit and the next of these looks has not counted the late rows
 # of that micro-batch. And a query that reads one small micro-batch is followed by another at once.

@@ -28,6 +28,7 @@ from spark_jobs.inside.checkpoint.watermark import (
     judge_seam,
     watermark_of,
 )
+from spark_jobs.inside.errors.error_reports import reporting_batch
 from spark_jobs.inside.query.added_sinks import catalog_entry, copying_sink, require_copying
 from spark_jobs.inside.query.direct_queries import direct_query, driver_batches, may_be_direct
 from spark_jobs.inside.query.places.place import PlaceStream
@@ -50,7 +51,6 @@ from spark_jobs.inside.query.transform.result_checks import (
     require_stream,
 )
 from spark_jobs.inside.readers.detect_wrong_rows import keeping_wrong_rows
-from spark_jobs.inside.readers.spark_errors import reporting_batch
 from spark_jobs.inside.readers.staged_bad_records import unmovable
 from spark_jobs.inside.sink import sink
 from spark_jobs.inside.sink.appending.direct_sink import DirectSink

@@ -21,10 +21,11 @@ from sources.common.sql.sql_names import in_backticks
 from sources.config.table.row_rules import RULE_KIND, RowRules
 from sources.errors import InputError
 from sources.storage.folder import Folder
-from spark_jobs.inside.readers.spark_errors import raise_reported
+from spark_jobs.inside.errors.error_reports import raise_reported
 from spark_jobs.inside.readers.staged_bad_records import STAGED, unmovable, without_staged
 from spark_jobs.inside.readers.topics.decode_records import KEY, RECORD, TIME, VALUE
-from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
+from spark_jobs.inside.readers.topics.kafka_stream import OFFSET, PARTITION, TOPIC
+from spark_jobs.inside.readers.topics.record_errors import topic_partition_offset
 
 FILE, ROW = FILE_COLUMNS = ("__file", "__row")
 """Columns of a row of a file that is no Parquet: the file, and a number of the row in it.
@@ -55,20 +56,16 @@ class RowPlace:
 
 
 def place_in_log(rules: RowRules, *, is_streaming: bool) -> RowPlace:
-    """Return the columns that locate a topic's row, which has :data:`LOG_COLUMNS`.
+    """Return the columns that locate a topic's row, which has ``LOG_COLUMNS``.
 
     Args:
         rules: The rules.
         is_streaming: Whether the rows have the columns of :func:`needed_of_record`.
     """
-    topic, partition, offset = (F.col(name) for name in LOG_COLUMNS)
     staged = {"place": F.col(TOPIC), "partition": F.col(PARTITION), "offset": F.col(OFFSET)}
     if needed_of_record(rules, is_streaming=is_streaming):
         staged |= {"timestamp": F.col(TIME), "key": F.col(KEY), "value": F.col(VALUE)}
-    where = F.concat(
-        F.lit("Topic `"), topic, F.lit("`, partition "), partition, F.lit(", offset "), offset
-    )
-    return RowPlace(staged, where, {"topic": topic, "partition": partition, "offset": offset})
+    return RowPlace(staged, *topic_partition_offset())
 
 
 def place_in_file(columns: Sequence[str]) -> RowPlace:

@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from spark_jobs.inside.arrow_map import Step
-from spark_jobs.inside.readers.spark_errors import reporting
+from spark_jobs.inside.errors.error_reports import reporting
 
 
 class RowWriter(Protocol):

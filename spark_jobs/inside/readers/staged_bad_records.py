@@ -28,7 +28,7 @@ from sources.state.generation import Generation
 from sources.state.state_table import write_state_table
 from sources.storage.folder import Folder
 from spark_jobs.inside.arrow_map import Step
-from spark_jobs.inside.readers.spark_errors import ReportedError
+from spark_jobs.inside.errors.error_reports import ReportedError
 
 STAGED = pa.schema(
     [

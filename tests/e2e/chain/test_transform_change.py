@@ -21,8 +21,8 @@ from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint.offset_log import last_planned
 from spark_jobs.checkpoint.transform_compatibility import last_change, read_transforms
 from spark_jobs.inside.checkpoint.transform_shape import Shape, digest_of_code
+from spark_jobs.inside.errors.error_reports import report_of
 from spark_jobs.inside.query.streaming_query import RunningQuery
-from spark_jobs.inside.readers.spark_errors import report_of
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.target_record import TargetRecord, read_target_record
 from tests.e2e.case import Case, live_of, windows, wrong

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from sources.config.loader import load_pipeline
 from sources.generations import begin
 from sources.serving import own_table
-from spark_jobs.inside.readers.spark_errors import report_of
+from spark_jobs.inside.errors.error_reports import report_of
 from tests.e2e.case import TRANSFORMS, moment
 from tests.e2e.in_session import run_history
 from tests.minimal import minimal_declaration

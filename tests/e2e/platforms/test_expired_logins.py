@@ -19,7 +19,7 @@ from sources.errors import UnavailableError
 from sources.planning.context import PipelineContext
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
-from spark_jobs.inside.readers.store_answer import is_of_store
+from spark_jobs.inside.errors.store_answer import is_of_store
 from spark_jobs.jvm.storage_jar import FOLLOWING_LOGIN
 from spark_jobs.launch import run_control
 from tests.e2e.case import Case, live_of, start_live, wrong

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from sources.config.source.kafka_options import KafkaProperties
 from sources.config.source.kafka_source import KafkaSource
-from spark_jobs.inside.readers.silent_broker import silent_broker
+from spark_jobs.inside.errors.silent_broker import silent_broker
 from spark_jobs.inside.readers.topics.kafka_stream import stream_topics
 from tests.services.network import Network
 

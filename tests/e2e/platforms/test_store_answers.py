@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.errors import ErrorReport
-from spark_jobs.inside.readers.spark_errors import report_of
+from spark_jobs.inside.errors.error_reports import report_of
 from tests.services.s3_server import client, s3_server, tell
 from tests.services.s3_session import session_on_s3
 

@@ -27,7 +27,7 @@ from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.driver.reports.collect_bad_records import Collector
-from spark_jobs.inside.readers.spark_errors import report_of
+from spark_jobs.inside.errors.error_reports import report_of
 from spark_jobs.inside.readers.staged_bad_records import staging_folder
 from spark_jobs.run_state.heartbeat import Heartbeat, describe, read_heartbeat
 from tests.e2e.case import Case, as_json, history_of, live_of, moment, wrong

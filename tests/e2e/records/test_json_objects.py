@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.schema import ddl, parse_schema
 from sources.decoding.json.batches import read_objects
-from spark_jobs.inside.readers.spark_errors import report_of
+from spark_jobs.inside.errors.error_reports import report_of
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.parse_records import parse_values
 from tests.e2e.case import Case, as_json, live_of, wrong

@@ -15,7 +15,7 @@ from sources.config.loader import LoadedPipeline
 from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from sources.hand_over import hand_over
 from sources.planning.context import PipelineContext
-from spark_jobs.inside.readers.spark_errors import report_of
+from spark_jobs.inside.errors.error_reports import report_of
 from spark_jobs.run_state.heartbeat import describe
 from tests.e2e.case import HISTORY, Case, live_of
 from tests.e2e.in_session import fails_with, run_chain, run_history, run_live

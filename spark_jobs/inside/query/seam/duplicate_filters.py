@@ -33,8 +33,8 @@ from sources.storage.folder import Folder
 from spark_jobs.inside.query.seam.row_cache import KeptRows, find_kept, publish_rows, write_rows
 from spark_jobs.inside.query.seam.row_content import content_of
 from spark_jobs.inside.query.seam.seam_offsets import is_in_seam
-from spark_jobs.inside.readers.spark_errors import raise_at_record
 from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS
+from spark_jobs.inside.readers.topics.record_errors import raise_at_record
 
 KEYS = "keys"  # with the hashes of their rows
 RECENT = "recent"  # the rows themselves

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.config.table.row_rules import RowRules
 from sources.state.state_table import write_state_table
 from sources.storage.folder import Folder
+from spark_jobs.inside.errors.error_reports import reporting
 from spark_jobs.inside.readers.row_rules import FILE, ROW, broken_rows, place_in_file, staged_row
-from spark_jobs.inside.readers.spark_errors import reporting
 from spark_jobs.inside.readers.staged_bad_records import STAGED
 
 

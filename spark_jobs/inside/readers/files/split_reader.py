@@ -21,9 +21,9 @@ from sources.storage.folder import Folder
 from sources.storage.folder_partitions import typed_value, values_of
 from sources.storage.stores import Stores
 from spark_jobs.inside.arrow_map import Step
+from spark_jobs.inside.errors.error_reports import reporting
 from spark_jobs.inside.readers.files.staged_outside_rows import BOUNDS
 from spark_jobs.inside.readers.row_rules import FILE, ROW
-from spark_jobs.inside.readers.spark_errors import reporting
 from spark_jobs.inside.readers.staged_bad_records import RowStager
 
 PLACES = pa.schema([(FILE, pa.string()), (ROW, pa.int64())])

@@ -14,10 +14,11 @@ from sources.decoding.batch_cursor import Int64Array, as_mask
 from sources.decoding.changes.record_keys import RecordKeys
 from sources.decoding.row_decoder import RowDecoder
 from sources.decoding.tombstones import Tombstones
-from sources.errors import ErrorFields, InputError
+from sources.errors import InputError
 from spark_jobs.inside.arrow_map import Step
 from spark_jobs.inside.readers.staged_bad_records import STAGED
 from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS, OFFSET, PARTITION, TOPIC
+from spark_jobs.inside.readers.topics.record_errors import at_record
 
 REASON = "__reason"
 # Columns of a record that only a quarantine needs.
@@ -60,7 +61,7 @@ class KeyCheck(NamedTuple):
         """
         if (found := self.keys.first_other(batch.column(KEY), self.columns)) is not None:
             at, error = found
-            raise _at_record(error, batch, at)
+            raise at_record(error, batch, at)
 
 
 def decoding(
@@ -109,7 +110,7 @@ def decoding(
                     except BadValue as error:
                         reasons[at] = str(error)[:_REASON_CHARACTERS]
                     except InputError as error:
-                        raise _at_record(error, batch, at) from None
+                        raise at_record(error, batch, at) from None
                 rows.append(row)
             kept = [*LOG_COLUMNS, *included]
             arrays = [
@@ -174,15 +175,6 @@ def _filled(decoded: pa.StructArray, left: Int64Array, rows: list[list[Any]]) ->
     order[left] = len(decoded) + np.arange(len(left))
     pairs = zip(columns, others, strict=True)
     return [pa.concat_arrays(pair).take(pa.array(order)) for pair in pairs]
-
-
-def _at_record(error: InputError, batch: pa.RecordBatch, row: int) -> InputError:
-    """Return an error with the record's topic, partition and offset added."""
-    topic, partition, offset = (batch.column(name)[row].as_py() for name in LOG_COLUMNS)
-    message = f"Topic `{topic}`, partition {partition}, offset {offset}: {error.message}"
-    fields: ErrorFields = {**error.fields, "topic": topic, "partition": partition, "offset": offset}
-    # Of the same type, by which the driver knows what it may do about it.
-    return type(error)(message, error.hint, transient=error.transient, **fields)
 
 
 def whole_record(rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -30,8 +30,8 @@ from sources.decoding.json.batches import read_objects, supports_schema
 from sources.decoding.row_decoder import RowDecoder
 from sources.kafka.ranges.cut_ranges import Split
 from spark_jobs.inside.arrow_map import map_in_arrow
+from spark_jobs.inside.errors.error_reports import reporting
 from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
-from spark_jobs.inside.readers.spark_errors import reporting
 from spark_jobs.inside.readers.topics.decode_records import KEY, RECORD, VALUE
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.fetched_columns import (
@@ -117,7 +117,7 @@ class DirectRecords:
     partition in another one (``writers.held``).
 
     Errors of reading and writing come from the tasks, once the frame is evaluated, as
-    :func:`spark_jobs.inside.readers.spark_errors.reporting` passes them on: for example a
+    :func:`spark_jobs.inside.errors.error_reports.reporting` passes them on: for example a
     ``SeamError`` if Kafka has deleted records of a split.
 
     Attributes:

@@ -28,10 +28,10 @@ from sources.common.sql.sql_names import in_backticks
 from sources.config.source.event_time import EventTime
 from sources.errors import InputError
 from sources.storage.folder import Folder
-from spark_jobs.inside.readers.spark_errors import raise_at_record
 from spark_jobs.inside.readers.staged_bad_records import STAGED, unmovable, without_staged
 from spark_jobs.inside.readers.topics.decode_records import KEY, RECORD, TIME, VALUE
 from spark_jobs.inside.readers.topics.kafka_stream import OFFSET, PARTITION, TOPIC
+from spark_jobs.inside.readers.topics.record_errors import raise_at_record
 
 _HINT = (
     "If the time is right, correct `event_time.not_before` or `event_time.not_after`. To continue "

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from sources.common.positions import Offsets, flatten, nest
 from sources.errors import InputError
-from spark_jobs.inside.readers.spark_errors import ReportedError, report_of
+from spark_jobs.inside.errors.error_reports import ReportedError, report_of
 from spark_jobs.jvm.kafka_jar import JAR, PROVIDER
 
 Ends = Callable[[Offsets, Offsets], Offsets]

@@ -11,10 +11,11 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.errors import InputError
 from spark_jobs.inside.arrow_map import Step, map_in_arrow
-from spark_jobs.inside.readers.spark_errors import raise_at_record, reporting
+from spark_jobs.inside.errors.error_reports import reporting
 from spark_jobs.inside.readers.staged_bad_records import unmovable
 from spark_jobs.inside.readers.topics.decode_records import REASON, RECORD
 from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS
+from spark_jobs.inside.readers.topics.record_errors import raise_at_record
 
 _CHECKED = "__checked"
 

@@ -36,6 +36,7 @@ from sources.planning.topics.key_of_changes import known_key
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.inside.arrow_map import Step, map_in_arrow
+from spark_jobs.inside.errors.error_reports import reporting
 from spark_jobs.inside.readers.detect_wrong_rows import RepairWatch
 from spark_jobs.inside.readers.evaluate_select import select_columns
 from spark_jobs.inside.readers.row_rules import (
@@ -44,7 +45,6 @@ from spark_jobs.inside.readers.row_rules import (
     place_in_log,
     within_sample,
 )
-from spark_jobs.inside.readers.spark_errors import raise_at_record, reporting
 from spark_jobs.inside.readers.staged_bad_records import removing, staging_folder
 from spark_jobs.inside.readers.topics.decode_records import (
     KEY,
@@ -70,6 +70,7 @@ from spark_jobs.inside.readers.topics.marked_records import (
     without_bad,
 )
 from spark_jobs.inside.readers.topics.parse_json import parse_json
+from spark_jobs.inside.readers.topics.record_errors import raise_at_record
 
 _LOG_DDL = f"{TOPIC} string, {PARTITION} int, {OFFSET} bigint"
 _RECORD_TYPES = {TIME: "timestamp", KEY: "binary", VALUE: "binary"}

@@ -31,9 +31,9 @@ from sources.planning.topics.topic_range import (
     read_range_splits,
 )
 from sources.state.generation import Generation
+from spark_jobs.inside.errors.error_reports import raise_reported
 from spark_jobs.inside.readers.files.plan_log import Entry, FilesOfLog, PlanLog, versions_of
 from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
-from spark_jobs.inside.readers.spark_errors import raise_reported
 from spark_jobs.inside.readers.staged_bad_records import staging_folder
 from spark_jobs.inside.readers.topics.direct_records import BatchParser, DirectRecords, batch_parser
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck

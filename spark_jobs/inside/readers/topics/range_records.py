@@ -20,7 +20,7 @@ from sources.kafka.ranges.cut_ranges import Split
 from sources.kafka.ranges.range_reader import RangeReader
 from sources.planning.topics.topic_range import RANGE_SPLITS
 from spark_jobs.inside.arrow_map import Step
-from spark_jobs.inside.readers.spark_errors import reporting
+from spark_jobs.inside.errors.error_reports import reporting
 
 RECORDS = pa.schema(
     [

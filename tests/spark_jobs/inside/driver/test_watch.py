@@ -11,7 +11,7 @@ from pyspark.errors import StreamingQueryException
 
 from sources.errors import InputError
 from spark_jobs.inside.driver.watch import watch
-from spark_jobs.inside.readers.spark_errors import ReportedError
+from spark_jobs.inside.errors.error_reports import ReportedError
 
 
 class Query:

@@ -10,8 +10,8 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError, UnavailableError
 from sources.kafka.client.address import resolve_bootstrap
 from sources.kafka.client.look_ups import KafkaLog
-from spark_jobs.inside.readers.java_causes import class_names, java_causes
-from spark_jobs.inside.readers.lost_records import lost_records
+from spark_jobs.inside.errors.java_causes import class_names, java_causes
+from spark_jobs.inside.errors.lost_records import lost_records
 
 _RETRIABLE = "org.apache.kafka.common.errors.RetriableException"
 _OF_SPARK = "org.apache.spark.sql.kafka010."

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from sources.errors import InputError
-from spark_jobs.inside.readers.java_causes import java_causes
-from spark_jobs.inside.readers.store_answer import OF_S3
+from spark_jobs.inside.errors.java_causes import java_causes
+from spark_jobs.inside.errors.store_answer import OF_S3
 
 _CONDITION = "FAILED_READ_FILE"
 # Packages of errors of a network or of a store, which may pass.

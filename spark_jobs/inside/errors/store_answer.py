@@ -11,7 +11,7 @@ from typing import Any
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from sources.errors import HybridError, InputError, StateError, UnavailableError
-from spark_jobs.inside.readers.java_causes import class_names, java_causes
+from spark_jobs.inside.errors.java_causes import class_names, java_causes
 
 OF_S3 = ("org.apache.hadoop.fs.s3a.", "software.amazon.")
 """Packages of the errors of Hadoop's client of S3."""

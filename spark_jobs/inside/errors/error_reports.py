@@ -31,11 +31,10 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from sources.errors import ErrorReport, HybridError
 from spark_jobs.checkpoint.transform_compatibility import state_refusal
 from spark_jobs.inside.arrow_map import Step
-from spark_jobs.inside.readers.files.input_file_errors import unreadable_file
-from spark_jobs.inside.readers.lost_records import lost_records
-from spark_jobs.inside.readers.out_of_memory import out_of_memory
-from spark_jobs.inside.readers.store_answer import store_answer
-from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS
+from spark_jobs.inside.errors.input_file_errors import unreadable_file
+from spark_jobs.inside.errors.lost_records import lost_records
+from spark_jobs.inside.errors.out_of_memory import out_of_memory
+from spark_jobs.inside.errors.store_answer import store_answer
 
 _MARKER = "HYBRID_ERROR:"
 _STREAM_FAILED = "STREAM_FAILED"
@@ -149,25 +148,6 @@ def raise_reported(
         *([F.struct(*about).alias("fields")] if about else []),
     )
     return F.raise_error(F.concat(F.lit(_MARKER), F.to_json(report)))
-
-
-def raise_at_record(kind: type[HybridError], reason: Column, hint: str) -> Column:
-    """Return a column that, where it is evaluated, fails the query with an error about a record.
-
-    The message is "Topic `t`, partition p, offset o: " and the reason. Use it inside ``F.when``, on
-    rows with ``LOG_COLUMNS``.
-
-    Args:
-        kind: The error's type.
-        reason: What is wrong with the record: the rest of the sentence, never null.
-        hint: What to do now: a sentence.
-    """
-    topic, partition, offset = (F.col(name) for name in LOG_COLUMNS)
-    where = F.concat(
-        F.lit("Topic `"), topic, F.lit("`, partition "), partition, F.lit(", offset "), offset
-    )
-    fields = {"topic": topic, "partition": partition, "offset": offset}
-    return raise_reported(kind, F.concat(where, F.lit(": "), reason), hint, fields)
 
 
 def report_of(error: BaseException) -> ErrorReport:

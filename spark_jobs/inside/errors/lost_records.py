@@ -5,7 +5,7 @@ from __future__ import annotations
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from sources.errors import RunError
-from spark_jobs.inside.readers.java_causes import java_causes
+from spark_jobs.inside.errors.java_causes import java_causes
 
 _GONE = (
     "org.apache.kafka.clients.consumer.OffsetOutOfRangeException",

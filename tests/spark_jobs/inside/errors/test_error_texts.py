@@ -9,7 +9,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway  # type: ignore[imp
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from hybrid_extensions.servers.process import free_ports
-from spark_jobs.inside.readers.spark_errors import report_of, without_traces
+from spark_jobs.inside.errors.error_reports import report_of, without_traces
 
 _TRACE = """\
 Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent:

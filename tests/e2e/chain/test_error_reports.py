@@ -15,13 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.errors import ErrorReport, InputError, SeamError, UnavailableError
-from spark_jobs.inside.readers.spark_errors import (
+from spark_jobs.inside.errors.error_reports import (
     ReportedError,
-    raise_at_record,
     report_of,
     reporting,
     reporting_batch,
 )
+from spark_jobs.inside.readers.topics.record_errors import raise_at_record
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 

@@ -1,1 +1,1 @@
-"""Ranges of offsets: cut into batches, read by tasks, and their gaps."""
+"""Ranges of offsets: where they end, cut into batches, and read by tasks."""

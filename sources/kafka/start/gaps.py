@@ -1,7 +1,8 @@
 """Gaps at a hand-over: records that are neither in history nor read from the Kafka topic.
 
-They are only found here. A gap that Kafka's retention has made is refused, unless the source
-declares ``on_gap: accept``:
+This module finds them by record times, :mod:`sources.kafka.start.offset_gaps` by offsets; both
+refuse nothing. Others refuse a gap that Kafka's retention has made, unless the source declares
+``on_gap: accept``:
 
 - while history is read: :meth:`sources.kafka.retention.RetentionWatch.look`;
 - when the start is decided: :func:`sources.kafka.start.declared_start.factory_for`;
@@ -21,7 +22,7 @@ from sources.common.positions import EndPosition, Gap, Offsets, PartitionStart, 
 from sources.common.times import iso
 from sources.common.topic_log import Log
 from sources.kafka.ranges.end_offsets import newest_read
-from sources.kafka.ranges.offset_gaps import gap, left_out_of_held
+from sources.kafka.start.offset_gaps import gap, left_out_of_held
 
 CLOSE_MS = 3_600_000
 """How far two clocks, or two pipes that carry the same rows, may be apart: one hour, in ms.

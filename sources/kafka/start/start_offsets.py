@@ -17,9 +17,9 @@ from sources.common.times import iso
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.hybrid import SourceSwitchContext
-from sources.kafka.ranges.offset_gaps import gap, holes, in_holes
 from sources.kafka.start.gaps import GapFinder
 from sources.kafka.start.log_checks import check_in_log, written_offsets
+from sources.kafka.start.offset_gaps import before_log_start, holes, in_holes
 
 
 @dataclass(frozen=True)
@@ -124,11 +124,8 @@ class StartLookUp:
             if self._previous is not None and listed is not None and listed < start:
                 start = listed
                 reason = "log end when history was listed: nothing later is in the files"
-                if listed < starts[partition]:
-                    why = f"nothing after offset {listed} is in the files; the log starts later"
-                    gaps.append(
-                        gap(partition, why, from_offset=listed, to_offset=starts[partition])
-                    )
+                why = f"nothing from offset {listed} on is in the files"
+                gaps += before_log_start(partition, listed, starts[partition], why)
             # Retention may have passed the offset since it was found.
             start = max(start, starts[partition])
             partitions[partition] = PartitionStart(
@@ -158,17 +155,14 @@ class StartLookUp:
         """
         self._require_own(held)
         ends, starts = self._log.log_end(), self._log.log_start()
-        partitions, gaps = {}, []
+        partitions: dict[TopicPartition, PartitionStart] = {}
+        gaps: list[Gap] = []
         for partition in self._log.partitions:
             following = held.next.get(partition)
             reason = "history holds none of its records: log start"
             if following is not None:
                 reason = f"history holds its records up to offset {following - 1}"
-            if (following or 0) < starts[partition]:
-                why = f"{reason}; the log starts at offset {starts[partition]}"
-                gaps.append(
-                    gap(partition, why, from_offset=following or 0, to_offset=starts[partition])
-                )
+            gaps += before_log_start(partition, following or 0, starts[partition], reason)
             partitions[partition] = PartitionStart(
                 start=max(following or 0, starts[partition]),
                 log_start=starts[partition],
@@ -205,9 +199,7 @@ class StartLookUp:
                 partitions[partition] = part
                 continue
             reason = f"the files suggest that they end before offset {suggested}"
-            if suggested < starts[partition]:
-                why = f"{reason}; the log starts at offset {starts[partition]}"
-                gaps.append(gap(partition, why, from_offset=suggested, to_offset=starts[partition]))
+            gaps += before_log_start(partition, suggested, starts[partition], reason)
             update = {"start": max(suggested, starts[partition]), "reason": reason}
             partitions[partition] = part.model_copy(update=update)
         return position.model_copy(update={"partitions": partitions, "gaps": gaps})

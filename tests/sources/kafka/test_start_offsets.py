@@ -382,7 +382,7 @@ class TestWhatCameAfterTheListing:
     def test_a_topic_that_did_not_exist_then_is_read_from_its_first_record(self) -> None:
         found = decide(log({T0: [50, 110]}), history(100), missing_topic="wait")
         assert starts(found) == {T0: 0}
-        with pytest.raises(GapError, match="the log starts later"):
+        with pytest.raises(GapError, match="the log starts at offset 1"):
             decide(log({T0: [50, 110]}, {T0: 1}), history(100), missing_topic="wait")
         held = holds({})
         assert starts(decide(log({T0: [50]}), held, missing_topic="wait")) == {T0: 0}

@@ -1,4 +1,4 @@
-"""Gaps in the offsets that history holds, where its files carry Kafka offsets."""
+"""Gaps at a hand-over by offsets: what history lacks of those that it should hold."""
 
 from __future__ import annotations
 
@@ -24,6 +24,23 @@ def gap(partition: TopicPartition, why: str, **known: int) -> Gap:
         known: Times and offsets that are known of it, by name of a field of :class:`Gap`.
     """
     return Gap(topic=partition.topic, partition=partition.partition, why=why, **known)
+
+
+def before_log_start(partition: TopicPartition, needed: int, log_start: int, why: str) -> list[Gap]:
+    """Return the gap of a partition whose log starts after the first offset that is needed of it.
+
+    Empty if the log reaches back so far.
+
+    Args:
+        partition: The partition.
+        needed: First offset that history does not hold.
+        log_start: First offset that Kafka has not deleted.
+        why: Where history ends, in words.
+    """
+    if needed >= log_start:
+        return []
+    why = f"{why}; the log starts at offset {log_start}"
+    return [gap(partition, why, from_offset=needed, to_offset=log_start)]
 
 
 def holes(

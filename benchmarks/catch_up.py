@@ -45,7 +45,7 @@ from hybrid_extensions.servers.broker import LocalBroker
 from sources.common.schema import parse_schema
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import stream_topics, with_new_partitions
 from spark_jobs.inside.readers.topics.parse_records import parse_values

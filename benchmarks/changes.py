@@ -35,7 +35,7 @@ from hybrid_extensions.servers.broker import LocalBroker, create_topic
 from sources.common.schema import parse_schema
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from spark_jobs.inside.errors.error_reports import reporting_batch
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import stream_topics, with_new_partitions

@@ -23,7 +23,7 @@ from sources.common.positions import EndPosition
 from sources.config.source.kafka_source import KafkaSource
 from sources.hybrid import SourceSwitchContext
 from sources.kafka.client.consumer import QUIET
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.start.declared_start import factory_for
 
 BEGIN_MS = 1_700_000_000_000

@@ -30,7 +30,7 @@ from hybrid_extensions.compare.compare_source import compare_with_source
 from orchestration.catch_up import wait_until_caught_up
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning.context import PipelineContext
 
 _TABLE = "public.t000"

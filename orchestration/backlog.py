@@ -10,7 +10,7 @@ from typing import Protocol
 
 from sources.common.counting import Noun
 from sources.config.source.kafka_source import KafkaSource
-from sources.kafka.client.look_ups import TIMEOUT_S, KafkaLog
+from sources.kafka.client.kafka_log import TIMEOUT_S, KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
 from spark_jobs.checkpoint.offset_log import next_offsets

@@ -30,7 +30,7 @@ from sources.errors import HybridError, InputError
 from sources.hand_over import hand_over
 from sources.hand_over_checks import Check, check_hand_over, find_refusal
 from sources.hybrid import Boundedness
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.ledger import Ledger
 from sources.planning.context import PipelineContext
 from sources.planning.exports import ExportRecord

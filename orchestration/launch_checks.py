@@ -11,7 +11,7 @@ from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.hand_over_checks import require_sound
 from sources.hybrid import Boundedness
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.start.log_checks import check_not_deleted
 from sources.kept_definitions import keep_definition
 from sources.planning.approval import require_approved

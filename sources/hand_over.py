@@ -8,7 +8,7 @@ from __future__ import annotations
 from sources.common.positions import StartPosition
 from sources.config.source.kafka_source import KafkaSource
 from sources.hybrid import Boundedness, SourceSwitchContext
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.seam import seam_rule
 from sources.kafka.seam_checks import SeamOf, check_event_time_filter
 from sources.ledger import Ledger, find_ledger, ledger_name, make_ledger

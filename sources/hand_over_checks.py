@@ -9,7 +9,7 @@ from sources.common.counting import counted
 from sources.common.positions import Offsets
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, SeamError
-from sources.kafka.client.look_ups import KafkaLog, missing_in_words
+from sources.kafka.client.kafka_log import KafkaLog, missing_in_words
 from sources.kafka.retention import RetentionWatch
 from sources.ledger import Ledger, require_ledger
 from sources.planning.context import PipelineContext

@@ -17,7 +17,7 @@ from sources.config.source.kafka_options import StartAtOffsets
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, SeamError, StateError
 from sources.hybrid import SourceSwitchContext
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.start.log_checks import written_offsets
 from sources.kafka.start.start_offsets import Known, StartLookUp
 from spark_jobs.table.commit_position import CommitPosition

@@ -26,7 +26,7 @@ from hybrid_extensions.generations.table_position import find_position
 from sources.common.positions import StartPosition, nest
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.seam import seam_rule
 from sources.ledger import ledger_name, make_ledger
 from sources.planning.context import PipelineContext

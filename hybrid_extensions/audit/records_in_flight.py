@@ -8,7 +8,7 @@ from orchestration.backlog import backlog_of
 from orchestration.operations.live_run import is_live
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning.context import PipelineContext
 
 

@@ -16,7 +16,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.snapshot import SnapshotOptions
 from sources.errors import InputError, StateError
 from sources.generations import acting_on
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.files.open_snapshot import open_source
 from sources.serving import target_of

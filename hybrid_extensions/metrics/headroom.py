@@ -9,7 +9,7 @@ from sources.common.positions import Offsets
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.retention import Headroom, RetentionWatch
 
 _EVERY_S = 30.0

@@ -11,5 +11,5 @@ EXTENSION = Extension(
     "starter",
     commands="hybrid_extensions.starter.cli:app",
     whole_file_commands=("init",),
-    scaffolder="hybrid_extensions.starter.scaffolder:PipelineScaffolder",
+    scaffolder="hybrid_extensions.starter.dagster_scaffolder:PipelineScaffolder",
 )

@@ -79,7 +79,7 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
         _init_capture(folder, name, given[0], listed, servers, connect, as_json=as_json)
         return
     with answer(as_json) as show:
-        from hybrid_extensions.starter.files import StarterOptions, start
+        from hybrid_extensions.starter.written_pipeline import StarterOptions, start
 
         options = StarterOptions(name, files or "", topic, servers, event_time, key or [])
         _, written, warnings = start(folder, options)

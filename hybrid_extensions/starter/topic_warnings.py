@@ -5,7 +5,7 @@ from __future__ import annotations
 from sources.common.durations import duration
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.retention import retention_ms
 
 ANSWER_S = 5.0

@@ -18,7 +18,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.source_kinds import AnySource
 from sources.errors import ErrorReport, InputError, UnavailableError
 from sources.hybrid import Boundedness, SwitchState
-from sources.kafka.client.look_ups import missing_in_words
+from sources.kafka.client.kafka_log import missing_in_words
 from sources.planning.context import PipelineContext
 from sources.planning.files.open_snapshot import open_in_words
 from sources.state.generation import Generation

@@ -15,7 +15,7 @@ from sources.common.times import now_ms
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.kafka.client.kafka_errors import NEW_GENERATION
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 
 Settings = Mapping[str, Mapping[str, str]]
 """Configuration of topics, such as ``retention.ms``, by the topic's name."""

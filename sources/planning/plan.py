@@ -22,8 +22,8 @@ from sources.config.source.file_source import FileSource
 from sources.errors import StateError
 from sources.files.listing.source_listing import list_source
 from sources.files.listing.split_table import FileListing
-from sources.kafka.client.look_ups import KafkaLog
-from sources.kafka.client.new_topics import create_missing_topics
+from sources.kafka.client.create_topics import create_missing_topics
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning.declaration_digests import keep_declaration
 from sources.planning.exports import with_required_exports
 from sources.planning.files.aligned_batches import with_ticks

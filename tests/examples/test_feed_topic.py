@@ -12,7 +12,7 @@ from examples.flight_data import FeedRecord, create_feed_topic, feed_records, ma
 from sources.common.positions import TopicPartition
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, RunError
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 
 pytestmark = pytest.mark.kafka
 

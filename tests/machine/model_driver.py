@@ -28,7 +28,7 @@ from sources.config.loader import load_pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError, InputError, SeamError
 from sources.hybrid import Boundedness
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.ledger import SeamCount, count_name
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext

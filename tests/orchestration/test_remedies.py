@@ -25,7 +25,7 @@ ROOMS = ("sources", "spark_jobs", "orchestration", "hybrid_extensions")
 # They speak about the command itself; none is to be run now.
 MENTIONS = {
     "hybrid_extensions/reference/fields.py",
-    "hybrid_extensions/starter/files.py",
+    "hybrid_extensions/starter/written_pipeline.py",
     "hybrid_extensions/metrics/catalog.py",
 }
 

@@ -17,7 +17,7 @@ from sources.common.login.security import Security
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, RunError, UnavailableError
 from sources.kafka.client.consumer import QUIET
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from tests.services.processes import wait_for
 from tests.services.secured_case import (
     OAUTH,

@@ -32,7 +32,7 @@ from orchestration.operations import chain_plan
 from sources import generations, kept_definitions
 from sources.common.state_document import Record
 from sources.config.loader import KeptDefinition, LoadedPipeline, load_pipeline
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning import declaration_digests
 from sources.planning import plan as planning
 from sources.state import generation as generation_state

@@ -23,7 +23,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.record_columns import RecordPart
 from sources.decoding.row_decoder import NO_TEXT_HEADER, NO_VALUE, RowDecoder
 from sources.kafka.client.headers import NOT_TEXT, headers_of
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 
 BATCH_RECORDS = 50_000
 # Columns of every record: its position, its timestamp, and why it is bad.

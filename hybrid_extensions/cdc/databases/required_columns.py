@@ -12,7 +12,7 @@ from sources.common.positions import Offsets
 from sources.common.sql.sql_names import quoted
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.serving import target_of
 from sources.storage.tables.delta import delta_table, is_delta_table, query_rows
 

@@ -44,8 +44,8 @@ from sources.config.source.snapshot import (
     folder_of,
 )
 from sources.errors import HybridError, InputError, RunError, StateError, UnavailableError
-from sources.kafka.client.look_ups import KafkaLog
-from sources.kafka.client.new_topics import create_missing_topics
+from sources.kafka.client.create_topics import create_missing_topics
+from sources.kafka.client.kafka_log import KafkaLog
 
 
 class SnapshotCopy:

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hybrid_extensions.cdc.debezium.placeholders import Placeholder
 from hybrid_extensions.cdc.debezium.positions import FAILOVER, positions_of
+from hybrid_extensions.cdc.debezium.unchanged_long_values import Placeholder
 from hybrid_extensions.cdc.debezium.values import DECIMAL, YEAR, YEAR_ZERO, micros_of_unit
 from sources.common.conversion import BadValue, converter, to_arrow_array
 from sources.common.schema import TIMESTAMP

@@ -7,8 +7,8 @@ from typing import Literal, Self, get_args
 
 from pydantic import field_validator
 
-from hybrid_extensions.cdc.debezium.placeholders import Placeholder
 from hybrid_extensions.cdc.debezium.table_checks import check_columns
+from hybrid_extensions.cdc.debezium.unchanged_long_values import Placeholder
 from sources.decoding.base import FieldReader
 from sources.decoding.changes.declared_table import DeclaredTable
 from sources.decoding.record_columns import EnvelopePart, RecordColumns
@@ -63,7 +63,7 @@ class DebeziumValues(DeclaredTable, ValueFormat):
             columns: Columns of a record, with the parts of the envelope that fill them.
         """
         # Few need it.
-        from hybrid_extensions.cdc.debezium.reader import DebeziumReader  # noqa: PLC0415
+        from hybrid_extensions.cdc.debezium.change_reader import DebeziumReader  # noqa: PLC0415
 
         return DebeziumReader(self, columns)
 

@@ -20,7 +20,7 @@ from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.positions import Offsets
 from sources.common.table_definition import BinlogDefinition
 from sources.config.source.kafka_source import KafkaSource
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 
 
 class SchemaChange(NamedTuple):

@@ -15,7 +15,7 @@ from orchestration.defs.jobs.added_jobs import added_jobs
 from orchestration.defs.keys import control_name, generation_name
 from orchestration.remedies import Remedy, render
 from orchestration.supervision.rules.verdict import Verdict
-from sources.config.document.variables import variables_used
+from sources.config.document.variables_in_texts import variables_used
 from sources.config.document.yaml_document import read_document
 from sources.config.loader import LoadedPipeline
 

@@ -18,7 +18,7 @@ import re
 from collections.abc import Mapping
 
 from sources.config.database_kind import kind_of
-from sources.config.document.variables import VARIABLE
+from sources.config.document.variables_in_texts import VARIABLE
 from sources.errors import InputError
 
 _SECRETS = {

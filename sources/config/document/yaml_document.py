@@ -14,7 +14,7 @@ from sources.common.environment import FILE_SUFFIX
 from sources.common.fields import Declared
 from sources.config.document.declaration_errors import explained, invalid_file, with_source
 from sources.config.document.plain_secrets import check_secrets_come_from_environment
-from sources.config.document.variables import fill_in
+from sources.config.document.variables_in_texts import fill_in
 from sources.errors import InputError
 
 M = TypeVar("M", bound=BaseModel)

@@ -22,7 +22,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.files.listing.new_files import list_arrived, paths_of
 from sources.files.listing.split_table import FileListing
 from sources.hybrid import SourceSwitchContext
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.start.declared_start import GapError
 from sources.planning.context import PipelineContext
 from sources.planning.event_times import event_range_ms

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from sources.common.positions import TopicPartition
 from sources.common.state_document import Record
 from sources.config.source.kafka_source import KafkaSource
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning.topics.topic_plan import TopicPlan, require_same_topics
 from sources.state.generation import Generation
 

@@ -21,7 +21,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, SeamError
 from sources.hybrid import SourceFactory, SourceSwitchContext
 from sources.kafka.client.kafka_errors import NEW_GENERATION
-from sources.kafka.client.look_ups import KafkaLog, missing_in_words
+from sources.kafka.client.kafka_log import KafkaLog, missing_in_words
 from sources.kafka.client.sampled_event_times import SampledTimes, sampled_times
 from sources.kafka.ranges.batching import cut_range
 from sources.kafka.ranges.end_offsets import end_position, newest_read, resolve_ends

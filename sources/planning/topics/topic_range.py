@@ -16,7 +16,7 @@ from sources.common.state_document import Record
 from sources.common.times import now_ms
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import StateError
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.ranges.batching import cut_range
 from sources.kafka.ranges.cut_ranges import Ranges, splits_of
 from sources.kafka.ranges.end_offsets import end_position, newest_read, resolve_ends

@@ -14,7 +14,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.base import DifferentColumnsError, FieldReader
 from sources.decoding.changes.schema_policies import ALL_STOP
 from sources.decoding.changes.widened_columns import with_widened_types
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning.absent_names import identifying_columns, judge_names
 from sources.planning.schema_check import compare_sample
 from sources.planning.topics.tombstone_check import without_tombstones

@@ -9,7 +9,7 @@ from sources.common.positions import Offsets
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, UnavailableError
 from sources.hybrid import SourceSwitchContext
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.retention import RetentionWatch
 from sources.kafka.start.log_checks import needed_offsets
 from sources.planning.context import PipelineContext

@@ -12,7 +12,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError
 from sources.hand_over import hand_over
 from sources.hand_over_checks import require_sound
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch.launch_record import record_switch

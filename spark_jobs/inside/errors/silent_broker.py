@@ -9,7 +9,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError, UnavailableError
 from sources.kafka.client.address import resolve_bootstrap
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from spark_jobs.inside.errors.java_causes import class_names, java_causes
 from spark_jobs.inside.errors.lost_records import lost_records
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from sources.common.environment import is_set
-from sources.config.document.variables import variables_used
+from sources.config.document.variables_in_texts import variables_used
 from sources.config.document.yaml_document import of_jobs, read_document
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError

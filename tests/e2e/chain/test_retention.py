@@ -25,7 +25,7 @@ from sources.common.positions import TopicPartition
 from sources.config.loader import LoadedPipeline
 from sources.errors import SeamError
 from sources.hand_over import hand_over
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.start.declared_start import GapError
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
-from hybrid_extensions.starter.files import StarterOptions, start
+from hybrid_extensions.starter.written_pipeline import StarterOptions, start
 from tests.e2e.case import wrong
 from tests.e2e.in_session import run_history
 from tests.hybrid_extensions.starter.test_init import table, write

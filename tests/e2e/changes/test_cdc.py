@@ -37,7 +37,7 @@ from sources.errors import InputError, RunError
 from sources.generations import begin
 from sources.hand_over import hand_over
 from sources.hand_over_checks import require_sound
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from sources.storage.folder import Folder

@@ -15,7 +15,7 @@ from pymysql.cursors import DictCursor
 from hybrid_extensions.servers.connect import binlog_config
 from hybrid_extensions.servers.connectors import Connectors
 from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from tests.e2e.case import live_of
 from tests.e2e.changes.binlog_case import BinlogCase
 from tests.services.mariadb_pair import last_gtid, mariadb_pair, promote

@@ -11,7 +11,7 @@ from hybrid_extensions.cdc.databases.slot import Slot
 from hybrid_extensions.servers.connectors import Connectors
 from sources.config.source.snapshot import SnapshotOptions
 from sources.errors import RunError
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from tests.e2e.case import live_of
 from tests.e2e.changes.binlog_case import ORDERS, BinlogCase, make_orders
 from tests.services.processes import wait_for

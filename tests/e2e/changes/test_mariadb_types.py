@@ -11,7 +11,7 @@ from hybrid_extensions.cdc.compared.compared_table import ComparedTable
 from hybrid_extensions.compare.compare_source import compare_table
 from sources.common.conversion import converter, to_arrow_array
 from sources.common.schema import parse_schema
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.storage.folder import Folder
 from tests.e2e.case import live_of
 from tests.e2e.changes.binlog_case import BinlogCase

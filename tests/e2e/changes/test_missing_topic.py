@@ -10,7 +10,7 @@ from hybrid_extensions.servers.connect import debezium_config
 from hybrid_extensions.servers.connectors import Connectors
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.hand_over import hand_over
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning.context import PipelineContext
 from tests.e2e.case import live_of, wrong
 from tests.e2e.changes.cdc_case import CdcCase, is_equal, take_snapshot

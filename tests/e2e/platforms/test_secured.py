@@ -19,7 +19,7 @@ from orchestration.catch_up import wait_until_caught_up
 from orchestration.operations import stopping
 from sources.config.loader import load_pipeline
 from sources.errors import InputError
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning.context import PipelineContext
 from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.run_state.heartbeat import read_heartbeat

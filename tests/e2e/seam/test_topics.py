@@ -14,7 +14,7 @@ from hybrid_extensions.audit.run import audit
 from hybrid_extensions.servers.broker import create_topic
 from sources.errors import SeamError, StateError
 from sources.hand_over import hand_over
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.checkpoint import offset_log

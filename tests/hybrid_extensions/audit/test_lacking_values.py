@@ -10,7 +10,7 @@ import fastavro
 import pytest
 
 from hybrid_extensions.audit.readers.values.lacking_values import LackingValues
-from hybrid_extensions.cdc.debezium.placeholders import PLACEHOLDER, Placeholder
+from hybrid_extensions.cdc.debezium.unchanged_long_values import PLACEHOLDER, Placeholder
 from sources.common.conversion import BadValue
 from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.row_decoder import RowDecoder

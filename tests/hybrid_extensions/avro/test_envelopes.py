@@ -11,7 +11,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from hybrid_extensions.cdc.debezium.placeholders import PLACEHOLDER
+from hybrid_extensions.cdc.debezium.unchanged_long_values import PLACEHOLDER
 from sources.common.conversion import BadValue
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError

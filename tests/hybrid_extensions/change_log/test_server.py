@@ -20,7 +20,7 @@ from sources.common.positions import TopicPartition
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, SeamError
 from sources.kafka.client.consumer import consumer_settings
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.ranges.cut_ranges import Split
 from sources.kafka.ranges.range_reader import RangeReader
 from sources.storage.folder import Folder

@@ -15,7 +15,7 @@ from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import Tick, decide, tick
 from orchestration.supervision.watch_memory import write_watch
 from sources.common.times import now_ms
-from sources.kafka.client.look_ups import TIMEOUT_S
+from sources.kafka.client.kafka_log import TIMEOUT_S
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase
 from tests.sources.kafka.waits import noted_waits
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sources.common.environment import is_set, variable
-from sources.config.document.variables import variables_used
+from sources.config.document.variables_in_texts import variables_used
 from sources.config.document.yaml_document import of_jobs, read_document
 from sources.config.loader import load_for_job, load_pipeline
 from sources.errors import InputError

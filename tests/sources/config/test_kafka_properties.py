@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError
 from sources.kafka.client.consumer import consumer_settings
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from spark_jobs.inside.readers.topics.kafka_stream import client_options
 
 PROPERTIES = {

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from hybrid_extensions.servers.broker import create_topic
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import UnavailableError
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from tests.sources.kafka.waits import noted_waits
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from sources.errors import InputError
 from sources.kafka.client.headers import NOT_TEXT
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning.topics.topic_sample import read_sample
 from tests.hybrid_extensions.audit.audit_case import COLUMNS
 from tests.hybrid_extensions.audit.live_case import ROWS, Live, as_json, live_case

@@ -10,7 +10,7 @@ import pytest
 from sources.common.positions import Offsets
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.retention import RetentionWatch, retention_ms
 from tests.sources.kafka.model_log import ModelLog
 from tests.sources.kafka.test_start_offsets import T0, T1, log, ms

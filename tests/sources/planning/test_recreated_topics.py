@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 from hybrid_extensions.servers.broker import create_topic
 from sources.common.positions import TopicPartition
 from sources.errors import SeamError
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning.plan import make_plan
 from sources.planning.topics.recreated_topics import refuse_recreated_topics
 from tests.e2e.case import Case, live_of

@@ -11,7 +11,7 @@ import time
 
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import ErrorReport, HybridError
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 
 _STILL_S = 10.0
 _EVERY_S = 10.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sources.config.source.kafka_source import KafkaSource
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.ranges.alignment import PartitionAlignment
 from sources.state.generation import Generation
 

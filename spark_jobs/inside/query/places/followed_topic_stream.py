@@ -21,7 +21,7 @@ from sources.common.schema import parse_schema
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.rate_limit import RateLimit, live_pace, rate_of
 from sources.config.table.row_rules import RowRules
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.ranges.alignment import PartitionAlignment
 from sources.kafka.ranges.cut_ranges import SPLIT_OFFSETS, size_of, splits_of
 from sources.planning.context import PipelineContext

@@ -12,7 +12,7 @@ from sources.common.positions import Offsets
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.rate_limit import RateLimit
 from sources.errors import StateError
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.start.log_checks import check_in_log, check_not_deleted
 from sources.planning.context import PipelineContext
 from sources.planning.topics.key_of_changes import ExpectedKey, keep_key

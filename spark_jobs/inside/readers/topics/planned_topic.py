@@ -23,7 +23,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.rate_limit import Batch
 from sources.config.table.row_rules import NO_RULES, RowRules
 from sources.errors import RunError, SeamError
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning.topics.topic_range import (
     RANGE_SPLITS,
     TopicRange,

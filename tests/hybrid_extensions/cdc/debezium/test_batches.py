@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hybrid_extensions.cdc.debezium import batches
-from hybrid_extensions.cdc.debezium.placeholders import PLACEHOLDER
+from hybrid_extensions.cdc.debezium.unchanged_long_values import PLACEHOLDER
 from sources.common.conversion import BadValue, to_arrow_array
 from sources.decoding.json.shapes import JsonShapes
 from sources.decoding.row_decoder import RowDecoder

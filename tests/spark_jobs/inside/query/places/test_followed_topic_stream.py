@@ -9,7 +9,7 @@ import pytest
 from sources.common.positions import Offsets, TopicPartition
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.rate_limit import RateLimit
-from sources.kafka.client.look_ups import KafkaLog
+from sources.kafka.client.kafka_log import KafkaLog
 from spark_jobs.inside.query.places.followed_topic_stream import FIRST_OFFSETS, is_small_at_first
 
 FIRST, SECOND = TopicPartition("events", 0), TopicPartition("events", 1)

@@ -24,9 +24,9 @@ from hybrid_extensions.cdc.debezium.changed_columns_errors import (
     widened_column,
 )
 from hybrid_extensions.cdc.debezium.json_envelopes import JsonEnvelopes, envelopes_by
-from hybrid_extensions.cdc.debezium.placeholders import Placeholder
 from hybrid_extensions.cdc.debezium.positions import position
 from hybrid_extensions.cdc.debezium.renaming import Renaming
+from hybrid_extensions.cdc.debezium.unchanged_long_values import Placeholder, why_not_kept
 from hybrid_extensions.cdc.debezium.values import (
     NO_ENCODING,
     require_integer,
@@ -42,8 +42,6 @@ from sources.decoding.changes.record_keys import NEW_START
 from sources.decoding.record_columns import EnvelopePart, RecordColumns
 from sources.errors import HybridError, InputError
 
-# Changes that refer to a row as it was before: what they lack, that row has.
-_OF_A_ROW = ("u", "d")
 _ROW_OF = {"c": "after", "u": "after", "r": "after", "d": "before"}
 
 
@@ -157,7 +155,7 @@ class DebeziumReader(BaseReader):
                 self._check_encodings(encodings, origin)
             for name, read in self._columns:
                 if self._placeholder.stands_for(row.get(name)):
-                    self._require_known_row(name, op)
+                    self._require_kept(name, op)
                     fields[name] = lacking[name] = None
                 else:
                     fields[name] = self._column(name, row, encodings, read)
@@ -306,33 +304,15 @@ class DebeziumReader(BaseReader):
                 raise InputError(message, hint, table=self._table, column=name)
         self._checked = encodings
 
-    def _require_known_row(self, name: str, op: str) -> None:
-        """Refuse a change without a long value, unless the row that it changes has the value.
+    def _require_kept(self, name: str, op: str) -> None:
+        """Refuse a change without a long value, unless the row that it changes keeps the value.
 
         Raises:
-            BadValue: Nothing is declared that keeps the row's value, or the row has another key.
+            BadValue: Contains the reason.
         """
-        full = f"run ALTER TABLE {self._table} REPLICA IDENTITY FULL"
-        if self._unchanged is not None and op in _OF_A_ROW and name in self._long:
-            return
-        what = f"`{name}` is a long value (TOAST) that the update did not change"
-        if op not in _OF_A_ROW:
-            reason = (
-                f"{what} when it gave the row another key, so neither the log nor a row of that "
-                f"key contains it: {full}, {NEW_START}"
-            )
-        elif self._unchanged is not None:
-            reason = (
-                f"{what}, and a column of text, bytes, an array or a map only can keep the row's "
-                f"value: declare `{name}` so, or {full}, {NEW_START}"
-            )
-        else:
-            reason = (
-                f"{what}, so the log does not contain it: to keep the row's value, declare "
-                "`include: {_unchanged: unchanged}` and `sink.unchanged: _unchanged` in a new "
-                f"generation; or {full}, {NEW_START}"
-            )
-        raise BadValue(reason)
+        keeps, is_long = self._unchanged is not None, name in self._long
+        if reason := why_not_kept(name, self._table, op, keeps=keeps, is_long=is_long):
+            raise BadValue(reason)
 
     def _column(
         self,

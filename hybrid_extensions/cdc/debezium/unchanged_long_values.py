@@ -1,4 +1,4 @@
-"""Debezium's placeholder for a long value (TOAST) that an update did not change.
+"""Long values (TOAST) that an update did not change: the log lacks them, Debezium marks them.
 
 The connector fits ``unavailable.value.placeholder`` to the type of each column:
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-toasted-values
@@ -17,10 +17,14 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.decoding.changes.record_keys import NEW_START
+
 PLACEHOLDER = "__debezium_unavailable_value"
 """Default of the connector's ``unavailable.value.placeholder``."""
 _HEX = "hex:"
 _NO_DAYS = date(1970, 1, 1)
+# Changes that refer to a row as it was before: what they lack, that row has.
+_OF_A_ROW = ("u", "d")
 
 
 class Placeholder:
@@ -74,3 +78,37 @@ class Placeholder:
         if len(raw) == 1 and isinstance(raw[0], str | bytes | UUID):
             return raw[0] in self._scalars
         return raw in self._lists
+
+
+def why_not_kept(column: str, table: str, op: str, *, keeps: bool, is_long: bool) -> str | None:
+    """Return why a change is bad that has a placeholder; None if the row's own value is kept.
+
+    It is kept if the pipeline declares so, the change refers to the row by the same key, and the
+    column is of a type whose values may be long.
+
+    Args:
+        column: Name of the column that has the placeholder.
+        table: Name of the database's table, with schema.
+        op: Debezium's op of the change.
+        keeps: Whether ``include`` has a column for the names of unchanged values.
+        is_long: Whether values of the column's declared type may be long.
+    """
+    full = f"run ALTER TABLE {table} REPLICA IDENTITY FULL"
+    what = f"`{column}` is a long value (TOAST) that the update did not change"
+    if op not in _OF_A_ROW:
+        return (
+            f"{what} when it gave the row another key, so neither the log nor a row of that key "
+            f"contains it: {full}, {NEW_START}"
+        )
+    if not keeps:
+        return (
+            f"{what}, so the log does not contain it: to keep the row's value, declare `include: "
+            "{_unchanged: unchanged}` and `sink.unchanged: _unchanged` in a new generation; or "
+            f"{full}, {NEW_START}"
+        )
+    if not is_long:
+        return (
+            f"{what}, and a column of text, bytes, an array or a map only can keep the row's "
+            f"value: declare `{column}` so, or {full}, {NEW_START}"
+        )
+    return None

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hybrid_extensions.cdc.debezium.changed_columns_errors import WidenedColumnError
-from hybrid_extensions.cdc.debezium.placeholders import PLACEHOLDER
+from hybrid_extensions.cdc.debezium.unchanged_long_values import PLACEHOLDER
 from sources.common.conversion import BadValue
 from sources.config.source.kafka_source import KafkaSource
 from sources.decoding.row_decoder import RowDecoder

@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 from hybrid_extensions.servers.broker import create_topic
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError
-from sources.kafka.client.look_ups import KafkaLog
-from sources.kafka.client.new_topics import create_missing_topics
+from sources.kafka.client.create_topics import create_missing_topics
+from sources.kafka.client.kafka_log import KafkaLog
 
 pytestmark = pytest.mark.kafka
 

@@ -10,7 +10,12 @@ import dagster as dg
 from pydantic import BaseModel, Field
 
 from hybrid_extensions.starter.detection import detect
-from hybrid_extensions.starter.files import EXAMPLE, StarterOptions, first_file, write_starter
+from hybrid_extensions.starter.written_pipeline import (
+    EXAMPLE,
+    StarterOptions,
+    first_file,
+    write_starter,
+)
 from sources.errors import InputError
 
 _IN_CODE = """\

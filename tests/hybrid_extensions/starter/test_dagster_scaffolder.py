@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 from dagster.components.component_scaffolding import scaffold_object
 
-from hybrid_extensions.starter.scaffolder import ScaffoldParams
+from hybrid_extensions.starter.dagster_scaffolder import ScaffoldParams
 from sources.config.loader import load_pipeline
 from sources.errors import InputError
 from tests.e2e.case import moment

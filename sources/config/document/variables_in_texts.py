@@ -1,4 +1,4 @@
-"""Environment variables in a declaration: ``${NAME}`` and ``${NAME:-default}`` in its values."""
+"""Variables in the texts of a declaration: ``${NAME}`` and ``${NAME:-default}`` in its values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New topics: those that a source declares to be created if they do not exist."""
+"""Creation of the topics that a source declares with ``create_topic``, where they do not exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, UnavailableError
 from sources.kafka.client.consumer import QUIET
 from sources.kafka.client.kafka_errors import describe, helps_to_wait
-from sources.kafka.client.look_ups import TIMEOUT_S, KafkaLog
+from sources.kafka.client.kafka_log import TIMEOUT_S, KafkaLog
 
 _BY_BROKER = -1
 _LOOK_S = 0.2

@@ -79,7 +79,7 @@ def list_table(
         version = "newest version" if declared is None else f"version {declared}"
         reason = str(error).strip().removesuffix(".")
         if (unknown := unknown_feature(reason)) is not None:
-            raise _has_features(source, [unknown]) from None
+            raise _has_features(source, path, [unknown]) from None
         message = (
             f"Source `{source.name}`: {path} can't be read as a Delta table ({version}): {reason}."
         )
@@ -88,7 +88,7 @@ def list_table(
             "`version`, which has to be one that the table still has."
         )
         raise InputError(message, hint, source=source.name, table=path) from None
-    _require_readable(source, table)
+    _require_readable(source, path, table)
     table_id = str(table.metadata().id)
     commits = TableCommits(source.name, stores.folder(path))
     position = commits.position(table_id, table.version())
@@ -143,10 +143,10 @@ def _only(
     return actions.filter(pa.array([each in wanted for each in found]))
 
 
-def _require_readable(source: FileSource, table: DeltaTable) -> None:
+def _require_readable(source: FileSource, path: str, table: DeltaTable) -> None:
     features = set(table.protocol().reader_features or ()) - _HARMLESS - {_VECTORS, _MAPPING}
     if features:
-        raise _has_features(source, features)
+        raise _has_features(source, path, features)
     for field in json.loads(table.schema().to_json())["fields"]:
         if source.columns and field["name"] not in source.columns:
             continue
@@ -179,16 +179,16 @@ def _require_readable(source: FileSource, table: DeltaTable) -> None:
             raise InputError(message, hint, source=source.name, column=field["name"])
 
 
-def _has_features(source: FileSource, features: Iterable[str]) -> InputError:
+def _has_features(source: FileSource, path: str, features: Iterable[str]) -> InputError:
     message = (
-        f"Source `{source.name}`: the files of its Delta table can't be read, as the table uses "
-        f"{', '.join(sorted(features))}."
+        f"Source `{source.name}`: the Delta table {path} has features with which its files can't "
+        f"be read: {', '.join(sorted(features))}."
     )
     hint = (
         "Drop the feature from the table (ALTER TABLE … DROP FEATURE), or copy the rows to a table "
         "without it and name that one under `path`."
     )
-    return InputError(message, hint, source=source.name, field="path")
+    return InputError(message, hint, source=source.name, table=path, field="path")
 
 
 def _variant_in(kind: Any, place: str) -> str | None:

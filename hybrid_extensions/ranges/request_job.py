@@ -19,6 +19,7 @@ from sources.errors import InputError
 
 NAME = "all_backfill"
 _FOR = "%Y%m%dT%H%M%S"
+_NOTHING = "Nothing was done."
 
 
 class RequestConfig(dg.Config):
@@ -129,10 +130,12 @@ def steps_of(config: RequestConfig, names: Sequence[str]) -> list[RangeStep]:
         InputError: The form names no range, a text that is none, or a pipeline that there is not.
     """
     if unknown := [each for each in config.pipelines if each not in names]:
-        message = f"Field `pipelines` of the launch form: there is no pipeline `{unknown[0]}`."
-        raise InputError(message, f"Name some of {', '.join(names)}.", value=unknown[0])
+        field = "Field `pipelines` of the launch form"
+        message = f"{field}: there is no pipeline `{unknown[0]}`. {_NOTHING}"
+        hint = f"Name some of {', '.join(names)}."
+        raise InputError(message, hint, field="pipelines", value=unknown[0])
     if not config.ranges:
-        message = "Field `ranges` of the launch form is empty."
+        message = f"Field `ranges` of the launch form is empty. {_NOTHING}"
         hint = 'Name a day or a range, such as `ranges: ["2024-03-01", "2024-03-05/2024-03-08"]`.'
         raise InputError(message, hint, field="ranges")
     spans = [str(Span.parse(each)) for each in config.ranges]

@@ -212,12 +212,17 @@ def record_switch(generation: Generation, launch_id: str, source: str) -> None:
         UnavailableError: The state's store does not answer.
     """
 
-    def switched(last: Launch) -> Launch | None:
+    def switched(last: Launch) -> Launch:
         if last.source == source:
             # By this driver, whose request was not answered.
             return last
         if source not in last.then:
-            return None
+            message = (
+                f"This driver was launched to read `{last.source}`, and `{source}` is no source "
+                "that it reads afterwards, so it ends without reading that source."
+            )
+            hint = f"Nothing is lost; `hybrid run P` launches a driver that reads `{source}`."
+            raise StateError(message, hint, source=source)
         then = last.then[last.then.index(source) + 1 :]
         return last.model_copy(update={"source": source, "then": then, "at_ms": now_ms()})
 
@@ -230,16 +235,14 @@ def record_switch(generation: Generation, launch_id: str, source: str) -> None:
         raise StateError(message, hint, source=source)
 
 
-def _change(
-    generation: Generation, launch_id: str, change: Callable[[Launch], Launch | None]
-) -> bool:
-    """Change the record of a launch; return False if it is not the last one, or is not changed."""
+def _change(generation: Generation, launch_id: str, change: Callable[[Launch], Launch]) -> bool:
+    """Change the record of a launch; return False if it is not the last one."""
     while True:
         last = last_launch(generation)
-        if last is None or last.launch_id != launch_id or (made := change(last)) is None:
+        if last is None or last.launch_id != launch_id:
             return False
         # Launcher and driver may write at the same time, each a part of it.
-        if generation.replace_known(LAUNCH, last, made):
+        if generation.replace_known(LAUNCH, last, change(last)):
             return True
 
 

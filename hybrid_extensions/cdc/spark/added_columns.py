@@ -159,10 +159,15 @@ def _require_untouched(
     # Each start of a query makes a commit, too, which changes no row.
     since = CommitLog(target).between(known.at_version, found.at_version)
     if not is_same or any(commit.changes_rows for commit in since):
+        why = "rows were written since, which may hold values of their own"
+        if known.table != found.table:
+            why = "that table is not the one that is there now"
+        if known.type != found.type:
+            why = "a column's type can't be changed"
         message = (
-            f"`added_columns`: the target has `{name}` already, as {known.type} with the default "
-            f"{known.default}, and rows were written since. Now it is declared as {found.type} "
-            f"with the default {found.default}. The column was not changed."
+            f"`added_columns`: the target got `{name}` as {known.type} with the default "
+            f"{known.default}. Now it is declared as {found.type} with the default "
+            f"{found.default}, but {why}. The column was not changed."
         )
         hint = (
             f"Declare `{name}` as it was, or begin a new generation, which fills the column by the "

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +15,7 @@ from hybrid_extensions.feeds.kept.kept_record import PendingDelivery
 from sources.common.schema import names_and_types, normalize_schema
 from sources.errors import ErrorFields, InputError
 from sources.storage.folder import Folder
-from sources.storage.tables.delta import delta_table
+from sources.storage.tables.delta import delta_table, unreadable_table
 
 DELETED = "feed_is_deleted"
 """Column: whether the delivery removed the key; the other columns of the target are null then."""
@@ -158,15 +157,17 @@ class KeptTable:
         }
         batches = (batch for part in parts for batch in self._with(part, own).to_batches())
         done = CommitProperties(app_transactions=[Transaction(self._application, delivery.number)])
-        write = partial(
-            write_deltalake,
-            self._opened(),
-            pa.RecordBatchReader.from_batches(self._schema, batches),
-            mode="append",
-            schema_mode="merge",
-            commit_properties=done,
-        )
-        self._write(write)
+
+        def add() -> None:
+            write_deltalake(
+                self._opened(),
+                pa.RecordBatchReader.from_batches(self._schema, batches),
+                mode="append",
+                schema_mode="merge",
+                commit_properties=done,
+            )
+
+        self._write(add, "can't be kept")
 
     def clean(self, today: date, first: date) -> None:
         """Remove the deliveries before a day, and compact those of the days before today.
@@ -188,7 +189,7 @@ class KeptTable:
                 table.optimize.compact(partition_filters=[(DAY, "=", day.isoformat())])
             table.vacuum(dry_run=False)
 
-        self._write(clean)
+        self._write(clean, f"can't be compacted, or those before {first} removed")
 
     def _with(self, part: pa.Table, own: dict[str, Any]) -> pa.Table:
         made = part
@@ -201,8 +202,7 @@ class KeptTable:
         """Return the table; create it if it does not exist."""
         if open_target(self._folder) is None:
             settings = {_FEED: self._owner, _KEY: ",".join(self._key), **_SETTINGS}
-            create = partial(
-                DeltaTable.create,
+            DeltaTable.create(
                 self._folder.url,
                 self._schema,
                 partition_by=[DAY],
@@ -210,21 +210,19 @@ class KeptTable:
                 raise_if_key_not_exists=False,
                 storage_options=self._folder.documents.delta_options,
             )
-            self._write(create)
         return delta_table(self._folder)
 
-    def _write(self, write: Any) -> None:
+    def _write(self, write: Callable[[], None], failed: str) -> None:
+        """Write to the table; what fails is raised as what is wrong with the table or its store."""
         try:
             write()
         except (DeltaError, OSError, ValueError) as error:
-            message = (
-                f"The deliveries of feed `{self._owner}` can't be kept in {self._folder}: {error}."
-            )
+            what = f"The deliveries of feed `{self._owner}` in {self._folder} {failed}"
             hint = (
-                "Free space, or make the folder writable; the next attempt then completes the "
-                "delivery."
+                "Correct that; if it is about space or rights, free space or make the folder "
+                "writable. It is tried again with the next delivery."
             )
-            raise InputError(message, hint, **self._fields) from error
+            raise unreadable_table(what, self._folder, error, hint) from error
 
 
 def is_own(column: str) -> bool:

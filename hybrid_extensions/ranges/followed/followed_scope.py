@@ -40,9 +40,9 @@ def scope_of(context: PipelineContext, replaced: ReplacedRange) -> RangeScope:
     since, until = replaced.since, replaced.until
     if replaced.field is not None or replaced.column != event_time:
         message = (
-            f"Pipeline `{name}` can't follow the range {replaced}, which was recomputed in the "
-            f"table that it reads: its own event time is the column `{event_time}`, so what was "
-            "made of the range is not known."
+            f"Pipeline `{name}` can't follow the range {replaced} of the table that it reads: its "
+            f"own event time is the column `{event_time}`, so what was made of the range is not "
+            "known."
         )
         raise StateError(message, RERUN, pipeline=name, field="event_time")
     known = read_transforms(generation)
@@ -50,9 +50,9 @@ def scope_of(context: PipelineContext, replaced: ReplacedRange) -> RangeScope:
     if windows is None:
         if pipeline.sink.mode != "append":
             message = (
-                f"Pipeline `{name}` can't follow the range {replaced}: it merges single rows by "
-                f"key (`sink.mode: {pipeline.sink.mode}`), and a key of the range may have other "
-                "rows elsewhere."
+                f"Pipeline `{name}` can't follow the range {replaced} of the table that it reads: "
+                f"it merges single rows by key (`sink.mode: {pipeline.sink.mode}`), and a key of "
+                "the range may have other rows elsewhere."
             )
             raise StateError(message, RERUN, pipeline=name, field="sink.mode")
         return RangeScope(since, until, None, Interval(since, until))
@@ -66,13 +66,10 @@ def scope_of(context: PipelineContext, replaced: ReplacedRange) -> RangeScope:
     final = datetime.fromtimestamp(final_ms / 1000, UTC)
     if read.until > final:
         message = (
-            f"Pipeline `{name}` can't follow the range {replaced} yet: its windows of the range "
-            f"end at {utc(read.until)}, and by the watermark, {utc(final)}, the live run still has "
-            "some of them in its state, with the rows as they were."
+            f"Pipeline `{name}` can't follow the range {replaced} of the table that it reads: its "
+            f"own windows with rows of it end at {utc(read.until)}, and its live run, whose "
+            f"watermark is at {utc(final)}, still has some of them in its state, with the rows as "
+            "they were."
         )
-        hint = (
-            f"Wait until the watermark has passed {utc(read.until)} before that range is "
-            "recomputed; if it is recomputed already, compute this table again: `hybrid rerun P`."
-        )
-        raise StateError(message, hint, pipeline=name, field="transform")
+        raise StateError(message, RERUN, pipeline=name, field="transform")
     return RangeScope(starts.since, starts.until, windows, read)

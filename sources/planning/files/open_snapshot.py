@@ -30,6 +30,7 @@ from sources.planning.files.file_plan import FilePlan, read_splits
 from sources.planning.files.rounds import Due, history_of, make_round
 from sources.planning.plan import Plan, find_plan
 from sources.state.generation import Generation
+from sources.storage.folder import Folder
 
 _LISTED_MS = 1000
 _WHY = "chunks of the snapshot were read"
@@ -166,10 +167,8 @@ def open_in_words(context: PipelineContext) -> str | None:
         StateError: The state is damaged.
         UnavailableError: A store does not answer.
     """
-    plan = find_plan(context.generation)
-    if plan is None or (source := _open_source(context, plan)) is None:
+    if (where := _open_folder(context)) is None:
         return None
-    where = context.loaded.place(folder_of(source.patterns))
     manifest = where.read(MANIFEST, SnapshotManifest)
     if manifest is None:
         return f"snapshot: {where} has lost {MANIFEST}; the table is not whole"
@@ -186,10 +185,12 @@ def require_whole(context: PipelineContext, doing: str) -> None:
 
     Raises:
         InputError: The store of the snapshot refuses.
-        StateError: The table is not whole yet (transient); or the state is damaged.
+        StateError: The table is not whole yet (transient), or the snapshot has lost its manifest;
+            or the state is damaged.
         UnavailableError: A store does not answer.
     """
-    if (text := open_in_words(context)) is None:
+    where, text = _open_folder(context), open_in_words(context)
+    if where is None or text is None:
         return
     name = context.pipeline.name
     message = f"The table of pipeline `{name}` can't be {doing}: {text}."
@@ -197,7 +198,12 @@ def require_whole(context: PipelineContext, doing: str) -> None:
         "`hybrid run P` reads the other chunks, and ends once the table is whole; `hybrid status "
         "P` shows how far it is."
     )
-    raise StateError(message, hint, transient=True, pipeline=name)
+    if is_lost := not where.exists(MANIFEST):
+        hint = (
+            f"Restore {where.location(MANIFEST)}. If it is lost, take a new snapshot, into a new "
+            "folder, and begin a new generation with it: `hybrid generation new P`."
+        )
+    raise StateError(message, hint, transient=not is_lost, pipeline=name)
 
 
 def whole_in_words(mark: WholeTable) -> str:
@@ -218,6 +224,13 @@ def find_whole(generation: Generation, source: str) -> WholeTable | None:
         UnavailableError: The state's store does not answer.
     """
     return generation.read(_name(source), WholeTable)
+
+
+def _open_folder(context: PipelineContext) -> Folder | None:
+    """Return the folder of the snapshot that is still open; None if there is none, or no plan."""
+    plan = find_plan(context.generation)
+    source = None if plan is None else _open_source(context, plan)
+    return None if source is None else context.loaded.place(folder_of(source.patterns))
 
 
 def _open_source(context: PipelineContext, plan: Plan) -> FileSource | None:

@@ -90,10 +90,16 @@ def test_a_default_that_was_wrong_can_be_corrected_until_something_is_written(
     assert [row["discount"] for row in target.rows()] == [7]
     target.start(NULL, 2)
     assert [row["discount"] for row in target.rows()] == [None, None]
-    with pytest.raises(
-        StateError, match=r"the target has `discount` already, as int with the default None"
-    ):
+    with pytest.raises(StateError, match="as int with the default 7, but rows were written since"):
         target.start(SEVEN)
+
+
+def test_another_type_is_refused_although_nothing_was_written(target: Target) -> None:
+    target.start({}, 1)
+    target.start(NULL)
+    with pytest.raises(StateError, match="but a column's type can't be changed") as no:
+        target.start({"discount": {"type": "bigint"}})
+    assert "rows were written" not in no.value.message
 
 
 def test_a_start_that_breaks_off_is_done_again_with_what_is_declared_then(

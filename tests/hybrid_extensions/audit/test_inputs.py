@@ -100,7 +100,7 @@ def test_a_function_needs_a_query_for_its_audit(folder: Path) -> None:
     assert "computes the target from `orders` and `payments`" in caught.value.hint
 
 
-def test_a_source_with_the_name_of_an_input_is_refused(folder: Path) -> None:
+def test_a_source_with_the_name_of_an_input_is_refused_by_the_audit(folder: Path) -> None:
     path = declared(folder).path
     path.write_text(path.read_text().replace("old_payments", "orders"))
     with pytest.raises(InputError, match="`orders` is the table of the input `orders`"):

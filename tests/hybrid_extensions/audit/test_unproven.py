@@ -54,7 +54,9 @@ def test_all_other_columns_are_compared_nevertheless(case: Case) -> None:
     assert (report.outcome, wrong(report)) == ("failed", {"missing": 1, "different": 1})
 
 
-def test_the_last_change_of_each_key_is_compared_without_such_a_column(case: Case) -> None:
+def test_the_last_change_of_each_key_is_compared_without_a_column_that_only_spark_evaluates(
+    case: Case,
+) -> None:
     sink = {"path": "table", "mode": "merge", "key": ["id", "origin"], "sequence": "delay"}
     report = case.audit(**selected(seats="CAST(hash(seats) AS int)"), sink=sink)
     assert only_says(report, "Column `seats` is not compared")

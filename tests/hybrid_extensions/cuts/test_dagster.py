@@ -110,7 +110,7 @@ def test_before_its_runs_there_is_nothing_to_publish(sensor: dg.SensorDefinition
     assert "has no state" in str(look(sensor, None).skip_reason)
 
 
-def test_what_a_person_has_to_mend_fails_the_look(
+def test_what_a_person_has_to_mend_fails_the_look_of_the_cuts_sensor(
     sensor: dg.SensorDefinition, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> object:

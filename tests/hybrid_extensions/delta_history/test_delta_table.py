@@ -241,7 +241,7 @@ def test_files_that_can_not_be_read_as_they_are_are_refused(tmp_path: Path, feat
     write_deltalake(tmp_path / "t", rows([1]))
     rewritten(tmp_path / "t", lambda action: with_features(action, [feature]))
     told = refusal(tmp_path)
-    assert f"can't be read, as the table uses {feature}" in told
+    assert f"{tmp_path / 't'} has features with which its files can't be read: {feature}" in told
     assert "DROP FEATURE" in told
 
 

@@ -164,8 +164,11 @@ def test_a_range_of_open_windows_is_refused_before_it_is_recomputed(
     planned(spark, second)
     run_live(spark, second, lambda _: has_watermark(second))
     replaced = ReplacedRange(column="at", since=moment(600), until=moment(900))
-    with pytest.raises(StateError, match=r"Pipeline `second` can't follow the range .* yet"):
+    reads = r"`second` can't follow the range .* of the table that it reads: its own windows"
+    with pytest.raises(StateError, match=reads) as refused:
         following.require_followable(second, replaced)
+    assert "Wait" not in refused.value.hint
+    assert "`hybrid rerun P`" in refused.value.hint
     following.require_followable(second, replaced.model_copy(update={"until": moment(660)}))
     # Nor does a backfill begin: the range stays as it is in both tables.
     before = DeltaTable(first.target.url).version()

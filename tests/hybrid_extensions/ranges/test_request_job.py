@@ -58,9 +58,12 @@ def test_each_range_is_a_step_and_only_the_failed_ones_are_executed_again(
 @pytest.mark.parametrize(
     ("form", "told"),
     [
-        ({}, "Field `ranges` of the launch form is empty"),
+        ({}, "Field `ranges` of the launch form is empty. Nothing was done."),
         ({"ranges": ["2024-03"]}, "`2024-03` is not a range"),
-        ({"ranges": ["2024-03-01"], "pipelines": ["one", "nine"]}, "there is no pipeline `nine`"),
+        (
+            {"ranges": ["2024-03-01"], "pipelines": ["one", "nine"]},
+            "there is no pipeline `nine`. Nothing was done.",
+        ),
     ],
 )
 def test_a_form_that_makes_no_sense_is_refused(form: dict[str, Any], told: str) -> None:

@@ -109,12 +109,24 @@ def test_until_the_last_chunk_is_merged_the_table_is_not_whole(loaded: LoadedPip
     assert open_source(context) is source
     text = "snapshot: 1 of 4 chunks; the table is not whole yet"
     assert open_in_words(context) == text
-    with pytest.raises(StateError, match=f"`orders` can't be compared: {text}. `hybrid run P`"):
+    told = f"`orders` can't be compared: {text}. `hybrid run P`"
+    with pytest.raises(StateError, match=told) as refused:
         require_whole(context, "compared")
+    assert refused.value.transient
     mark = OpenSnapshot(context, source).keep_whole()
     assert find_whole(context.generation, "snapshot") == mark
     assert (open_source(context), open_in_words(context)) == (None, None)
     require_whole(context, "compared")
+
+
+def test_without_its_manifest_it_is_no_matter_of_time(loaded: LoadedPipeline) -> None:
+    context = planned(loaded)
+    manifest = loaded.path.parent / "snapshot" / MANIFEST
+    manifest.unlink()
+    with pytest.raises(StateError, match=f"has lost {MANIFEST}.* Restore {manifest}") as refused:
+        require_whole(context, "compared")
+    assert not refused.value.transient
+    assert "hybrid run P" not in str(refused.value)
 
 
 def test_a_snapshot_that_was_complete_when_it_was_planned_is_whole(loaded: LoadedPipeline) -> None:

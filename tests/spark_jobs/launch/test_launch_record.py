@@ -71,13 +71,13 @@ def test_a_driver_that_switches_before_its_group_is_recorded_has_both(
     assert (last.source, last.then, last.group) == ("inbox", [], 7)
 
 
-def test_a_switch_whose_request_was_not_answered_is_no_launch_of_another(
+def test_a_switch_that_was_recorded_already_is_not_taken_for_another_launch(
     generation: Generation,
 ) -> None:
     record_launch(generation, None, launch("first", "history", "inbox"))
     record_switch(generation, "first", "inbox")
     record_switch(generation, "first", "inbox")
-    with pytest.raises(StateError, match="Another driver was launched"):
+    with pytest.raises(StateError, match="`history` is no source that it reads afterwards"):
         record_switch(generation, "first", "history")
     with pytest.raises(StateError, match="Another driver was launched"):
         record_switch(generation, "second", "inbox")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 
 from hybrid_extensions.feeds.kept import keeper
 from hybrid_extensions.feeds.kept.kept_table import KeptTable
@@ -172,6 +172,22 @@ def test_old_deliveries_are_removed(case: Kept, monkeypatch: pytest.MonkeyPatch)
     kept = {each["feed_day"] for each in case.kept}
     today = at(now_ms()).date()
     assert kept == {today - timedelta(days=2), today}
+    assert len(case.short()) == 4
+
+
+def test_what_fails_after_a_delivery_was_kept_does_not_say_that_it_was_not(
+    case: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError("no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTable, "vacuum", full)
+        with pytest.raises(InputError, match=r"removed: no space.*again with the next delivery"):
+            case.deliver()
+    assert len(case.short()) == 3
+    case.write([row(1, 1)])
+    case.deliver()
     assert len(case.short()) == 4
 
 

@@ -184,7 +184,9 @@ def of_pipeline(loaded: LoadedPipeline) -> dict[str, list[Words]]:
         "each Kafka source": each_of("source", pipeline.topics),
         "the unbounded source": each_of("source", live),
         "a replication slot": each_of("source", live if has_slot(loaded) else []),
-        "changes that may be left out": each_of("source", live if pipeline.mirrored_topics else []),
+        "changes that may be left out": each_of(
+            "source", live if pipeline.mirrors_that_leave_out_changes else []
+        ),
         "a snapshot": [{}] if any(each.snapshot for each in pipeline.sources) else [],
         "follow: while_reading": [{}]
         if any(each.follows_while_reading for each in pipeline.file_sources)

@@ -98,10 +98,12 @@ def adopt(
         by: Who asked for it; None if unknown.
 
     Raises:
-        StateError: The pipeline has a state, or one that is damaged; its transform keeps state; or
-            the commits do not say the position.
-        InputError: There is no such table, it can't be read, or it does not fit the declaration; or
-            the broker refuses.
+        StateError: The pipeline has a state, or one that is damaged; an adoption at another version
+            or position was interrupted; its transform keeps state, or that is unknown; or the
+            commits do not say the position.
+        InputError: The last source is no followed topic, or another one is a topic or exported;
+            there is no such table, it can't be read, or it does not fit the declaration; or the
+            broker refuses.
         SeamError: Kafka has deleted records from the position on, or does not have it.
         UnavailableError: The broker or a store does not answer.
     """

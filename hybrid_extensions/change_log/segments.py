@@ -56,8 +56,8 @@ class Rows(NamedTuple):
     Attributes:
         first: Offset of the first one.
         at_ms: When each was written, in Unix milliseconds.
-        keys: Keys.
-        values: Values.
+        keys: Key of each; None without one.
+        values: Value of each; None for a tombstone.
     """
 
     first: int

@@ -158,7 +158,7 @@ def _write(table: RepairedTable, compared: Compared) -> Rewritten:
 def _to_be_righted(table: RepairedTable) -> dict[str, Righted]:
     """Return which changes that could not be read the snapshot to be taken contains: all so far."""
     found = {}
-    for topic in table.context.pipeline.mirrored_topics:
+    for topic in table.context.pipeline.mirrors_that_leave_out_changes:
         kept = kept_wrong_rows(table.context.generation, topic.name)
         found[topic.name] = Righted(batch=kept.last_batch, unknown=kept.unknown)
     return found

@@ -64,17 +64,18 @@ def unpack(
     with_c_library: bool,
     archive: Archive | None = None,
 ) -> Path:
-    """Download packages and all that they depend on, and extract them; nothing is installed.
+    """Download packages and what they depend on, but for :data:`LEFT_OUT`, and extract them.
 
-    Without an archive they come, on Debian, from the one that the machine's own sources name. On
-    related systems, such as Ubuntu, they come from these sources themselves, whatever the suite.
+    Nothing is installed. Without an archive they come, on Debian, from the one that the machine's
+    own sources name. On related systems, such as Ubuntu, they come from these sources themselves,
+    whatever the suite.
 
     Args:
         folder: An empty folder.
         suite: The archive's suite, such as ``bookworm``.
         packages: Names of packages.
         with_c_library: Whether their C library is extracted, too; its own loader has to run them.
-        archive: An archive other than Debian's; None for Debian's.
+        archive: The archive to use; None for the one that the machine's own sources name.
 
     Returns:
         The folder below ``folder`` that corresponds to ``/``.

@@ -55,7 +55,7 @@ def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
     key = live_key(loaded)
     expected = expected_findings(
         has_slot=has_slot(loaded),
-        is_mirror=bool(loaded.pipeline.mirrored_topics),
+        is_mirror=bool(loaded.pipeline.mirrors_that_leave_out_changes),
     )
 
     @dg.multi_asset_check(
@@ -82,12 +82,13 @@ def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
 
 
 def supervision_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.SensorDefinition:
-    """Return the sensor that supervises a pipeline every 10 s: observes, judges, restarts.
+    """Return the sensor that supervises a pipeline every 10 s: observes, judges, restarts, alerts.
 
-    While a newer generation waits for its promotion, it supervises the live runs of both. A look
-    that fails reports the checks ``alive`` and ``healthy`` as failed, so that no earlier result
-    stays in place. It keeps the card of the table up to date, and continues a run that waited for
-    an approval.
+    While a newer generation waits for its promotion, it supervises the live runs of both. While a
+    promotion or rollback is pending, it only requests the run that completes it, once no process is
+    at work on it. A look that fails reports the checks ``alive`` and ``healthy`` as failed, so that
+    no earlier result stays in place; after a minute of such looks the webhook is told. It keeps the
+    card of the table up to date, and continues a run that waited for an approval.
 
     Args:
         loaded: The pipeline.

@@ -186,6 +186,6 @@ def _lag(
 
 def _wrong_rows(loaded: LoadedPipeline, generation: Generation) -> int | None:
     """Return how many rows of a mirror are stale or missing; None if it leaves out no change."""
-    topics = loaded.pipeline.mirrored_topics
+    topics = loaded.pipeline.mirrors_that_leave_out_changes
     counts = [read_wrong_rows(generation, topic.name).count for topic in topics]
     return sum(counts) if counts else None

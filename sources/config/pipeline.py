@@ -313,8 +313,8 @@ class Pipeline(SourceChain):
         return self.model_copy(update={"sources": sources})
 
     @property
-    def mirrored_topics(self) -> list[KafkaSource]:
-        """Topics of changes whose bad records are left out although changes are merged in order.
+    def mirrors_that_leave_out_changes(self) -> list[KafkaSource]:
+        """Topics of changes that are merged in order, and whose bad records do not fail the run.
 
         Until a later change of it, a row is stale or missing then. Empty without ``sink.sequence``.
         """

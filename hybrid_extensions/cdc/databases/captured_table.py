@@ -279,7 +279,8 @@ class Division(NamedTuple):
     """Division of a table into chunks: key ranges, one file each.
 
     Attributes:
-        key: Column that divides the chunks, and its SQL type; None if there is only one chunk.
+        key: Column that divides the chunks, and its SQL type; None if the table can't be divided,
+            so that it is one chunk.
         bounds: First key of each chunk but the first, as text, in the order of the database.
     """
 

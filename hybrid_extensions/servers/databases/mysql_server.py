@@ -48,10 +48,10 @@ _SETTINGS = {
 
 
 class MySqlServer(Service):
-    """Server that speaks MySQL's protocol, for development and tests, as a context manager.
+    """Base of a local server that speaks MySQL's protocol: ``LocalMariaDb`` and ``LocalMySql``.
 
-    It writes a binary log by row, listens on the loopback address only, and ends when this process
-    ends.
+    For development and tests, as a context manager. It writes a binary log by row, listens on the
+    loopback address only, and ends when this process ends.
 
     Args:
         data_dir: Folder of its data, which the next start finds again; the password is new each

@@ -101,7 +101,10 @@ class EndAtOffsets(StartAtOffsets):
 
 
 class EndAtTimestamp(StartAtTimestamp):
-    """Fixed end: each partition ends before its first record at or after a time."""
+    """Fixed end: each partition ends before its first record whose timestamp is at or after a time.
+
+    One without such a record ends at its log end. The time may not lie in the future.
+    """
 
 
 class NewTopic(Declared):

@@ -126,7 +126,8 @@ class SnapshotManifest(Record):
 
     Attributes:
         table: ``schema.table``.
-        key: Column by which chunks are divided, and its SQL type; None if there is only one chunk.
+        key: Column by which chunks are divided, and its SQL type; None if the table can't be
+            divided, so that it is one chunk.
         bounds: First key of each chunk but the first, as text.
         snapshots: Database snapshots in the order in which they were taken: one, and one more for
             each time that reading was interrupted.

@@ -81,7 +81,7 @@ def keeping_wrong_rows(
         The function, which also raises StateError if the state can't be read or written, and
         UnavailableError if its store does not answer.
     """
-    sources = [topic.name for topic in pipeline.mirrored_topics]
+    sources = [topic.name for topic in pipeline.mirrors_that_leave_out_changes]
 
     def write_and_keep(batch: DataFrame, batch_id: int) -> None:
         write(batch, batch_id)

@@ -92,6 +92,9 @@ def schema_of(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Schema:
     """Return the columns of a DuckDB query as an Arrow schema, without running it over rows.
 
     Timestamps with a zone have microseconds and UTC, as Spark's.
+
+    Raises:
+        duckdb.Error: The query is not valid, or names a table or column that there is not.
     """
     found = connection.sql(f"SELECT * FROM ({query}) LIMIT 0").to_arrow_table().schema
     return pa.schema(

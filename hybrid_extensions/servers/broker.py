@@ -67,7 +67,7 @@ class RunningBroker(NamedTuple):
 def running_broker(address_file: Path) -> RunningBroker | None:
     """Return the broker whose address a file publishes; None if none runs.
 
-    None was started then, or one was killed and left its file.
+    None was started then, or one was killed and left its file. None, too, if it is another user's.
 
     Args:
         address_file: The file; it need not exist.

@@ -84,7 +84,7 @@ class SourceChain(Declared):
         """Build the chain of the declared sources, which checks their names and their order.
 
         Of several inputs it has the first source of each, then the second one of each, and so on;
-        topics come last, which one run follows together.
+        topics without an end come last, which one run follows together.
 
         Raises:
             InputError: It is empty, two sources share a name, or one before the last has no end.

@@ -177,7 +177,8 @@ class DriverState:
     def last_lines(self, count: int) -> str:
         """Return the last lines that the driver printed, as one text.
 
-        Those of ``spark-submit`` if the driver's are not available; empty if there are none either.
+        Those of ``spark-submit`` if the driver's are not available. If this machine has neither,
+        those of the copy that the state has of the log; empty without one.
 
         Args:
             count: Most lines.

@@ -91,7 +91,8 @@ def promote(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_not
 def roll_back(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_nothing) -> Serving:
     """Undo a promotion: the rows of the generation that served before return, in one commit.
 
-    Its live run resumes where it was stopped at the promotion. If it was promoted together with
+    An interrupted promotion or rollback is finished first. The live run of the earlier generation
+    resumes where it was stopped at the promotion. If it was promoted together with
     others, these stay as they are, and the person is told.
 
     Args:

@@ -90,7 +90,13 @@ def do_all(items: Iterable[T], do: Callable[[T], object]) -> None:
 
 
 def start(to: PipelineContext, steps: Steps) -> None:
-    """Start the live run of the generation that serves now; the lock is free again by then.
+    """Start the live run of the generation that serves now, unless all of its sources have an end.
+
+    Returns once its first micro-batch is committed. Call it when the lock is free again.
+
+    Args:
+        to: The generation that serves now.
+        steps: Told that the live run has started, or that there is none.
 
     Raises:
         InputError, StateError, SeamError, RunError, UnavailableError: As

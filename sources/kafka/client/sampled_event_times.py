@@ -76,7 +76,8 @@ def sampled_times(
     """Compute the event times of sampled records, and how far they are ahead of record timestamps.
 
     For the plan: a start by time looks up record timestamps, so it may start too late where event
-    times are ahead of them by more than ``allowed_lateness``.
+    times are ahead of them by more than ``allowed_lateness``. Event times out of the bounds are
+    only counted.
 
     Args:
         source: Declaration of the source.

@@ -178,7 +178,8 @@ class StartLookUp:
         """Lower the starts of a position to the offsets that file names suggest, if lower.
 
         Offsets in file names can't raise a start, as a neighbouring file may not have arrived; they
-        lower it for a partition that lags.
+        lower it for a partition that lags. Where the log starts after such an offset, the start is
+        the log start, and the position gets a gap.
 
         Args:
             held: Offsets that file names suggest, without their ends.

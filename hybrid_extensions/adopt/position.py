@@ -191,7 +191,10 @@ def _at(moment: datetime, source: KafkaSource, log: KafkaLog) -> Offsets:
     """Return each partition's first record from a time on; without one its end, read before."""
     time_ms = to_ms(moment)
     if time_ms > now_ms():
-        message = f"`--time {iso(time_ms)}` is in the future: no record can be before or after it."
+        message = (
+            f"`--time {iso(time_ms)}` is in the future: which record is the first one from then on "
+            "is not known yet."
+        )
         raise SeamError(message, _NAME_OFFSETS_OR_RECOMPUTE, source=source.name)
     ends = log.log_end()
     answers, starts = log.offsets_for_time(time_ms), log.log_start()
@@ -200,9 +203,9 @@ def _at(moment: datetime, source: KafkaSource, log: KafkaLog) -> Offsets:
         found[partition] = ends[partition] if answer is None else answer
         if starts[partition] and found[partition] <= starts[partition]:
             message = (
-                f"Topic `{partition.topic}`, partition {partition.partition}: its first record that"
-                f" Kafka has not deleted, offset {starts[partition]}, is not before "
-                f"{iso(time_ms)}: whether records from then on are missing is not known."
+                f"Topic `{partition.topic}`, partition {partition.partition}: Kafka has deleted "
+                f"its records before offset {starts[partition]}, and no record that is left is "
+                f"before {iso(time_ms)}: whether records from then on are missing is not known."
             )
             raise SeamError(
                 message,

@@ -92,7 +92,7 @@ def list_table(
     table_id = str(table.metadata().id)
     commits = TableCommits(source.name, stores.folder(path))
     position = commits.position(table_id, table.version())
-    vectors = _deleted(source, table, path, _paths(path, actions))
+    vectors = _deleted(source, stores, table, path, _paths(path, actions))
     if appended is not None:
         actions = _only(source, path, actions, appended, table_id)
     columns = normalize_schema(pa.schema(table.schema().to_arrow()))
@@ -220,7 +220,7 @@ def _mapping(table: DeltaTable) -> MappedColumns | None:
 
 
 def _deleted(
-    source: FileSource, table: DeltaTable, folder: str, paths: Sequence[str]
+    source: FileSource, stores: Stores, table: DeltaTable, folder: str, paths: Sequence[str]
 ) -> dict[str, bytes | None]:
     """Return the deletion vectors of a table's files, by path; files without one are left out."""
     found: dict[str, bytes | None] = {}
@@ -228,6 +228,7 @@ def _deleted(
         try:
             batches = list(table.deletion_vectors())
         except (DeltaError, OSError) as error:
+            stores.require_answer(folder)
             message = (
                 f"Source `{source.name}`: deleted rows of the Delta table {folder} can't be "
                 f"distinguished from the others, as a deletion vector can't be read: "

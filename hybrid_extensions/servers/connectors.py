@@ -152,9 +152,9 @@ class Connectors:
         return f"http://{self._address}/connectors/{name}"
 
     def _has_come_up(self, name: str) -> bool:
-        tasks = self._tasks(name)
-        if "FAILED" in [task["state"] for task in tasks]:
-            trace = tasks[0].get("trace", "")
+        failed = [task for task in self._tasks(name) if task["state"] == "FAILED"]
+        if failed:
+            trace = failed[0].get("trace", "")
             message = f"The task of connector `{name}` failed: {trace or 'no reason is reported'}"
             hint = f"Correct the settings of `{name}`, delete the connector and create it again."
             raise RunError(message, hint, value=name)

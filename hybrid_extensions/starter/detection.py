@@ -309,8 +309,9 @@ def _find_key(path: Path, form: str, columns: Mapping[str, str], at: str) -> tup
                 f"its value is another one in each of {counted(rows, 'row')} of {path.name}",
             )
     message = (
-        f"The key can't be detected: file {path} has no column `id`, and no one or two columns "
-        "whose values are unique in it."
+        f"The key can't be detected: file {path} has no column `id`, and of its columns of "
+        f"integers, texts and dates (the first {_MOST_KEYS}) no one or two have values that are "
+        "unique in it."
     )
     hint = f"Name each column that identifies a row with `--key`: of {', '.join(columns)}."
     raise InputError(message, hint, file=str(path))

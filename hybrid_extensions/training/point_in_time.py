@@ -166,7 +166,8 @@ def write_rows(made: TrainingSet, path: Path) -> None:
     except OSError as error:
         part.unlink(missing_ok=True)
         message = f"The training set can't be written to {path}: {error}."
-        raise InputError(message, "Name a file in a folder that exists.", file=str(path)) from None
+        hint = "Name a file in a folder that exists and can be written, on a disk with free space."
+        raise InputError(message, hint, file=str(path)) from None
 
 
 def require_history(loaded: LoadedPipeline) -> None:

@@ -34,7 +34,13 @@ from spark_jobs.launch.submission import submit
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.launch.watched_run import WatchedRun
 from spark_jobs.run_state import run_log
-from spark_jobs.run_state.driver_lock import is_held, launch_lock_path, seen_lease, take_launch_lock
+from spark_jobs.run_state.driver_lock import (
+    is_driver,
+    is_held,
+    launch_lock_path,
+    seen_lease,
+    take_launch_lock,
+)
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import Lock
 
@@ -284,8 +290,9 @@ def _unrecorded(loaded: LoadedPipeline, generation: Generation) -> StateError:
     """Return the error to raise where a driver runs that no launch record names."""
     lock_file, seen = launch_lock_path(generation), seen_lease(generation)
     beats = (read_heartbeat(generation, each.name) for each in loaded.pipeline.sources)
-    latest = max((beat for beat in beats if beat), key=lambda beat: beat.at_ms, default=None)
-    who = seen if seen is not None else latest
+    # The last heartbeat may be that of a driver before, whose number is somebody else's by now.
+    reported = (beat for beat in beats if beat is not None and is_driver(generation, beat.pid))
+    who = seen if seen is not None else next(reported, None)
     place = "of an unknown process" if who is None else f"process {who.pid} on {who.host}"
     end = "end it where it runs" if who is None else f"end it by `kill {who.pid}` on {who.host}"
     name, record = loaded.pipeline.name, generation.location(LAUNCH)

@@ -168,7 +168,7 @@ def require_same_topics(plan: TopicPlan, log: KafkaLog) -> None:
             )
             hint = (
                 f"If `bootstrap_servers` of source `{plan.source}` leads to another cluster, "
-                f"correct it. If the topic was created again, {NEW_GENERATION}"
+                f"correct it. If the topic was deleted, or created again, {NEW_GENERATION}"
             )
             raise SeamError(
                 message,

@@ -13,6 +13,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from sources.common.sql.select import EventColumn
+from sources.errors import UnavailableError
 from sources.files.outside_bounds import PlannedParquetRows, outside_of_parquet
 from sources.formats.deletion_vectors import deletion_vector
 from sources.storage.settings import S3Settings
@@ -113,7 +114,9 @@ def test_rows_whose_partition_is_a_time_that_does_not_count_are_found(tmp_path: 
     assert [*outside_of_parquet(within, ["id", "at"], event, bounds, stores)] == [[]]
 
 
-def test_a_deletion_vector_that_is_gone_is_named_and_its_way_out_works(tmp_path: Path) -> None:
+def test_a_deletion_vector_that_is_gone_is_named_and_its_way_out_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_deltalake(tmp_path / "t", rows([1, 2]))
     (before,) = (tmp_path / "t" / "_delta_log").glob("*.json")
     vector = deletion_vector(pa.array([0]).to_numpy())
@@ -134,6 +137,14 @@ def test_a_deletion_vector_that_is_gone_is_named_and_its_way_out_works(tmp_path:
     assert f"deleted rows of {table} can't be distinguished from the others" in told
     assert "deleted.bin" in told
     assert len(listed(tmp_path, version=0).splits) == 1
+
+    def silent(*_: Any) -> None:
+        raise UnavailableError("The store does not answer.", "")
+
+    # An outage is no reason to look for another version.
+    monkeypatch.setattr(Stores, "require_answer", silent)
+    with pytest.raises(UnavailableError):
+        listed(tmp_path)
 
 
 def test_binary_values_of_partitions_keep_their_bytes(tmp_path: Path) -> None:

@@ -50,5 +50,6 @@ def test_a_topic_that_is_deleted_after_it_was_seen_is_refused(
     delete(case)
     if is_created_again:
         create_topic(servers, case.topic, 1)
-    with pytest.raises(SeamError, match=f"Topic `{case.topic}` is not the planned one"):
+    with pytest.raises(SeamError, match=f"Topic `{case.topic}` is not the planned one") as refused:
         look()
+    assert "If the topic was deleted, or created again, begin a new" in refused.value.hint

@@ -16,6 +16,7 @@ from sources.common.times import now_ms
 from sources.errors import RunError, StateError
 from sources.state.generation import Generation
 from spark_jobs.launch import run_control
+from spark_jobs.launch import runs as launches
 from spark_jobs.launch.launch_record import LAUNCH, Launch
 from spark_jobs.launch.places import local
 from spark_jobs.launch.runs import find_run
@@ -84,6 +85,24 @@ def test_a_driver_that_has_just_been_started_is_not_said_to_be_gone_with_the_one
     told = f"it is not process {stranger.pid}, .* it has just been started"
     with case.alive(), pytest.raises(RunError, match=told):
         run_control.stop(case.generation, "inbox")
+
+
+def test_a_driver_without_a_record_is_not_named_by_the_heartbeat_of_the_one_before(
+    case: LiveCase, stranger: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launches, "GRACE_S", 0.0)
+    case.launch("before", pid=stranger.pid)
+    case.generation.delete(LAUNCH)
+    lock = take_launch_lock(case.generation, "by hand")
+    assert lock is not None
+    with (
+        case.alive(),
+        pytest.raises(StateError, match=r"runs \(of an unknown process\)") as refused,
+    ):
+        launches.find_or_launch(case.loaded, case.generation, ["inbox"], {})
+    lock.release()
+    assert f"kill {stranger.pid}" not in refused.value.hint
+    assert "end it where it runs" in refused.value.hint
 
 
 def test_a_driver_in_another_container_is_not_said_to_be_gone(case: LiveCase) -> None:

@@ -13,7 +13,7 @@ from examples.change_feed import NAME, ConnectFeed, LogFeed
 from examples.shop import connect, execute
 from hybrid_extensions.mariadb.log.connector import ReadUpTo, ask_connector
 from hybrid_extensions.mariadb.snapshot.begin import file_number
-from hybrid_extensions.mariadb.snapshot.checks import log_status
+from hybrid_extensions.mariadb.snapshot.capture_checks import log_status
 from hybrid_extensions.servers.connect import binlog_config, debezium_config
 from hybrid_extensions.servers.databases.mariadb import LocalMariaDb, add_client_to_path
 from hybrid_extensions.servers.databases.mysql import LocalMySql

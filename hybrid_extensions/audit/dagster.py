@@ -7,7 +7,7 @@ from typing import Any
 
 import dagster as dg
 
-from hybrid_extensions.audit.check import audit_evaluation, audited_check
+from hybrid_extensions.audit.audit_check import audit_evaluation, audited_check
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.comparison.audit_metadata import audited
 from orchestration.comparison.kept_audit import keep_audit

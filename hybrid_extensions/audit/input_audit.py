@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from hybrid_extensions.audit.check import audit_again
+from hybrid_extensions.audit.audit_check import audit_again
 from hybrid_extensions.audit.run import audit
 from orchestration.comparison.installed_audit import Audit
 from orchestration.comparison.report import AuditReport
@@ -32,7 +32,7 @@ class InputAudit(Audit):
     def check_again(
         self, instance: dg.DagsterInstance, loaded: LoadedPipeline
     ) -> dg.AssetCheckEvaluation | None:
-        """Return the last verdict, by :func:`hybrid_extensions.audit.check.audit_again`.
+        """Return the last verdict, by :func:`hybrid_extensions.audit.audit_check.audit_again`.
 
         Raises what that does.
         """

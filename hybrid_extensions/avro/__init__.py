@@ -9,6 +9,6 @@ from sources.extensions import Extension
 EXTENSION = Extension(
     "avro",
     value_formats="hybrid_extensions.avro.declare:FORMATS",
-    file_formats="hybrid_extensions.avro.files:FORMATS",
+    file_formats="hybrid_extensions.avro.file_format:FORMATS",
     registered_values="hybrid_extensions.avro.registered:REGISTERED",
 )

@@ -25,7 +25,7 @@ from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSys
 from hybrid_extensions.comparison.copied_rows import copy_rows
 from hybrid_extensions.feeds.base import Form
 from hybrid_extensions.feeds.delivery import DELETED
-from hybrid_extensions.feeds.forms import selected_as
+from hybrid_extensions.feeds.row_forms import selected_as
 from sources.common.counting import counted
 from sources.common.sql.sql_names import column_list, quoted
 from sources.errors import InputError

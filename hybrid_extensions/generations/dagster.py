@@ -30,7 +30,7 @@ from orchestration.defs.jobs.approval_waits import (
     report_approval,
     wait,
 )
-from orchestration.defs.jobs.form import job_of
+from orchestration.defs.jobs.form_job import job_of
 from orchestration.defs.jobs.job_texts import listed
 from orchestration.defs.jobs.replacement import Replacement
 from orchestration.defs.keys import (

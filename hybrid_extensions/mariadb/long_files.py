@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from hybrid_extensions.mariadb.snapshot.begin import file_number
-from hybrid_extensions.mariadb.snapshot.checks import is_mariadb
+from hybrid_extensions.mariadb.snapshot.capture_checks import is_mariadb
 from hybrid_extensions.mariadb.snapshot.rights import ask_with_right
 from sources.common.optional import needs_extra
 

@@ -25,7 +25,7 @@ from hybrid_extensions.mariadb.judged_statements import is_in, judge, newly_requ
 from hybrid_extensions.mariadb.log.schema_changes import read_statements
 from hybrid_extensions.mariadb.long_files import find_long_files
 from hybrid_extensions.mariadb.server import LOOK_S, connect, parse_address, query_errors
-from hybrid_extensions.mariadb.snapshot.checks import (
+from hybrid_extensions.mariadb.snapshot.capture_checks import (
     check_settings,
     check_table,
     server_variables,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hybrid_extensions.cdc.databases.captured_table import DatabaseTable
 from hybrid_extensions.mariadb.server import ask, connect, parse_address, text_of
-from hybrid_extensions.mariadb.snapshot.checks import column_of
+from hybrid_extensions.mariadb.snapshot.capture_checks import column_of
 from hybrid_extensions.mariadb.snapshot.columns import Column, declared_type
 from hybrid_extensions.mariadb.snapshot.keys import key_of
 from sources.common.optional import needs_extra

@@ -17,9 +17,9 @@ from hybrid_extensions.cdc.databases.captured_table import (
 from hybrid_extensions.cdc.databases.connector_lists import publication_of
 from hybrid_extensions.libpq.connections import connect, is_away, limited, server_of
 from hybrid_extensions.postgres.capture_checks import require_capturable
-from hybrid_extensions.postgres.checks import check_columns, check_publication, check_slot
 from hybrid_extensions.postgres.chunks import divide, where
 from hybrid_extensions.postgres.rows import Database, selected
+from hybrid_extensions.postgres.table_checks import check_columns, check_publication, check_slot
 from hybrid_extensions.postgres.watch.catalog_definition import read_definition
 from hybrid_extensions.postgres.watch.publication import read_publication
 from sources.common.database_snapshot import DatabaseSnapshot, PostgresSnapshot

@@ -28,12 +28,12 @@ from hybrid_extensions.ranges.partitions import (
     partitions,
     ranges_key,
 )
-from hybrid_extensions.ranges.rows import rows_by_range
+from hybrid_extensions.ranges.row_counts import rows_by_range
 from hybrid_extensions.schedules.dagster import schedule
 from orchestration.attribution import acting_user
 from orchestration.defs.assets.upstream import upstream_keys
 from orchestration.defs.checks.table import report_table
-from orchestration.defs.jobs.form import job_of
+from orchestration.defs.jobs.form_job import job_of
 from orchestration.defs.keys import (
     GENERATION_TAG,
     POOL,

@@ -9,7 +9,7 @@ from typing import Any
 
 from pymysql.constants import COMMAND
 
-from hybrid_extensions.mariadb.snapshot.checks import log_status as statement_of
+from hybrid_extensions.mariadb.snapshot.capture_checks import log_status as statement_of
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer
 from tests.services.processes import wait_for
 

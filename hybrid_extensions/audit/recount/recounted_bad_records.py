@@ -15,7 +15,7 @@ from hybrid_extensions.audit.computed.computed_rules import (
     recount_broken_records,
     recount_broken_rows,
 )
-from hybrid_extensions.audit.readers.files import AuditFiles, LeftOut
+from hybrid_extensions.audit.readers.history_files import AuditFiles, LeftOut
 from hybrid_extensions.audit.readers.topic_view import (
     bad_records_table,
     before_rules,

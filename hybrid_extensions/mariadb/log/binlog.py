@@ -22,7 +22,7 @@ from hybrid_extensions.mariadb.server import (
     parse_address,
     text_of,
 )
-from hybrid_extensions.mariadb.snapshot.checks import is_mariadb, server_variables
+from hybrid_extensions.mariadb.snapshot.capture_checks import is_mariadb, server_variables
 from hybrid_extensions.mariadb.snapshot.same_server import log_address
 from sources.common.optional import needs_extra
 from sources.config.source.snapshot import SnapshotOptions

@@ -18,7 +18,11 @@ from hybrid_extensions.mariadb.log.gtid import ONE_DOMAIN, Gtid, only_gtid
 from hybrid_extensions.mariadb.log.mysql_log import mysql_place
 from hybrid_extensions.mariadb.server import ask, connect, parse_address, query_errors
 from hybrid_extensions.mariadb.snapshot.begin import file_number
-from hybrid_extensions.mariadb.snapshot.checks import is_mariadb, log_status, server_variables
+from hybrid_extensions.mariadb.snapshot.capture_checks import (
+    is_mariadb,
+    log_status,
+    server_variables,
+)
 from sources.common.database_snapshot import file_position, gtid_position
 from sources.common.optional import needs_extra
 from sources.config.source.snapshot import SnapshotOptions

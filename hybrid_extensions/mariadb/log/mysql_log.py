@@ -9,7 +9,7 @@ from hybrid_extensions.cdc.databases.slot import Slot, State
 from hybrid_extensions.mariadb.log.connector import ReadUpTo
 from hybrid_extensions.mariadb.server import ask
 from hybrid_extensions.mariadb.snapshot.begin import file_number
-from hybrid_extensions.mariadb.snapshot.checks import log_status
+from hybrid_extensions.mariadb.snapshot.capture_checks import log_status
 from sources.common.optional import needs_extra
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):

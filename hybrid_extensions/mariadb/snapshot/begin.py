@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from hybrid_extensions.cdc.databases.captured_table import CapturedTable, Misfit, QueryError
 from hybrid_extensions.mariadb.log.gtid import ONE_DOMAIN, only_gtid
 from hybrid_extensions.mariadb.server import Address, ask, connect_raw
-from hybrid_extensions.mariadb.snapshot.checks import is_mariadb, log_status
+from hybrid_extensions.mariadb.snapshot.capture_checks import is_mariadb, log_status
 from hybrid_extensions.mariadb.snapshot.read_lock import read_lock
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.optional import needs_extra

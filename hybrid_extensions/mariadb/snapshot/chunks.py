@@ -8,7 +8,7 @@ from typing import Any
 from hybrid_extensions.cdc.databases.captured_table import CapturedTable, Division
 from hybrid_extensions.mariadb.server import ask
 from hybrid_extensions.mariadb.snapshot.columns import Column
-from hybrid_extensions.mariadb.snapshot.texts import quoted
+from hybrid_extensions.mariadb.snapshot.debezium_texts import quoted
 from sources.common.optional import needs_extra
 
 with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hybrid_extensions.cdc.databases.captured_table import Misfit
-from hybrid_extensions.mariadb.snapshot.texts import (
+from hybrid_extensions.mariadb.snapshot.debezium_texts import (
     canonical_texts,
     json_expression,
     quoted,

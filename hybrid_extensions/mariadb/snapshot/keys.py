@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from hybrid_extensions.mariadb.server import ask
-from hybrid_extensions.mariadb.snapshot.texts import quoted
+from hybrid_extensions.mariadb.snapshot.debezium_texts import quoted
 from sources.common.optional import needs_extra
 from sources.errors import InputError
 

@@ -8,7 +8,7 @@ from typing import Any
 from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from hybrid_extensions.cdc.databases.kafka_connect import read_config
 from hybrid_extensions.mariadb.server import Address, ask, connect, parse_address
-from hybrid_extensions.mariadb.snapshot.checks import is_mariadb
+from hybrid_extensions.mariadb.snapshot.capture_checks import is_mariadb
 from sources.common.optional import needs_extra
 from sources.errors import HybridError, InputError
 

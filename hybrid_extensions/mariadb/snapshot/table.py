@@ -19,7 +19,7 @@ from hybrid_extensions.mariadb.server import (
     raw_cursor,
 )
 from hybrid_extensions.mariadb.snapshot.begin import at_first_position, begin
-from hybrid_extensions.mariadb.snapshot.checks import (
+from hybrid_extensions.mariadb.snapshot.capture_checks import (
     check_log,
     check_table,
     read_columns,
@@ -27,8 +27,8 @@ from hybrid_extensions.mariadb.snapshot.checks import (
 )
 from hybrid_extensions.mariadb.snapshot.chunks import divide, where
 from hybrid_extensions.mariadb.snapshot.columns import Column, expression, typed
+from hybrid_extensions.mariadb.snapshot.debezium_texts import quoted
 from hybrid_extensions.mariadb.snapshot.same_server import require_same_server
-from hybrid_extensions.mariadb.snapshot.texts import quoted
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_schema

@@ -14,7 +14,7 @@ from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from hybrid_extensions.cdc.databases.connector_lists import Capture, find_capture
 from hybrid_extensions.libpq.connections import connect
 from hybrid_extensions.postgres.capture_checks import require_capturable
-from hybrid_extensions.postgres.checks import check_publication
+from hybrid_extensions.postgres.table_checks import check_publication
 from hybrid_extensions.postgres.watch.alteration import find_alteration, is_narrowed
 from hybrid_extensions.postgres.watch.catalog_definition import RowsOf, read_definition
 from hybrid_extensions.postgres.watch.publication import read_publication

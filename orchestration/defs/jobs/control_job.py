@@ -18,7 +18,7 @@ from orchestration.defs.jobs.action_form import action_schema, read_form
 from orchestration.defs.jobs.actions import Act, Action
 from orchestration.defs.jobs.approval_waits import report_approval
 from orchestration.defs.jobs.control_form import ControlForm, acting_generation, fields_of
-from orchestration.defs.jobs.form import job_of
+from orchestration.defs.jobs.form_job import job_of
 from orchestration.defs.keys import (
     ACTION_TAG,
     control_name,

@@ -11,8 +11,8 @@ from sources.common.sql.select import EventColumn
 from sources.files.listing.split_table import row_tuples
 from sources.formats.deletion_vectors import count_deleted
 from sources.formats.event_times import EVERY_TIME, EventTimeRange, TimeLimits, column_range
+from sources.formats.parquet.event_time_range import read_event_times, with_unknown_ranges
 from sources.formats.parquet.footer import read_footer
-from sources.formats.parquet.ranges import read_event_times, with_unknown_ranges
 from sources.storage.folder_partitions import typed_value, values_of
 from sources.storage.stores import Stores
 

@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow.parquet as pq
 
+from sources.formats.parquet.event_time_range import REQUESTS, THREADS
 from sources.formats.parquet.footer import read_footer
-from sources.formats.parquet.ranges import REQUESTS, THREADS
 from sources.storage.stores import Stores
 
 

@@ -20,15 +20,15 @@ from sources.formats.event_times import (
     table_of_ranges,
 )
 from sources.formats.open_file import in_file
-from sources.formats.parquet.file import parquet_file
-from sources.formats.parquet.footer import footer_of, parse_fast, parse_safely, unreadable
-from sources.formats.parquet.ranges import (
+from sources.formats.parquet.event_time_range import (
     REQUESTS,
     THREADS,
     factor_of,
     range_by_footer,
     read_range,
 )
+from sources.formats.parquet.file import parquet_file
+from sources.formats.parquet.footer import footer_of, parse_fast, parse_safely, unreadable
 from sources.storage.stores import Stores
 
 _CHUNK_FILES = 500

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from hybrid_extensions.audit.acceptance import accept_audit
-from hybrid_extensions.audit.check import audit_again, audited_check
+from hybrid_extensions.audit.audit_check import audit_again, audited_check
 from orchestration.comparison.installed_audit import AUDITED
 from orchestration.comparison.kept_audit import AUDIT, keep_audit, read_audit
 from orchestration.defs.checks.last_evaluation import last_evaluation

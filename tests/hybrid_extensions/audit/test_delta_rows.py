@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable, Field, Schema, write_deltalake
 from deltalake.schema import PrimitiveType, StructType
 
-from hybrid_extensions.audit.readers.files import AuditFiles
+from hybrid_extensions.audit.readers.history_files import AuditFiles
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.planning.plan import make_plan

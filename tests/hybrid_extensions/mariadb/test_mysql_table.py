@@ -10,7 +10,7 @@ import pytest
 
 from hybrid_extensions.cdc.databases.captured_table import Misfit
 from hybrid_extensions.mariadb.server import connect, parse_address
-from hybrid_extensions.mariadb.snapshot.checks import check_log, server_variables
+from hybrid_extensions.mariadb.snapshot.capture_checks import check_log, server_variables
 from hybrid_extensions.mariadb.snapshot.table import open_table
 from hybrid_extensions.servers.databases.mysql import LocalMySql
 from sources.errors import InputError

@@ -19,7 +19,7 @@ from hybrid_extensions.mariadb import server as connections
 from hybrid_extensions.mariadb.log import binlog
 from hybrid_extensions.mariadb.server import connect, parse_address
 from hybrid_extensions.mariadb.snapshot.begin import begin
-from hybrid_extensions.mariadb.snapshot.checks import read_columns, server_variables
+from hybrid_extensions.mariadb.snapshot.capture_checks import read_columns, server_variables
 from hybrid_extensions.mariadb.snapshot.table import MariaDbReader
 from hybrid_extensions.servers.process import free_ports
 from sources.common.database_snapshot import BinlogSnapshot

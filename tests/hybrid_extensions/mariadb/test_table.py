@@ -10,7 +10,11 @@ import pytest
 
 from hybrid_extensions.cdc.databases.captured_table import Misfit, QueryError
 from hybrid_extensions.mariadb.server import connect, parse_address
-from hybrid_extensions.mariadb.snapshot.checks import check_log, log_status, server_variables
+from hybrid_extensions.mariadb.snapshot.capture_checks import (
+    check_log,
+    log_status,
+    server_variables,
+)
 from hybrid_extensions.mariadb.snapshot.table import export, open_table
 from hybrid_extensions.mariadb.tables import find_tables
 from hybrid_extensions.servers.databases.mariadb import LocalMariaDb

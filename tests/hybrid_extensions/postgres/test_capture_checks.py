@@ -11,7 +11,7 @@ import pytest
 
 from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from hybrid_extensions.postgres.capture_checks import require_capturable
-from hybrid_extensions.postgres.checks import check_columns
+from hybrid_extensions.postgres.table_checks import check_columns
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.config.source.snapshot import SnapshotOptions
 from sources.config.table.sink import Sink

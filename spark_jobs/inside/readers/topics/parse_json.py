@@ -14,7 +14,7 @@ from sources.decoding.json.batches import read_objects, supports_schema
 from spark_jobs.inside.readers.topics.decode_records import VALUE
 from spark_jobs.inside.readers.topics.marked_records import MarkedRecords, any_of, first_reason
 from spark_jobs.inside.readers.topics.times_of_day import TIME_OF_DAY, has_time_of_day
-from spark_jobs.inside.readers.topics.too_large import TOO_LARGE, is_too_large, parsed_as
+from spark_jobs.inside.readers.topics.too_large_numbers import TOO_LARGE, is_too_large, parsed_as
 
 _CORRUPT = "__corrupt"
 _ROW = "__row"

@@ -2,7 +2,7 @@
 
 DuckDB reads Parquet and text. fastavro and pyarrow read Avro and ORC files whole, without the byte
 ranges of the plan (:mod:`hybrid_extensions.audit.readers.own_columns`). For JSON lines and CSV see
-:mod:`hybrid_extensions.audit.readers.lines`.
+:mod:`hybrid_extensions.audit.readers.text_file_rows`.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from hybrid_extensions.audit.computed.proven_expressions import (
 )
 from hybrid_extensions.audit.readers.drifted_parquet import drifted_rows, types_may_differ
 from hybrid_extensions.audit.readers.folder_values import options, values_in, with_values
-from hybrid_extensions.audit.readers.lines import load_rows, load_texts
 from hybrid_extensions.audit.readers.local_copies import MAGIC, Copies
 from hybrid_extensions.audit.readers.own_columns import own_rows
 from hybrid_extensions.audit.readers.table_rows import delta_rows, load_batches
+from hybrid_extensions.audit.readers.text_file_rows import load_rows, load_texts
 from hybrid_extensions.comparison.duckdb_database import (
     INSTANT,
     columns_of,

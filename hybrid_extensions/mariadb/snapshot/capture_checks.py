@@ -8,11 +8,11 @@ from typing import Any
 from hybrid_extensions.cdc.databases.captured_table import CapturedTable, Misfit
 from hybrid_extensions.mariadb.server import ask
 from hybrid_extensions.mariadb.snapshot.columns import Column, require_type
+from hybrid_extensions.mariadb.snapshot.debezium_texts import quoted
 from hybrid_extensions.mariadb.snapshot.keys import require_key
 from hybrid_extensions.mariadb.snapshot.references import NATIVE, check_references
 from hybrid_extensions.mariadb.snapshot.replicas import LOGGING, check_replica
 from hybrid_extensions.mariadb.snapshot.rights import ask_with_right
-from hybrid_extensions.mariadb.snapshot.texts import quoted
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_type
 from sources.errors import InputError

@@ -26,7 +26,7 @@ from hybrid_extensions.cdc.debezium.changed_columns_errors import (
 from hybrid_extensions.cdc.debezium.json_envelopes import JsonEnvelopes, envelopes_by
 from hybrid_extensions.cdc.debezium.positions import position
 from hybrid_extensions.cdc.debezium.renaming import Renaming
-from hybrid_extensions.cdc.debezium.unchanged_long_values import Placeholder, why_not_kept
+from hybrid_extensions.cdc.debezium.unchanged_long_values import Placeholder, require_kept
 from hybrid_extensions.cdc.debezium.values import (
     NO_ENCODING,
     require_integer,
@@ -155,7 +155,8 @@ class DebeziumReader(BaseReader):
                 self._check_encodings(encodings, origin)
             for name, read in self._columns:
                 if self._placeholder.stands_for(row.get(name)):
-                    self._require_kept(name, op)
+                    keeps, is_long = self._unchanged is not None, name in self._long
+                    require_kept(name, self._table, op, keeps=keeps, is_long=is_long)
                     fields[name] = lacking[name] = None
                 else:
                     fields[name] = self._column(name, row, encodings, read)
@@ -303,16 +304,6 @@ class DebeziumReader(BaseReader):
                 )
                 raise InputError(message, hint, table=self._table, column=name)
         self._checked = encodings
-
-    def _require_kept(self, name: str, op: str) -> None:
-        """Refuse a change without a long value, unless the row that it changes keeps the value.
-
-        Raises:
-            BadValue: Contains the reason.
-        """
-        keeps, is_long = self._unchanged is not None, name in self._long
-        if reason := why_not_kept(name, self._table, op, keeps=keeps, is_long=is_long):
-            raise BadValue(reason)
 
     def _column(
         self,

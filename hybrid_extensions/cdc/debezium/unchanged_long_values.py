@@ -17,6 +17,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.common.conversion import BadValue
 from sources.decoding.changes.record_keys import NEW_START
 
 PLACEHOLDER = "__debezium_unavailable_value"
@@ -80,10 +81,10 @@ class Placeholder:
         return raw in self._lists
 
 
-def why_not_kept(column: str, table: str, op: str, *, keeps: bool, is_long: bool) -> str | None:
-    """Return why a change is bad that has a placeholder; None if the row's own value is kept.
+def require_kept(column: str, table: str, op: str, *, keeps: bool, is_long: bool) -> None:
+    """Refuse a change that has a placeholder, unless the row that it changes keeps its value.
 
-    It is kept if the pipeline declares so, the change refers to the row by the same key, and the
+    It does if the pipeline declares so, the change refers to the row by the same key, and the
     column is of a type whose values may be long.
 
     Args:
@@ -92,23 +93,28 @@ def why_not_kept(column: str, table: str, op: str, *, keeps: bool, is_long: bool
         op: Debezium's op of the change.
         keeps: Whether ``include`` has a column for the names of unchanged values.
         is_long: Whether values of the column's declared type may be long.
+
+    Raises:
+        BadValue: Contains the reason, and what to do.
     """
+    if keeps and is_long and op in _OF_A_ROW:
+        return
     full = f"run ALTER TABLE {table} REPLICA IDENTITY FULL"
-    what = f"`{column}` is a long value (TOAST) that the update did not change"
     if op not in _OF_A_ROW:
-        return (
-            f"{what} when it gave the row another key, so neither the log nor a row of that key "
-            f"contains it: {full}, {NEW_START}"
+        why = (
+            " when it gave the row another key, so neither the log nor a row of that key contains "
+            f"it: {full}, {NEW_START}"
         )
-    if not keeps:
-        return (
-            f"{what}, so the log does not contain it: to keep the row's value, declare `include: "
+    elif keeps:
+        why = (
+            ", and a column of text, bytes, an array or a map only can keep the row's value: "
+            f"declare `{column}` so, or {full}, {NEW_START}"
+        )
+    else:
+        why = (
+            ", so the log does not contain it: to keep the row's value, declare `include: "
             "{_unchanged: unchanged}` and `sink.unchanged: _unchanged` in a new generation; or "
             f"{full}, {NEW_START}"
         )
-    if not is_long:
-        return (
-            f"{what}, and a column of text, bytes, an array or a map only can keep the row's "
-            f"value: declare `{column}` so, or {full}, {NEW_START}"
-        )
-    return None
+    reason = f"`{column}` is a long value (TOAST) that the update did not change{why}"
+    raise BadValue(reason)

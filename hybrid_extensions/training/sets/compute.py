@@ -32,7 +32,7 @@ from sources.common.counting import counted
 from sources.common.sql.sql_names import column_list
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, StateError
-from sources.storage.tables.delta import delta_table
+from sources.storage.tables.delta import delta_table, unreadable_table
 
 BATCH_LABELS = 500_000
 """Labels that are joined at a time; their ranges are one commit."""
@@ -260,12 +260,12 @@ class _Computation:
         except (DeltaError, OSError, ValueError) as error:
             if self._table is None and "already exists" in str(error):
                 raise self._rewritten(keys) from None
-            message = f"The training set {folder} can't be written: {error}."
             hint = (
-                "Free space or make the folder writable, then compute the set again: ranges that "
-                "were written are not computed again."
+                "Correct that, such as the folder's rights or a full disk, then compute the set "
+                "again: ranges that were written are not computed again."
             )
-            raise InputError(message, hint, table=folder.url) from error
+            what = f"The training set {folder} can't be written"
+            raise unreadable_table(what, folder, error, hint) from error
         if self._table is None:
             self._table = delta_table(folder)
 

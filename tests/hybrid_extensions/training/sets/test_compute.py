@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hybrid_extensions.training.sets import compute as computation
-from sources.errors import InputError, StateError
+from sources.errors import InputError, StateError, UnavailableError
+from sources.storage.folder import Folder
 from tests.hybrid_extensions.training.sets.set_case import Case
 from tests.properties import examples
 
@@ -183,6 +184,25 @@ def test_a_range_that_another_computation_has_rewritten_meanwhile_is_refused(
     assert "of 2024-01-02 to 2024-01-03" in caught.value.message
     assert case.rows() == case.expected()
     assert all(each.is_current for each in case.look().values())
+
+
+def test_an_outage_of_the_store_is_not_taken_for_a_full_disk(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(*_: Any, **__: Any) -> None:
+        raise OSError("no space")
+
+    def silent(*_: Any) -> None:
+        raise UnavailableError("The store does not answer.", "")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(computation, "write_deltalake", failed)
+        with pytest.raises(InputError, match=r"can't be written: no space\. .* a full disk"):
+            case.compute()
+        patched.setattr(Folder, "exists", silent)
+        with pytest.raises(UnavailableError):
+            case.compute()
+    case.compute()
 
 
 def test_rows_that_are_deleted_are_a_change_from_their_time_on(case: Case) -> None:

@@ -1,4 +1,4 @@
-"""Errors that pass from Python through the JVM to the driver, restored as error reports.
+"""Error reports of any exception of a run, also of one that has passed through the JVM.
 
 An error that is raised in a Python worker, in ``foreachBatch`` or by SQL's ``raise_error`` reaches
 the driver as an exception of Spark, with nothing of the original but text. So whatever this project

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hybrid_extensions.generations import discards
 from hybrid_extensions.generations.comparison.compare_generations import (
     GenerationComparison,
     compare_generations,
@@ -54,13 +55,13 @@ def discard(loaded: LoadedPipeline, by: str | None = None) -> str:
     promotion.finish(loaded)
     with hold_switch_lock(loaded, "discard of the newest generation"):
         if (name := candidate_name(loaded)) is None:
-            return generations.discard(loaded)
+            return discards.discard(loaded)
         # Begun meanwhile, a promotion may have its files in the target already.
         require_in_service(loaded, read_generation(loaded.state, name))
         before = {"newest": name}
         with recorded(loaded.state, "discard generation", by, name, before) as after:
             stopping.stop(declaration_of(loaded, name), by or "")
-            after["deleted"] = generations.discard(loaded, name)
+            after["deleted"] = discards.discard(loaded, name)
         return after["deleted"]
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
+from hybrid_extensions.generations.discards import take_back_discard
 from hybrid_extensions.generations.switch import refusals
 from hybrid_extensions.generations.switch import steps as switch_steps
 from hybrid_extensions.generations.switch.group_followers import (
@@ -40,7 +41,6 @@ from orchestration.launch_checks import require_not_deleted
 from orchestration.remedies import Remedy, as_commands
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, StateError
-from sources.generations import take_back_discard
 from sources.planning.context import PipelineContext
 from sources.serving import Switch, own_table, pending_switch, read_serving
 from sources.state.action_log import begin_action

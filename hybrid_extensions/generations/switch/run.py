@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import TypeVar
 
+from hybrid_extensions.generations.discards import take_back_discard
 from hybrid_extensions.generations.switch import refusals, surplus
 from hybrid_extensions.generations.switch import steps as switch_steps
 from hybrid_extensions.generations.switch.progress import Steps
@@ -15,7 +16,6 @@ from orchestration.requested_state import read_requested, request
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
-from sources.generations import take_back_discard
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from sources.serving import Switch, pending_switch, read_serving

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from hybrid_extensions.generations import discards
 from hybrid_extensions.generations.switch import promotion
 from hybrid_extensions.generations.table_position import find_position
 from orchestration.operations import bounded_run
@@ -213,7 +214,7 @@ def test_a_discard_that_broke_off_is_completed_by_the_next_generation_and_nothin
 ) -> None:
     case = two(tmp_path)
     with monkeypatch.context() as killed:
-        killed.setattr(generations, "remove", lambda *_: None)
+        killed.setattr(discards, "remove", lambda *_: None)
         assert call(case, "discard")["discarded"] == "g2"
     assert (tmp_path / "state/events/g2/generation.json").exists()
     assert [line["name"] for line in call(case, "list")["generations"]] == ["g1"]

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from hybrid_extensions.generations import discards
 from hybrid_extensions.generations.files.take_over import TakeOver
 from hybrid_extensions.generations.switch import group_steps, promotion, surplus
 from hybrid_extensions.generations.switch import steps as switch_steps
 from hybrid_extensions.generations.switch.group_members import Group
 from hybrid_extensions.generations.switch.group_switch import promote_group, roll_back_group
-from sources import generations
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, InputError, StateError
 from sources.serving import Switch, pending_switch, read_serving, require_in_service
@@ -289,7 +289,7 @@ def test_a_candidate_that_was_discarded_meanwhile_holds_up_no_way_back(
     assert switch is not None
     # By a process that was suspended, and does not see the promotion.
     other.state.delete(Switch.NAME)
-    generations.discard(other)
+    discards.discard(other)
     other.state.put_if_absent(Switch.NAME, switch)
     with pytest.raises(StateError, match="g2 is not promoted: it is gone"):
         promotion.finish(other)

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from hybrid_extensions.generations import discards
 from orchestration.operations import chain_plan
-from sources import generations
 from sources.errors import StateError
 from sources.generations import begin
 from sources.state.generation import CURRENT, CurrentGeneration
@@ -128,4 +128,4 @@ def test_no_generation_is_brought_back_after_another_one_was_begun(
     assert current == CurrentGeneration(generation="g3")
     # Nor is anything left of it.
     assert "g2" not in case.loaded.state.folders()
-    assert generations.discard(case.loaded) == "g3"
+    assert discards.discard(case.loaded) == "g3"

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable
 
+from hybrid_extensions.generations import discards
 from hybrid_extensions.generations.files.take_over import OutdatedError, TakeOver
 from hybrid_extensions.generations.lifecycle import discard
 from hybrid_extensions.generations.switch import promotion
@@ -52,7 +53,7 @@ def test_a_discard_that_wakes_up_during_a_promotion_removes_nothing(
     case = two(tmp_path)
     switch = Switch(to="g2", past="g1", at_ms=1, is_rollback=False)
     begun = lambda: case.loaded.state.put_if_absent(Switch.NAME, switch)  # noqa: E731
-    before(monkeypatch, generations, "mark_removed", begun)
+    before(monkeypatch, discards, "mark_removed", begun)
     with pytest.raises(StateError, match="another process has begun to promote it") as refused:
         discard(case.loaded)
     assert refused.value.transient
@@ -65,7 +66,7 @@ def test_a_discard_that_wakes_up_after_a_promotion_removes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = two(tmp_path)
-    before(monkeypatch, generations, "mark_removed", lambda: promote_beside(case, monkeypatch))
+    before(monkeypatch, discards, "mark_removed", lambda: promote_beside(case, monkeypatch))
     with pytest.raises(StateError, match="another process has begun to promote it"):
         discard(case.loaded)
     assert is_there(case.loaded.state, "g2")
@@ -80,13 +81,13 @@ def test_a_discard_that_wakes_up_removes_no_generation_that_was_begun_since(
     case = two(tmp_path)
 
     def discarded_and_begun() -> None:
-        generations.discard(case.loaded)
+        discards.discard(case.loaded)
         begin(case.loaded)
 
-    before(monkeypatch, generations, "require_candidate", discarded_and_begun)
+    before(monkeypatch, discards, "require_candidate", discarded_and_begun)
     with pytest.raises(StateError, match=r"g2 .* another one has discarded it meanwhile"):
         discard(case.loaded)
-    before(monkeypatch, generations, "mark_removed", discarded_and_begun)
+    before(monkeypatch, discards, "mark_removed", discarded_and_begun)
     with pytest.raises(StateError, match=r"g3 .* another one has discarded it meanwhile"):
         discard(case.loaded)
     assert [each.name for each in generations.generations(case.loaded)] == ["g1", "g4"]
@@ -121,7 +122,7 @@ def test_a_promotion_of_what_was_discarded_meanwhile_gives_up_and_nothing_is_lef
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = two(tmp_path)
-    before(monkeypatch, promotion, "begin_action", lambda: generations.discard(case.loaded))
+    before(monkeypatch, promotion, "begin_action", lambda: discards.discard(case.loaded))
     with pytest.raises(StateError, match=r"g2 is not promoted: .* g1 serves as before"):
         promotion.promote(case.loaded)
     assert pending_switch(case.loaded) is None
@@ -297,11 +298,11 @@ def test_a_new_generation_that_wakes_up_after_a_discard_brings_nothing_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = two(tmp_path)
-    generations.discard(case.loaded)
+    discards.discard(case.loaded)
 
     def begun_and_discarded() -> None:
         begin(case.loaded)
-        generations.discard(case.loaded)
+        discards.discard(case.loaded)
 
     before(monkeypatch, generations, "make_generation", begun_and_discarded)
     with pytest.raises(StateError, match="another process has begun or discarded one"):
@@ -316,7 +317,7 @@ def test_a_new_generation_whose_process_is_killed_leaves_none_that_nobody_began(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = two(tmp_path)
-    generations.discard(case.loaded)
+    discards.discard(case.loaded)
 
     def killed() -> None:
         raise KeyboardInterrupt
@@ -326,7 +327,7 @@ def test_a_new_generation_whose_process_is_killed_leaves_none_that_nobody_began(
         begin(case.loaded)
     begun = begin(case.loaded)
     assert [each.name for each in generations.generations(case.loaded)] == ["g1", begun.name]
-    generations.discard(case.loaded)
+    discards.discard(case.loaded)
     assert newest_generation(case.loaded) == "g1"
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from hybrid_extensions.generations.discards import discard
 from orchestration.pipeline_definitions import pipeline_definitions
-from sources.generations import begin, discard, is_unread
+from sources.generations import begin, is_unread
 from sources.planning.approval import approve
 from sources.serving import candidate_name, read_serving
 from tests.command_line import invoke

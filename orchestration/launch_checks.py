@@ -26,6 +26,7 @@ from sources.serving import require_in_service
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.jvm.java import require_java
 from spark_jobs.launch.readable_state import require_readable
+from spark_jobs.launch.runs import find_run
 from spark_jobs.table.ownership.belonging import require_belonging
 
 Source = FileSource | KafkaSource
@@ -69,6 +70,8 @@ def require_ready_to_stream(context: PipelineContext, source: Source) -> None:
 def require_ready(context: PipelineContext, source: Source) -> None:
     """Refuse to launch a source that may not run now; keep the definition that it runs by.
 
+    Of a source that runs already, the definition stays kept by which it was launched.
+
     Raises:
         StateError: A document is of another version, another generation serves in this one's place,
             the plan is not approved, or the start offsets of a topic were not decided.
@@ -86,7 +89,8 @@ def require_ready(context: PipelineContext, source: Source) -> None:
                 require_range(context.generation, topic.name)
             if not next_offsets(context, topic):
                 require_sound(context, topic)
-    keep_definition(context.loaded, context.generation)
+    if find_run(context.generation, source.name) is None:
+        keep_definition(context.loaded, context.generation)
 
 
 def next_offsets(context: PipelineContext, source: KafkaSource) -> Offsets:

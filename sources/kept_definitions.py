@@ -194,7 +194,10 @@ def which_file(loaded: LoadedPipeline) -> str:
     if loaded.kept is None or (generation := loaded.kept.generation) is None:
         return ""
     copy = kept_folder(loaded, generation).location(loaded.path.name)
-    return f"Generation {generation} goes by its copy of the pipeline's file: change {copy}."
+    return (
+        f"Generation {generation} goes by its copy of the pipeline's file and code: change {copy}, "
+        "or the code beside it."
+    )
 
 
 def code_of(loaded: LoadedPipeline) -> list[Path]:

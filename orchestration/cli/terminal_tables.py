@@ -168,6 +168,7 @@ def _lines_below(found: Status) -> list[str]:
     notes = [
         found.transform_changed,
         found.settings_overruled,
+        found.changed_since_launch,
         unwatched,
         *narrowed,
         *of_sources,

@@ -5,6 +5,7 @@ Nothing is changed but what is known of the replication slot, which the next loo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
@@ -28,7 +29,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import ErrorReport, StateError
 from sources.extensions import contributions
 from sources.generations import acting_on
-from sources.kept_definitions import in_service
+from sources.kept_definitions import changed_since, in_service
 from sources.planning.approval import find_approval
 from sources.planning.plan import find_plan
 from sources.planning.topics.followed_columns import FollowedChange, followed_columns
@@ -86,6 +87,9 @@ class Status(BaseModel):
             none did.
         settings_overruled: Warning about declared settings of Spark that the checkpoint has other
             values of; None if there are none.
+        changed_since_launch: Warning about files of the definition that have changed since the run
+            was launched, which goes by what was there then; None if there are none, or nothing
+            runs.
         followed: Changes of the captured table's columns that this generation's runs followed.
         audit: Verdict of the last audit of this generation; None if there was none.
         parts: What extensions add; empty unless that was asked for. In a document each is a field
@@ -112,6 +116,7 @@ class Status(BaseModel):
     compared: SerializeAsAny[KeptComparison] | None = None
     transform_changed: str | None = None
     settings_overruled: str | None = None
+    changed_since_launch: str | None = None
     followed: list[FollowedChange] = Field(default_factory=list)
     audit: AuditVerdict | None = None
     parts: Annotated[list[StatusPart], Field(exclude=True)] = Field(default_factory=list)
@@ -208,6 +213,7 @@ def status(loaded: LoadedPipeline) -> Status:
         narrowed=narrowed,
         transform_changed=None if generation is None else last_change(generation),
         settings_overruled=_overruled(loaded, generation),
+        changed_since_launch=_changed_since_launch(loaded, generation, sources),
         followed=[] if generation is None else followed_columns(generation),
         audit=None if kept is None else _verdict(kept),
         absent=[] if plan is None else plan.absent,
@@ -222,6 +228,24 @@ def _overruled(loaded: LoadedPipeline, generation: Generation | None) -> str | N
     with suppress(StateError):
         return overruled_settings(loaded.pipeline, generation.checkpoint)
     return None
+
+
+def _changed_since_launch(
+    loaded: LoadedPipeline, generation: Generation | None, sources: Sequence[SourceStatus]
+) -> str | None:
+    """Return a warning that a run does not go by the files as they are now; None if it does."""
+    is_running = any(source.state == "running" for source in sources)
+    if loaded.kept is not None or generation is None or not is_running:
+        return None
+    if not (changed := changed_since(loaded, generation.name)):
+        return None
+    have = "has" if len(changed) == 1 else "have"
+    return (
+        f"{', '.join(f'`{name}`' for name in changed)} {have} changed since the run was launched, "
+        "which goes on with what was there then. What leaves the table's columns as they are takes "
+        "effect with the next launch: `hybrid pause P`, `hybrid resume P`. To compute the whole "
+        "table by it: `hybrid rerun P`."
+    )
 
 
 def _verdict(kept: KeptAudit) -> AuditVerdict:

@@ -80,5 +80,6 @@ def test_a_generation_that_goes_by_its_copy_says_where_its_declaration_is_change
     assert which_file(loaded) == ""
     kept = kept_declaration(loaded, generation.name)
     assert which_file(kept) == (
-        f"Generation g1 goes by its copy of the pipeline's file: change {kept.path}."
+        f"Generation g1 goes by its copy of the pipeline's file and code: change {kept.path}, or "
+        "the code beside it."
     )

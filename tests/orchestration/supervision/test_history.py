@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 
+from orchestration.launch_checks import require_ready
 from orchestration.progress.in_words import action_in_words
 from orchestration.supervision import controls
 from orchestration.supervision.card import card
 from orchestration.supervision.status import status
 from sources.errors import StateError
 from sources.kept_definitions import keep_definition
+from sources.planning.context import PipelineContext
 from sources.state.action_log import LoggedAction, read_actions
+from spark_jobs.run_state.driver_lock import take_launch_lock
 from tests.command_line import invoke
 from tests.orchestration.supervision.live_case import LiveCase
 
@@ -80,6 +83,32 @@ def test_a_changed_declaration_is_recorded_when_a_run_first_goes_by_it(case: Liv
     assert action_in_words(found) == (
         "change of declaration of g1 (supervision.stuck_after: 1 min → 2 min)"
     )
+
+
+def test_the_definition_stays_kept_by_which_a_run_was_launched(case: LiveCase) -> None:
+    case.plan_history()
+    context = PipelineContext.require(case.loaded)
+    inbox = case.loaded.pipeline.sources[-1]
+    case.ask_for_it()
+    require_ready(context, inbox)
+    case.launch("one")
+    lock = take_launch_lock(case.generation, "one")
+    assert lock is not None
+    with case.alive():
+        require_ready(context, inbox)
+        (case.path.parent / "transforms.py").write_text(
+            "# edited, and nothing else of it is left\n"
+        )
+        require_ready(context, inbox)
+        assert status(case.loaded).changed_since_launch is not None
+        assert history(case) == []
+        told = " ".join(invoke(["status", str(case.path)]).output.split())
+        assert "Warning: `transforms.py` has changed since the run was launched" in told
+    lock.release()
+    require_ready(context, inbox)
+    assert status(case.loaded).changed_since_launch is None
+    [found] = history(case)
+    assert "change of declaration of g1 (transforms.py: " in action_in_words(found)
 
 
 def test_the_card_tells_the_last_action(case: LiveCase) -> None:

@@ -58,7 +58,8 @@ def test_commands_of_the_command_line_exist_with_their_options(page: Path) -> No
         if (below := getattr(command, "commands", None)) is not None and words[2] != "…":
             assert words[2] in below, words
             command = below[words[2]]
-        known = {option for each in command.params for option in each.opts} | {"--help"}
+        opts = [[*each.opts, *each.secondary_opts] for each in command.params]
+        known = {option for each in opts for option in each} | {"--help"}
         options = {word.partition("=")[0] for word in words if word.startswith("--")}
         assert options <= known, words
 

@@ -20,7 +20,10 @@ def after_plan(loaded: LoadedPipeline) -> str:
     """
     generation = loaded.require_generation()
     if any(read_heartbeat(generation, each.name) for each in loaded.pipeline.sources):
-        return "A run has begun to read it: `hybrid status P` shows how far it is."
+        return (
+            "A run has begun to read it, or has read it: files, offsets and times above are those "
+            "of the plan. `hybrid status P` shows how far it is now."
+        )
     if loaded.pipeline.approve and find_approval(generation) is None:
         return (
             "Nothing is read before a person approves it: `hybrid approve P`. Then run it: "

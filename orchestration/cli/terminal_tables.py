@@ -42,7 +42,8 @@ def plan(made: Plan, seen: Preview, then: str) -> Group:
         seen: The preview of the same plan.
         then: The sentence that names the next command.
     """
-    parts: list[Table | str] = [f"Plan of {made.pipeline}", escape(seen.summary), ""]
+    title = f"Plan of {made.pipeline}, made at {iso(made.created_ms)}"
+    parts: list[Table | str] = [title, escape(seen.summary), ""]
     parts += [_plan_table(table) for table in plan_tables(made, seen)]
     parts += [f"Retention: {room}." for topic in made.topics for room in topic.headroom[:1]]
     if seen.previous is not None and not seen.changes:

@@ -23,7 +23,13 @@ from sources.config.pipeline import Pipeline
 from sources.errors import InputError, StateError
 from sources.generations import acting_on
 from sources.planning.context import PipelineContext
-from sources.serving import newest_generation, read_serving, target_of
+from sources.serving import read_serving, require_candidate, target_of
+
+_NO_CANDIDATE = (
+    "There is nothing to compare the table with that readers see. Begin a new generation with "
+    "`hybrid generation new P`, and compute its table with `hybrid run P`. A generation that was "
+    "rolled back is seen again by another rollback: `hybrid generation rollback P`."
+)
 
 
 def pair(candidate: str, serving: str) -> str:
@@ -154,23 +160,15 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
     say which change a row is of: a row of a snapshot has none.
 
     Raises:
-        StateError: There is no newer generation than the serving one.
+        StateError: There is no candidate. One that was rolled back is none: it has no table of its
+            own any more.
         InputError: A table does not exist or can't be read, lacks a column of ``sink.key``, or has
             a column whose two types can't be compared.
         UnavailableError: The store of the state or of a table does not answer.
     """
     pipeline = loaded.pipeline.name
-    serving, candidate = read_serving(loaded).generation, newest_generation(loaded)
-    if candidate is None or candidate == serving:
-        message = (
-            f"Pipeline `{pipeline}` has no generation newer than {serving}, which serves, so there "
-            "is nothing to compare it with."
-        )
-        hint = (
-            "Begin a new generation with `hybrid generation new P`, and compute its table with "
-            "`hybrid run P`."
-        )
-        raise StateError(message, hint, pipeline=pipeline, generation=serving)
+    candidate = require_candidate(loaded, _NO_CANDIDATE)
+    serving = read_serving(loaded).generation
     tables = {}
     for name in (serving, candidate):
         path = target_of(loaded, name)

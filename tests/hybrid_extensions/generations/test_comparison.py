@@ -22,6 +22,7 @@ from hybrid_extensions.generations.comparison.compare_generations import (
 from hybrid_extensions.generations.switch import promotion
 from orchestration.comparison.installed_audit import query_misfit
 from orchestration.operations import chain_plan
+from sources.errors import StateError
 from sources.generations import begin
 from sources.serving import target_of
 from tests.command_line import invoke
@@ -104,6 +105,15 @@ def test_a_comparison_counts_differences_by_column_and_shows_how_numbers_moved(
     assert "mean 20 to 30.3333" in shown
     [row] = generation_metadata.comparison(found)["columns"].records
     assert row.data == {"column": "v", "changed rows": 1, "values": v.moved}
+
+
+def test_a_generation_that_was_rolled_back_is_compared_with_nothing(tmp_path: Path) -> None:
+    case = two(tmp_path)
+    promotion.promote(case.loaded)
+    promotion.roll_back(case.loaded)
+    with pytest.raises(StateError, match="has no candidate") as refused:
+        compare_generations(case.loaded)
+    assert "`hybrid generation rollback P`" in refused.value.hint
 
 
 def test_of_equal_tables_no_column_is_named_whatever_its_numbers(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from orchestration.comparison.report import (
 from orchestration.progress.plan_preview import preview
 from orchestration.supervision.source_status import SourceState, SourceStatus
 from orchestration.supervision.status import Status
+from sources.common.times import iso
 from sources.planning.approval import approve
 from sources.planning.plan import make_plan
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
@@ -187,7 +188,7 @@ def test_times_of_a_plan_are_readable_at_80_columns(tmp_path: Path, outside: boo
     made = make_plan(loaded)
     shown = text(terminal_tables.plan(made, preview(loaded, made), after_plan(loaded)), width=80)
     assert max(map(len, shown.splitlines())) <= 80
-    assert shown.startswith("Plan of p\nReads 1 file, ")
+    assert shown.startswith(f"Plan of p, made at {iso(made.created_ms)}\nReads 1 file, ")
     assert shown.endswith("`hybrid run P`.\n")
     table = shown[shown.index("Event times") : shown.index("Columns")]
     assert "1 Jan 2024 12:00" in table

@@ -35,6 +35,7 @@ _BOM = b"\xef\xbb\xbf"
 _DELIMITERS = (b",", b";", b"\t", b"|")
 _LIKELY_KEY = re.compile(r"(^|_)(id|key|no|nr|number|uuid|code)$|id$")
 _MOST_KEYS = 12
+_MOST_LINES = 3
 # Functions of `select` by the number of their units in a second.
 _UNITS = {1: "timestamp_seconds", 1_000: "timestamp_millis", 1_000_000: "timestamp_micros"}
 _HEAD_BYTES = 1 << 16
@@ -178,7 +179,7 @@ def _query(
             query = f"{select} FROM {reader} {rest}"
             return connection.sql(query, params=[str(path)]).to_arrow_table()
     except duckdb.Error as error:
-        (reason, *_), encoding = str(error).splitlines(), ""
+        reason, encoding = _reason(error), ""
         message = f"File {path} can't be read as {form}, the format of its name: {reason}"
         if form == "csv" and not _is_utf8(path):
             encoding = (
@@ -186,10 +187,17 @@ def _query(
                 "declare the encoding afterwards, such as `csv: {encoding: latin-1}`. "
             )
         hint = (
-            f"{encoding}Rename the file if it has another format; restore or remove it if it is "
-            "damaged. Then run `hybrid init` again."
+            f"{encoding}Correct a row that is named; rename the file if it has another format; "
+            "restore or remove it if it is damaged. Then run `hybrid init` again."
         )
         raise InputError(message, hint, file=str(path)) from None
+
+
+def _reason(error: duckdb.Error) -> str:
+    """Return what DuckDB says is wrong, and in which row, without its options as ways out."""
+    told, _, _ = str(error).partition("\nPossible ")
+    said = [line.strip() for line in told.splitlines() if line.strip()]
+    return "; ".join(said[:_MOST_LINES])
 
 
 def _is_utf8(path: Path) -> bool:

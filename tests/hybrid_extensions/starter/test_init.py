@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -233,6 +234,24 @@ def test_a_packed_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data" / "a.csv.gz").write_bytes(packed[:-6])
     status, answer = call(tmp_path, "--files", "data/*")
     assert (status, "a.csv.gz can't be read as csv" in answer["message"]) == (2, True)
+
+
+def test_a_row_that_is_none_is_named_with_its_line_and_what_it_lacks(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    start = datetime(2024, 5, 1, tzinfo=UTC)
+    times = [(start + timedelta(seconds=at)).strftime("%Y-%m-%d %H:%M:%S") for at in range(150_000)]
+    rows = [f"{at},Ada,{at % 97},{time}" for at, time in enumerate(times)]
+    # Behind those by which DuckDB finds the delimiter. The id alone could be read; it is no key.
+    rows[75_000] = "74999,broken"
+    (tmp_path / "data" / "a.csv").write_text(
+        "\n".join(["order_id,customer,amount,ordered_at", *rows])
+    )
+    status, answer = call(tmp_path, "--files", "data/*")
+    assert status == 2
+    for part in ("Line: 75002", "Original Line: 74999,broken", "Number of Columns: 4 Found: 2"):
+        assert part in answer["message"]
+    assert answer["hint"].startswith("Correct a row that is named")
+    assert "strict_mode" not in answer["message"]
 
 
 @needs("text_files")

@@ -313,7 +313,11 @@ def _run(
     with stages("streams caught up and stopped"), ThreadPoolExecutor(len(loaded)) as pool:
         list(pool.map(finish, loaded))
     with stages("audit: DuckDB over all raw input"), ThreadPoolExecutor(len(loaded)) as pool:
-        return list(pool.map(audit, loaded))
+        reports = list(pool.map(audit, loaded))
+    for each in loaded:
+        shown = f"Table of {each.pipeline.name}, which any reader of Delta opens: {each.target.url}"
+        console.print(shown, markup=False, soft_wrap=True)
+    return reports
 
 
 def finish(loaded: LoadedPipeline) -> None:

@@ -16,7 +16,10 @@ app = typer.Typer()
 
 @app.command(rich_help_panel=panels.START)
 def broker(
-    data: Annotated[Path | None, typer.Option(help="Folder that keeps the records.")] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder that keeps the records; by default `broker` in the cache."),
+    ] = None,
     topics: Annotated[
         list[str] | None,
         typer.Option("--topic", help="Topic to create, if it is not there; may be repeated."),
@@ -36,8 +39,8 @@ def broker(
             _create_missing(other.servers, topics)
             names = ", ".join(f"`{topic}`" for topic in topics)
             typer.echo(
-                f"Kafka listens at {other.servers}, process {other.pid}, and has the topics: "
-                f"{names}."
+                f"Kafka listens at {other.servers}, process {other.pid}, and has {names}, "
+                "perhaps among other topics."
             )
             return
         # SIGTERM ends it as Ctrl-C does.

@@ -32,15 +32,18 @@ def resolve_bootstrap(servers: str) -> str:
     """
     if servers != LOCAL:
         return servers
+    file = local_address_file()
     try:
-        return str(json.loads(local_address_file().read_text())["bootstrap_servers"])
+        return str(json.loads(file.read_text())["bootstrap_servers"])
     except (OSError, ValueError, KeyError):
+        lack = "contains no address" if file.exists() else "is not there"
         message = (
             "No local Kafka broker is running, which `bootstrap_servers: local` (the default) "
-            f"stands for: {local_address_file()} contains no address."
+            f"stands for: {file} {lack}."
         )
         hint = (
-            "Start one with `hybrid broker`, which runs until Ctrl-C; or declare the address of "
+            "Start one with `hybrid broker`, which runs until Ctrl-C (with `--data FOLDER` if its "
+            "records are in another folder than the usual one); or declare the address of "
             "another broker, such as `bootstrap_servers: kafka:9092`."
         )
         raise UnavailableError(message, hint, server=LOCAL) from None

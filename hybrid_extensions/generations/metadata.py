@@ -45,8 +45,9 @@ def comparison(found: GenerationComparison) -> Metadata:
 
 def next_step(found: GenerationComparison) -> str:
     """Return a sentence with the next step after a comparison: the job, and its actions."""
+    begin = "To let" if found.not_ready is None else "Once it is ready, to let"
     return (
-        f"To let readers see {found.candidate}, launch the job `{found.pipeline}_generation` with "
+        f"{begin} readers see {found.candidate}, launch the job `{found.pipeline}_generation` with "
         f"the action PROMOTE; to delete {found.candidate}, with DISCARD."
     )
 

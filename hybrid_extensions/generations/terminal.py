@@ -48,8 +48,9 @@ def comparison(found: GenerationComparison) -> Group:
         parts.append(f"[yellow]An audit would be refused:[/] {escape(found.audit_misfit)}")
     if found.not_ready is not None:
         parts.append(f"[yellow]Compare again later:[/] {escape(found.not_ready)}")
+    begin = "To let" if found.not_ready is None else "Once that is done, to let"
     parts.append(
-        f"To let readers see {found.candidate}: `hybrid generation promote P`; to delete it: "
+        f"{begin} readers see {found.candidate}: `hybrid generation promote P`; to delete it: "
         "`hybrid generation discard P`."
     )
     return Group(*parts)

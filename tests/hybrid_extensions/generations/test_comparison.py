@@ -253,4 +253,7 @@ def test_a_comparison_with_a_candidate_that_is_on_its_way_says_so(tmp_path: Path
     assert why in generation_metadata.comparison(found)["compare again later"]
     console = Console(record=True, width=200)
     console.print(generations_shown.comparison(found))
-    assert f"Compare again later: {why}" in console.export_text()
+    told = console.export_text()
+    assert f"Compare again later: {why}" in told
+    assert "Once that is done, to let readers see g2" in told
+    assert generation_metadata.next_step(found).startswith("Once it is ready, to let readers see")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,7 @@ def test_the_summary_comes_first_for_people_and_programs_alike(loaded: LoadedPip
         in seen.summary
     )
     shown = " ".join(invoke(["plan", str(loaded.path)]).stdout.split())
-    assert shown.startswith("Plan of events Reads 2 files, ")
+    assert re.match(r"Plan of events, made at [\d:.TZ-]+ Reads 2 files, ", shown)
 
 
 def test_an_estimate_rests_on_the_run_of_the_generation_before(loaded: LoadedPipeline) -> None:

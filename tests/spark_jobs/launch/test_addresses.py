@@ -145,3 +145,6 @@ def test_a_garbage_collector_is_chosen_only_where_nobody_else_chooses_one(
     options = conf["spark.driver.extraJavaOptions"]
     assert options.endswith(" -XX:+UseParallelGC") == is_chosen
     assert ("GC" in options) == is_chosen
+    # Thresholds of the compiler do not exclude each other: the last one counts.
+    is_own = "SPARK_HOME" not in exported and "master" not in spark
+    assert ("-XX:Tier4InvocationThreshold=" in options) == is_own

@@ -18,8 +18,8 @@ from email.utils import formatdate
 from pathlib import Path
 
 from hybrid_extensions.servers.process import HOST, TemporaryServer
-from hybrid_extensions.servers.server_programs import MissingServerError
-from sources.common.cache import cache_folder, make_once
+from hybrid_extensions.servers.server_programs import MissingServerError, make_once
+from sources.common.cache import cache_folder
 
 VERSION = "3.37.0"
 ACCOUNT = "devstoreaccount1"

@@ -9,26 +9,56 @@ used that the machine has installed.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from hybrid_extensions.servers import debian
 from hybrid_extensions.servers.process import last_lines
-from sources.common.cache import cache_folder, make_once
+from sources.common.cache import cache_folder, make_private
 from sources.errors import InputError
 
 _LIBRARIES = ("lib/*-linux-gnu*", "usr/lib/*-linux-gnu*", "usr/lib/*-linux-gnu*/pulseaudio")
 _LOADER = "usr/lib/*-linux-gnu*/ld-linux*.so.*"
 _PROGRAMS = ("usr/bin/*", "usr/sbin/*", "usr/lib/postgresql/*/bin/*")
 _COMPILED = ".compiled"
+
+
+def make_once(folder: Path, fill: Callable[[Path], None]) -> Path:
+    """Return a folder of the cache; create and fill it first if it does not exist.
+
+    Several processes may call this at once: one fills the folder while the others wait, without a
+    limit of time. The folder appears by one rename, when it is complete.
+
+    Args:
+        folder: The folder.
+        fill: Called with an empty folder next to it, which is renamed afterwards. Its errors are
+            raised, and the folder does not appear.
+
+    Raises:
+        OSError: The cache can't be written.
+    """
+    if folder.is_dir():
+        return folder
+    make_private(folder.parent)
+    with folder.with_name(f"{folder.name}.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Another process may have finished while this one waited.
+        if not folder.is_dir():
+            part = folder.with_name(f"{folder.name}.part")
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir(mode=0o700)
+            fill(part)
+            part.rename(folder)
+    return folder
 
 
 class Server(NamedTuple):

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 from hybrid_extensions.servers.debian import has_apt
-from hybrid_extensions.servers.server_programs import REDIS, MissingServerError, Server, obtain
+from hybrid_extensions.servers.server_programs import (
+    REDIS,
+    MissingServerError,
+    Server,
+    make_once,
+    obtain,
+)
+from tests.services.processes import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -80,3 +90,37 @@ def test_unpacked_programs_are_found_again_without_running_anything(
         pytest.fail(str(error))
     assert again == first
     assert [path.stat().st_mode & 0o111 for path in first.paths.values()] == [0o111]
+
+
+def test_of_several_that_want_a_folder_one_fills_it_and_the_others_wait(tmp_path: Path) -> None:
+    everybody, filled = Barrier(4), []
+
+    def others_wait() -> bool:
+        inode = (tmp_path / "whole.lock").stat().st_ino
+        locks = Path("/proc/locks").read_text().splitlines()
+        return sum("->" in line and f":{inode} " in line for line in locks) == 3
+
+    def fill(folder: Path) -> None:
+        filled.append(folder)
+        wait_for(others_wait, "the others to wait")
+        assert not (tmp_path / "whole").exists()
+        (folder / "file").write_text("complete")
+
+    def want(_: int) -> str:
+        everybody.wait()
+        return (make_once(tmp_path / "whole", fill) / "file").read_text()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(want, range(4))) == ["complete"] * 4
+    assert len(filled) == 1
+
+
+def test_a_folder_that_was_not_filled_is_not_there_and_is_begun_again(tmp_path: Path) -> None:
+    def fail(folder: Path) -> None:
+        (folder / "half").touch()
+        raise OSError(errno.ENOSPC, "full")
+
+    with pytest.raises(OSError, match="full"):
+        make_once(tmp_path / "whole", fail)
+    assert not (tmp_path / "whole").exists()
+    assert list(make_once(tmp_path / "whole", lambda _: None).iterdir()) == []

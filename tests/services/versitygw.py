@@ -16,8 +16,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from hybrid_extensions.servers.process import HOST, TemporaryServer
 from hybrid_extensions.servers.s3 import LOGIN, client
-from hybrid_extensions.servers.server_programs import MissingServerError
-from sources.common.cache import cache_folder, make_once
+from hybrid_extensions.servers.server_programs import MissingServerError, make_once
+from sources.common.cache import cache_folder
 
 VERSION = "1.8.0"
 _PACKAGE = f"github.com/versity/versitygw/cmd/versitygw@v{VERSION}"

@@ -9,7 +9,7 @@ from typing import TypeVar
 from sqlglot import ErrorLevel, TokenType, exp, parse, parse_one, tokenize
 from sqlglot.errors import SqlglotError
 
-from sources.common.sql.proven_expressions import called_functions
+from sources.common.sql.proven_expressions import parse_calls
 from sources.common.sql.row_sql import to_duckdb
 from sources.common.sql.sql_names import quoted
 
@@ -114,9 +114,9 @@ def _unproven(text: str, tree: exp.Expr) -> str | None:
         text: The query.
         tree: Its syntax tree, in which functions have other names than in the text.
     """
-    called = called_functions(_with_calls(text))
-    if called is None:
+    if (calls := parse_calls(_with_calls(text))) is None:
         return "its syntax"
+    called = (str(call.this).lower() for call in calls.find_all(exp.Anonymous))
     if unknown := [name for name in called if name not in _ALIKE]:
         return f"the function `{unknown[0]}`"
     for node in tree.walk():

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from hybrid_extensions.servers.databases.mysql_server import MySqlServer, create_data, places
-from hybrid_extensions.servers.server_programs import MYSQL, Programs
-from sources.common.cache import cache_folder, make_once
+from hybrid_extensions.servers.server_programs import MYSQL, Programs, make_once
+from sources.common.cache import cache_folder
 
 _REDO_LOG = "16M"
 

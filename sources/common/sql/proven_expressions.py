@@ -88,16 +88,6 @@ def undecided_value(error: Exception) -> str | None:
     return "bytes that are not UTF-8, of which only Spark makes a text" if _DECODE in text else None
 
 
-def called_functions(query: str) -> list[str] | None:
-    """Return the names of the functions that a query of Spark SQL calls, in lower case.
-
-    With repetitions, in no fixed order; empty if it calls none, None if sqlglot can't parse it.
-    """
-    tree = parse_calls(query)
-    calls = [] if tree is None else tree.find_all(exp.Anonymous)
-    return None if tree is None else [str(call.this).lower() for call in calls]
-
-
 @cache
 def parse_calls(text: str) -> exp.Expr | None:
     """Parse an expression or a query, with all functions by the names that Spark has for them.

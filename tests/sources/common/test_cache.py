@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import stat
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier
 
 import pytest
 
-from sources.common.cache import make_once, make_private
+from sources.common.cache import make_private
 from sources.state.local_copy import local_copy
 from sources.storage.documents import LocalDocuments
 from sources.storage.folder import Folder
 from spark_jobs.run_state import run_log
-from tests.services.processes import wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -61,37 +57,3 @@ def test_copies_of_modules_and_logs_are_the_owners(
     # A state folder on a disk is the user's, with the access that the user declares.
     run_log.begin(tmp_path / "state" / "live.log")
     assert mode(tmp_path / "state") == 0o777
-
-
-def test_of_several_that_want_a_folder_one_fills_it_and_the_others_wait(cache: Path) -> None:
-    everybody, filled = Barrier(4), []
-
-    def others_wait() -> bool:
-        inode = (cache / "whole.lock").stat().st_ino
-        locks = Path("/proc/locks").read_text().splitlines()
-        return sum("->" in line and f":{inode} " in line for line in locks) == 3
-
-    def fill(folder: Path) -> None:
-        filled.append(folder)
-        wait_for(others_wait, "the others to wait")
-        assert not (cache / "whole").exists()
-        (folder / "file").write_text("complete")
-
-    def want(_: int) -> str:
-        everybody.wait()
-        return (make_once(cache / "whole", fill) / "file").read_text()
-
-    with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(want, range(4))) == ["complete"] * 4
-    assert len(filled) == 1
-
-
-def test_a_folder_that_was_not_filled_is_not_there_and_is_begun_again(cache: Path) -> None:
-    def fail(folder: Path) -> None:
-        (folder / "half").touch()
-        raise OSError(errno.ENOSPC, "full")
-
-    with pytest.raises(OSError, match="full"):
-        make_once(cache / "whole", fail)
-    assert not (cache / "whole").exists()
-    assert list(make_once(cache / "whole", lambda _: None).iterdir()) == []

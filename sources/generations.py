@@ -105,7 +105,7 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
     if name == serving.generation:
         _require_definition(loaded, read_generation(loaded.state, name))
     for left in (f"g{number}" for number in _numbers(loaded)):
-        if not is_there(loaded.state, left) and not is_kept_as_served(loaded, left):
+        if not is_there(loaded.state, left) and not read_serving(loaded).ever_served(left):
             # Left by a process that was killed while it removed it.
             remove(loaded, left)
     # A name that was the newest is not used again. A process that was killed before it said so has
@@ -139,7 +139,7 @@ def remove_if_past(loaded: LoadedPipeline, generation: str) -> None:
     if (
         is_past
         and newest_generation(loaded) != generation
-        and not is_kept_as_served(loaded, generation)
+        and not read_serving(loaded).ever_served(generation)
     ):
         remove(loaded, generation)
 
@@ -241,12 +241,6 @@ def _require_definition(loaded: LoadedPipeline, serving: Generation) -> None:
     raise StateError(
         message, hint, pipeline=loaded.pipeline.name, generation=serving.name, file=missing
     )
-
-
-def is_kept_as_served(loaded: LoadedPipeline, generation: str) -> bool:
-    """Return whether a generation serves or has served, so that it is kept."""
-    serving = read_serving(loaded)
-    return generation == serving.generation or serving.served(generation) is not None
 
 
 def remove(loaded: LoadedPipeline, generation: str) -> None:

@@ -73,6 +73,10 @@ class Serving(Record):
         """
         return next((each for each in self.before if each.generation == generation), None)
 
+    def ever_served(self, generation: str) -> bool:
+        """Return whether a generation serves or has served, so that it is kept."""
+        return generation == self.generation or self.served(generation) is not None
+
 
 class Switch(Record):
     """Promotion or rollback in progress: written before its first step, removed after its last.
@@ -207,8 +211,7 @@ def candidate_name(loaded: LoadedPipeline) -> str | None:
         UnavailableError: The state's store does not answer.
     """
     serving, name = read_serving(loaded), newest_generation(loaded)
-    serves = name is None or name == serving.generation or serving.served(name) is not None
-    return None if serves else name
+    return None if name is None or serving.ever_served(name) else name
 
 
 def is_replaced(loaded: LoadedPipeline, generation: str) -> bool:
@@ -264,8 +267,7 @@ def target_of(loaded: LoadedPipeline, generation: str | None = None) -> Folder:
     """
     if generation is None:
         generation = declared_generation(loaded) or FIRST
-    serving = read_serving(loaded)
-    if generation == serving.generation or serving.served(generation) is not None:
+    if read_serving(loaded).ever_served(generation):
         return loaded.target
     return own_table(loaded, generation)
 

@@ -30,7 +30,7 @@ from sources.common.counting import counted
 from sources.common.sql.sql_names import column_list, quoted
 from sources.errors import InputError
 from sources.storage.folder import Folder
-from sources.storage.tables.delta import delta_table, int96_as_micros
+from sources.storage.tables.delta import delta_table, int96_as_micros, require_answer
 from sources.storage.tables.delta_log import is_absolute
 
 # Reader features that leave each file of the log readable as plain Parquet.
@@ -163,7 +163,7 @@ def changed_rows(
     try:
         older = delta_table(folder, start)
     except (DeltaError, OSError) as error:
-        _require_answer(folder)
+        require_answer(folder)
         message = f"version {start} of the table can't be read any more: {error}"
         raise CannotFollow(message) from None
     before, after = _files(older), _files(table)
@@ -181,18 +181,13 @@ def changed_rows(
                 connection.unregister("_found")
         # VACUUM has removed a file of the older version; Arrow has no type for this of its own.
         except (OSError, duckdb.Error, pa.ArrowException) as error:
-            _require_answer(folder)
+            require_answer(folder)
             message = f"a file of version {start} or {table.version()} can't be read: {error}"
             raise CannotFollow(message) from None
         connection.execute(_difference(key, columns.names))
         _require_unique(connection, key, table)
         was_there = f"EXISTS (FROM removed AS r WHERE {_same(key)})"
         yield Rows(connection, key, columns, f"NOT {was_there}")
-
-
-def _require_answer(folder: Folder) -> None:
-    """Refuse a table whose store does not answer now, as nothing is known of its versions then."""
-    folder.exists("_delta_log")
 
 
 @contextmanager

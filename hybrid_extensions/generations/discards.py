@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
-from sources.generations import is_kept_as_served, newest_before, remove
-from sources.serving import pending_switch, require_candidate
+from sources.generations import newest_before, remove
+from sources.serving import pending_switch, read_serving, require_candidate
 from sources.state.generation import (
     CURRENT,
     IDENTITY,
@@ -48,7 +48,7 @@ def discard(loaded: LoadedPipeline, generation: str | None = None) -> str:
     # Its lock may have expired. A promotion is recorded before it looks for the mark, and the mark
     # is written before this looks for the promotion: one of the two sees the other.
     switch = pending_switch(loaded)
-    if (switch is not None and switch.to == name) or is_kept_as_served(loaded, name):
+    if (switch is not None and switch.to == name) or read_serving(loaded).ever_served(name):
         unmark_removed(loaded.state, name)
         message = f"Generation {name} is not discarded: another process has begun to promote it."
         raise StateError(message, _LOOK, transient=True, generation=name)

@@ -164,10 +164,11 @@ def run(
     with answer(as_json) as show:
         from orchestration.cli import console, terminal_tables
         from orchestration.supervision.status import status as look
+        from orchestration.supervision.status import with_changed_files
 
         loaded = load(pipeline)
         console.run(loaded, stop_when_caught_up=until is Until.CAUGHT_UP)
-        found = look(loaded)
+        found = with_changed_files(look(loaded), loaded)
         # A stream that was just started has yet to catch up; the serving one is not this run's.
         good = found.own_healthy or (found.live is not None and found.live.health == "late")
         show({"ok": good, **found.model_dump(mode="json")}, terminal_tables.outcome(found))

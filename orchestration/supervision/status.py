@@ -5,7 +5,6 @@ Nothing is changed but what is known of the replication slot, which the next loo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 
@@ -88,8 +87,8 @@ class Status(BaseModel):
         settings_overruled: Warning about declared settings of Spark that the checkpoint has other
             values of; None if there are none.
         changed_since_launch: Warning about files of the definition that have changed since the run
-            was launched, which goes by what was there then; None if there are none, or nothing
-            runs.
+            was launched, which goes by what was there then; None if there are none, nothing runs,
+            or that was not asked for.
         followed: Changes of the captured table's columns that this generation's runs followed.
         audit: Verdict of the last audit of this generation; None if there was none.
         parts: What extensions add; empty unless that was asked for. In a document each is a field
@@ -148,7 +147,7 @@ def status_of(loaded: LoadedPipeline, generation: str | None = None) -> Status:
     if generation is not None or candidate_name(loaded) is None:
         # After a rollback the newest one neither serves nor waits.
         loaded = acting_on(loaded, generation)
-    found = status(loaded)
+    found = with_changed_files(status(loaded), loaded)
     is_healthy = found.healthy and all(each.is_healthy for each in parts)
     return found.model_copy(update={"parts": parts, "healthy": is_healthy})
 
@@ -213,7 +212,6 @@ def status(loaded: LoadedPipeline) -> Status:
         narrowed=narrowed,
         transform_changed=None if generation is None else last_change(generation),
         settings_overruled=_overruled(loaded, generation),
-        changed_since_launch=_changed_since_launch(loaded, generation, sources),
         followed=[] if generation is None else followed_columns(generation),
         audit=None if kept is None else _verdict(kept),
         absent=[] if plan is None else plan.absent,
@@ -230,22 +228,32 @@ def _overruled(loaded: LoadedPipeline, generation: Generation | None) -> str | N
     return None
 
 
-def _changed_since_launch(
-    loaded: LoadedPipeline, generation: Generation | None, sources: Sequence[SourceStatus]
-) -> str | None:
-    """Return a warning that a run does not go by the files as they are now; None if it does."""
-    is_running = any(source.state == "running" for source in sources)
-    if loaded.kept is not None or generation is None or not is_running:
-        return None
-    if not (changed := changed_since(loaded, generation.name)):
-        return None
+def with_changed_files(found: Status, loaded: LoadedPipeline) -> Status:
+    """Return a status with ``changed_since_launch``.
+
+    Asked apart: it reads the definition and its copy, and the supervision, which looks all the
+    time, does not show it.
+
+    Args:
+        found: The status.
+        loaded: The pipeline that it is of.
+
+    Raises:
+        UnavailableError: The state's store does not answer.
+    """
+    is_running = any(source.state == "running" for source in found.sources)
+    if loaded.kept is not None or found.generation is None or not is_running:
+        return found
+    if not (changed := changed_since(loaded, found.generation)):
+        return found
     have = "has" if len(changed) == 1 else "have"
-    return (
+    warning = (
         f"{', '.join(f'`{name}`' for name in changed)} {have} changed since the run was launched, "
         "which goes on with what was there then. What leaves the table's columns as they are takes "
         "effect with the next launch: `hybrid pause P`, `hybrid resume P`. To compute the whole "
         "table by it: `hybrid rerun P`."
     )
+    return found.model_copy(update={"changed_since_launch": warning})
 
 
 def _verdict(kept: KeptAudit) -> AuditVerdict:

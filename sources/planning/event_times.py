@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.common.counting import counted
+from sources.common.durations import DAY_MS
 from sources.common.state_document import Part
 from sources.common.times import iso
 from sources.config.source.event_time import EventTime
@@ -18,7 +19,7 @@ from sources.files.listing.split_table import FileListing
 _SHOWN = 5
 # Event times before 1990 or more than ten years ahead are probably in another unit.
 _EARLIEST_MS = 631_152_000_000
-_AHEAD_MS = 10 * 365 * 86_400_000
+_AHEAD_MS = 10 * 365 * DAY_MS
 _DONE = {"drop": "left out", "quarantine": "quarantined", "keep": "kept"}
 
 

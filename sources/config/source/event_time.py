@@ -12,7 +12,7 @@ from sources.common.fields import Declared, Instant
 from sources.common.times import to_ms
 
 
-def end_of_next_day_ms(clock_ms: int) -> int:
+def _end_of_next_day_ms(clock_ms: int) -> int:
     """Return the last millisecond of the day after that of a clock, in UTC.
 
     It is the highest event time that counts if ``not_after`` is not declared. Whole days, so that
@@ -58,7 +58,7 @@ class EventTime(Declared):
                 milliseconds: that of the plan for files, that of the micro-batch for a topic, or
                 of its range if it has ``until``.
         """
-        high_ms = end_of_next_day_ms(clock_ms)
+        high_ms = _end_of_next_day_ms(clock_ms)
         return to_ms(self.not_before), high_ms if self.not_after is None else to_ms(self.not_after)
 
     @model_validator(mode="after")

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from datetime import timedelta
 from functools import cached_property
 
-from sources.common.durations import span_ms
+from sources.common.durations import DAY_MS
 from sources.common.positions import Offsets, TopicPartition
 from sources.common.topic_log import Log
 
 _READ_RECORDS = 10_000
-_AHEAD = timedelta(days=1)
 
 
 def latest_ms(now_ms: int) -> int:
@@ -24,7 +22,7 @@ def latest_ms(now_ms: int) -> int:
     Args:
         now_ms: Time now, in Unix milliseconds.
     """
-    return now_ms + span_ms(_AHEAD)
+    return now_ms + DAY_MS
 
 
 class RecordTimes:

@@ -167,9 +167,11 @@ def open_in_words(context: PipelineContext) -> str | None:
         StateError: The state is damaged.
         UnavailableError: A store does not answer.
     """
-    if (where := _open_folder(context)) is None:
-        return None
-    manifest = where.read(MANIFEST, SnapshotManifest)
+    where = _open_folder(context)
+    return None if where is None else _in_words(where, where.read(MANIFEST, SnapshotManifest))
+
+
+def _in_words(where: Folder, manifest: SnapshotManifest | None) -> str:
     if manifest is None:
         return f"snapshot: {where} has lost {MANIFEST}; the table is not whole"
     done, total = len(manifest.done), counted(manifest.total, "chunk")
@@ -189,21 +191,20 @@ def require_whole(context: PipelineContext, doing: str) -> None:
             or the state is damaged.
         UnavailableError: A store does not answer.
     """
-    where, text = _open_folder(context), open_in_words(context)
-    if where is None or text is None:
+    if (where := _open_folder(context)) is None:
         return
-    name = context.pipeline.name
-    message = f"The table of pipeline `{name}` can't be {doing}: {text}."
+    manifest, name = where.read(MANIFEST, SnapshotManifest), context.pipeline.name
+    message = f"The table of pipeline `{name}` can't be {doing}: {_in_words(where, manifest)}."
     hint = (
         "`hybrid run P` reads the other chunks, and ends once the table is whole; `hybrid status "
         "P` shows how far it is."
     )
-    if is_lost := not where.exists(MANIFEST):
+    if manifest is None:
         hint = (
             f"Restore {where.location(MANIFEST)}. If it is lost, take a new snapshot, into a new "
             "folder, and begin a new generation with it: `hybrid generation new P`."
         )
-    raise StateError(message, hint, transient=not is_lost, pipeline=name)
+    raise StateError(message, hint, transient=manifest is not None, pipeline=name)
 
 
 def whole_in_words(mark: WholeTable) -> str:

@@ -62,8 +62,20 @@ def unknown_feature(reason: str) -> str | None:
     return found and (found[1] or found[2] or "catalogManaged")
 
 
+def require_answer(folder: Folder) -> None:
+    """Refuse to continue if a table's store does not answer.
+
+    Called after delta-rs has failed, which has no type of its own for that.
+
+    Raises:
+        UnavailableError: The store does not answer now.
+        InputError: It refuses.
+    """
+    folder.exists("_delta_log")
+
+
 def unreadable_table(what: str, folder: Folder, error: Exception, repair: str) -> HybridError:
-    """Return the error to raise for a Delta table that delta-rs could not read.
+    """Return the error to raise for a Delta table that delta-rs could not read or write.
 
     UnavailableError if its store did not answer just before; else InputError.
 
@@ -77,8 +89,7 @@ def unreadable_table(what: str, folder: Folder, error: Exception, repair: str) -
         UnavailableError: The table's store does not answer now.
         InputError: It refuses.
     """
-    # delta-rs has no type of its own for that.
-    folder.exists("_delta_log")
+    require_answer(folder)
     reason = " ".join(_NOISE.sub(":", str(error)).split())
     message = f"{what}: {reason.rstrip('.: ')}."
     if isinstance(error, OSError) and not folder.is_local:

@@ -142,8 +142,7 @@ def watch(
         with contextlib.suppress(Exception):
             _report_end(running, report, reporter, bad_records)
         raise
-    interrupts = query.isActive
-    _stop(query)
+    interrupts = _stop(query)
     try:
         _report_end(running, report, reporter, bad_records)
     except Exception:
@@ -155,9 +154,11 @@ def watch(
     running.guard.keep()
 
 
-def _stop(query: StreamingQuery) -> None:
-    if query.isActive:
+def _stop(query: StreamingQuery) -> bool:
+    """Stop a query; return whether it ran, so that the stop may have interrupted it."""
+    if was_active := query.isActive:
         query.stop()
+    return was_active
 
 
 def _await_end(query: StreamingQuery, was_interrupted: bool, reporter: Reporter) -> None:

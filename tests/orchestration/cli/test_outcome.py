@@ -45,12 +45,13 @@ def test_a_serving_generation_that_is_dead_is_one_line() -> None:
 
 @pytest.mark.parametrize(("own_healthy", "exit_status"), [(True, 0), (False, 1)])
 def test_a_run_succeeds_by_its_own_generation_though_the_serving_one_is_dead(
-    monkeypatch: pytest.MonkeyPatch, own_healthy: bool, exit_status: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_healthy: bool, exit_status: int
 ) -> None:
+    loaded = LiveCase(tmp_path).loaded
     dead = Verdict(health="dead", reason="its process was killed")
     served = status("g1", healthy=False, own_healthy=False, live=dead)
     found = status("g2", healthy=False, own_healthy=own_healthy, served_by=served)
-    monkeypatch.setattr(main, "load", lambda _: None)
+    monkeypatch.setattr(main, "load", lambda _: loaded)
     monkeypatch.setattr(console, "run", lambda _, **__: None)
     monkeypatch.setattr(status_module, "status", lambda _: found)
     result = invoke(["run", "p.yaml"])

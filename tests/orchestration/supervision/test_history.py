@@ -12,7 +12,7 @@ from orchestration.launch_checks import require_ready
 from orchestration.progress.in_words import action_in_words
 from orchestration.supervision import controls
 from orchestration.supervision.card import card
-from orchestration.supervision.status import status
+from orchestration.supervision.status import status, status_of
 from sources.errors import StateError
 from sources.kept_definitions import keep_definition
 from sources.planning.context import PipelineContext
@@ -100,13 +100,13 @@ def test_the_definition_stays_kept_by_which_a_run_was_launched(case: LiveCase) -
             "# edited, and nothing else of it is left\n"
         )
         require_ready(context, inbox)
-        assert status(case.loaded).changed_since_launch is not None
+        assert status_of(case.loaded).changed_since_launch is not None
         assert history(case) == []
         told = " ".join(invoke(["status", str(case.path)]).output.split())
         assert "Warning: `transforms.py` has changed since the run was launched" in told
     lock.release()
     require_ready(context, inbox)
-    assert status(case.loaded).changed_since_launch is None
+    assert status_of(case.loaded).changed_since_launch is None
     [found] = history(case)
     assert "change of declaration of g1 (transforms.py: " in action_in_words(found)
 

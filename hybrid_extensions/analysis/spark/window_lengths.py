@@ -7,10 +7,9 @@ offset of the windows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from spark_jobs.inside.checkpoint.plan_nodes import each_of, kind_of, number_of
+from spark_jobs.inside.checkpoint.plan_nodes import each_of, kind_of, nodes_of, number_of
 
 SELECTING = ("Filter", "Join", "Generate")
 """Nodes that decide which rows there are; columns of their streaming child keep their numbers."""
@@ -118,7 +117,7 @@ def _of_kind(expression: Any, kind: str) -> Any:
 
 def _first(expression: Any, kind: str) -> Any:
     """Return the first of a kind among an expression and its parts."""
-    return next(each for each in nodes(expression) if kind_of(each) == kind)
+    return next(each for each in nodes_of(expression) if kind_of(each) == kind)
 
 
 def streaming_child(node: Any) -> Any:
@@ -146,10 +145,3 @@ def value_of(named: Any, number: int) -> Any:
 def is_column(expression: Any) -> bool:
     """Return whether an expression of a plan is a plain column (``AttributeReference``)."""
     return kind_of(expression) == "AttributeReference"
-
-
-def nodes(node: Any) -> Iterator[Any]:
-    """Yield a node of a plan, or an expression, and all below it, depth first."""
-    yield node
-    for child in each_of(node.children()):
-        yield from nodes(child)

@@ -19,13 +19,18 @@ from hybrid_extensions.analysis.spark.window_lengths import (
     NoWindowsError,
     is_column,
     is_window,
-    nodes,
     streaming_child,
     value_of,
     window_lengths,
 )
 from sources.planning.event_windows import EventWindows
-from spark_jobs.inside.checkpoint.plan_nodes import analyzed_plan, each_of, kind_of, number_of
+from spark_jobs.inside.checkpoint.plan_nodes import (
+    analyzed_plan,
+    each_of,
+    kind_of,
+    nodes_of,
+    number_of,
+)
 from spark_jobs.inside.checkpoint.transform_shape import Shape
 
 Side = Literal["start", "end"]
@@ -87,7 +92,9 @@ def _event_windows(rows: DataFrame, given: DataFrame, event_time: str) -> EventW
 def _only_aggregate(rows: DataFrame, root: Any) -> Any:
     """Return the node of a transform's only stateful operator, which groups rows."""
     stateful = Shape(rows).stateful
-    groups = [node for node in nodes(root) if kind_of(node) == "Aggregate" and node.isStreaming()]
+    groups = [
+        node for node in nodes_of(root) if kind_of(node) == "Aggregate" and node.isStreaming()
+    ]
     if len(stateful) != 1 or len(groups) != 1:
         others = "; ".join(stateful)
         message = f"it keeps {others}, of which a range of event times needs all rows before it"

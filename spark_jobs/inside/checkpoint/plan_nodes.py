@@ -21,6 +21,19 @@ def analyzed_plan(rows: DataFrame) -> Any:
     return catalyst.analysis.EliminateView.apply(inlined)
 
 
+def has_aggregate(rows: DataFrame) -> bool:
+    """Return whether a DataFrame aggregates a stream."""
+    nodes = nodes_of(analyzed_plan(rows))
+    return any(kind_of(node) == "Aggregate" and node.isStreaming() for node in nodes)
+
+
+def nodes_of(root: Any) -> Iterator[Any]:
+    """Yield the nodes of a plan, or of an expression, each before those below it."""
+    yield root
+    for child in each_of(root.children()):
+        yield from nodes_of(child)
+
+
 def kind_of(thing: Any) -> str:
     """Return the simple class name of a plan's node or expression, as ``EventTimeWatermark``."""
     return str(thing.getClass().getSimpleName())

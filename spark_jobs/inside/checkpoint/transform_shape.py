@@ -12,13 +12,19 @@ import hashlib
 import inspect
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame
 
-from spark_jobs.inside.checkpoint.plan_nodes import analyzed_plan, each_of, kind_of, number_of
+from spark_jobs.inside.checkpoint.plan_nodes import (
+    analyzed_plan,
+    each_of,
+    kind_of,
+    nodes_of,
+    number_of,
+)
 
 # `amount#12`, `count#15L`, `at#3-T600000ms`; a function's number has no name before it.
 _COLUMN = re.compile(r"([^\s(),\[\]]*)#(\d+)L?(?:-T\d+ms)?")
@@ -110,7 +116,7 @@ class Shape:
         functions = [
             self._text(each)
             for column in each_of(node.aggregateExpressions())
-            for each in _all(column)
+            for each in nodes_of(column)
             if kind_of(each) == "AggregateExpression"
         ]
         # Spark keeps each once, in this order.
@@ -188,10 +194,3 @@ def _source_of(function: Callable[..., Any]) -> str:
 def digest(text: str) -> str:
     """Return a short digest of a text: the first 16 hexadecimal digits of its SHA-256."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _all(expression: Any) -> Iterator[Any]:
-    """Yield an expression and all its sub-expressions."""
-    yield expression
-    for child in each_of(expression.children()):
-        yield from _all(child)

@@ -14,7 +14,13 @@ from sources.common.times import iso
 from sources.config.pipeline import Pipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError
-from spark_jobs.inside.checkpoint.plan_nodes import analyzed_plan, each_of, kind_of, number_of
+from spark_jobs.inside.checkpoint.plan_nodes import (
+    analyzed_plan,
+    each_of,
+    kind_of,
+    nodes_of,
+    number_of,
+)
 
 Reads = Literal["all rows", "some rows", "unknown"]
 """What reaches a watermark: the event time of all rows of the sources, of some of them (a filter
@@ -57,20 +63,14 @@ def watermark_of(
     node_class = jvm.org.apache.spark.sql.catalyst.plans.logical.EventTimeWatermark
     inputs = [analyzed_plan(each) for each in given]
     order: list[Reads] = ["unknown", "some rows", "all rows"]
-    found: list[QueryWatermark] = []
-
-    def visit(node: Any) -> None:
-        if kind_of(node) == "EventTimeWatermark":
-            reads = max((_reads(node, each, event_time) for each in inputs), key=order.index)
-            found.append(QueryWatermark(int(node_class.getDelayMs(node.delay())), reads))
-        for child in each_of(node.children()):
-            visit(child)
-
-    visit(analyzed_plan(rows))
+    nodes = nodes_of(analyzed_plan(rows))
+    found = [node for node in nodes if kind_of(node) == "EventTimeWatermark"]
     if not found:
         return None
-    reads = next(each for each in order if any(each == one.reads for one in found))
-    return QueryWatermark(max(each.delay_ms for each in found), reads)
+    read_by = [[_reads(node, each, event_time) for each in inputs] for node in found]
+    known = [max(each, key=order.index) for each in read_by]
+    delays_ms = [int(node_class.getDelayMs(node.delay())) for node in found]
+    return QueryWatermark(max(delays_ms), min(known, key=order.index))
 
 
 def judge_order(

@@ -20,6 +20,7 @@ from spark_jobs.checkpoint.history_watermark import keep_history_watermark
 from spark_jobs.checkpoint.kept_settings import overruled_settings
 from spark_jobs.checkpoint.transform_compatibility import first_batch, record_transform
 from spark_jobs.inside.checkpoint.kept_event_times import require_no_watermark_on
+from spark_jobs.inside.checkpoint.plan_nodes import has_aggregate
 from spark_jobs.inside.checkpoint.watermark import (
     QueryWatermark,
     judge_alignment,
@@ -115,10 +116,10 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     """
     context, generation = query.context, query.generation
     pipeline = context.pipeline
-    streams = [place.stream(spark) for place in query.places]
+    on_no_rows = apply_to_no_rows(spark, context)
+    streams = _streams(spark, query, on_no_rows)
     stream = streams[query.index]
     beside = {number: streams[number] for number in query.beside}
-    on_no_rows = apply_to_no_rows(spark, context)
     require_stream(pipeline.transform.name, on_no_rows.rows)
     is_direct = may_be_direct(query, streams, on_no_rows)
     # It takes seconds to build a stream of parsed rows, which tasks that write them do not need.
@@ -169,6 +170,17 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     is_paced = query.is_bounded and any(each.interval_ms > 0 for each in read)
     writer = writer.trigger(**_trigger(query, read, is_paced=is_paced))
     return BuiltQuery(writer, stream, beside, is_paced, guard, watermark is not None, warnings)
+
+
+def _streams(
+    spark: SparkSession, query: QueryDeclaration, on_no_rows: TransformOnNoRows
+) -> list[PlaceStream]:
+    """Return the streams of all places of a query."""
+    # What is aggregated is appended once the watermark has passed it, not by the first commit.
+    is_seen_late = query.context.pipeline.sink.mode == "append" and has_aggregate(on_no_rows.rows)
+    for place in query.places:
+        place.may_begin_small = not is_seen_late
+    return [place.stream(spark) for place in query.places]
 
 
 def _trigger(

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.servers.broker import create_topic
+from sources.config.loader import LoadedPipeline
 from sources.errors import SeamError, StateError
 from sources.hand_over import hand_over
 from sources.kafka.client.kafka_log import KafkaLog
@@ -19,7 +20,7 @@ from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.query.places import followed_topic_stream
-from tests.e2e.case import Case, as_json, live_of, moment, wrong
+from tests.e2e.case import Case, as_json, live_of, moment, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_history, run_live
 from tests.services.processes import wait_for
 
@@ -242,17 +243,47 @@ def test_the_first_micro_batch_is_small_and_later_ones_are_not(
     case.produce(range(500, 1500))
     loaded = case.pipeline()
     run_chain(spark, loaded)
+    sizes = sizes_of_micro_batches(loaded)
+    assert sizes[0] <= 40
+    assert max(sizes[1:]) > 500
+    assert audit(loaded).ok
+
+
+@pytest.mark.parametrize(("mode", "is_small"), [("append", False), ("merge", True)])
+def test_windows_that_are_appended_once_closed_begin_with_all_that_waits(
+    tmp_path: Path,
+    servers: str,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    mode: str,
+    is_small: bool,
+) -> None:
+    monkeypatch.setattr(followed_topic_stream, "FIRST_OFFSETS", 40)
+    case = Case(tmp_path, servers, partitions=2)
+    case.write_history()
+    case.produce(range(500, 1500))
+
+    def counted(document: dict[str, Any]) -> None:
+        windows(document)
+        document["sink"]["mode"] = mode
+
+    loaded = case.pipeline(counted)
+    run_chain(spark, loaded)
+    assert (sizes_of_micro_batches(loaded)[0] <= 40) == is_small
+
+
+def sizes_of_micro_batches(loaded: LoadedPipeline) -> list[int]:
+    """Number of offsets of each micro-batch that has read the topic."""
     checkpoint = loaded.require_generation().checkpoint
-    last = offset_log.last_planned(checkpoint)
+    last, begun = (
+        offset_log.last_planned(checkpoint),
+        offset_log.initial_kafka_offsets(checkpoint, 1),
+    )
     assert last is not None
+    assert begun is not None
     reached = [
         sum(offset_log.kafka_offsets(offset).values())
         for number in range(last + 1)
         if (offset := offset_log.offset_of(checkpoint, number, 1)) is not None
     ]
-    sizes = [after - before for before, after in pairwise(reached)]
-    begun = offset_log.initial_kafka_offsets(checkpoint, 1)
-    assert begun is not None
-    assert reached[0] - sum(begun.values()) <= 40
-    assert max(sizes) > 500
-    assert audit(loaded).ok
+    return [after - before for before, after in pairwise([sum(begun.values()), *reached])]

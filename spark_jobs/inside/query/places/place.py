@@ -194,6 +194,7 @@ class SourcePlace(ABC):
         out_of_orderness_ms: How far a micro-batch reaches back in event time behind earlier ones;
             None if nothing is known about the order.
         is_by_arrival: Whether rows are read in the order in which they arrived.
+        may_begin_small: Whether a first micro-batch that is small shows rows soon.
     """
 
     end: EndPosition | None = None
@@ -202,6 +203,7 @@ class SourcePlace(ABC):
     starts: Offsets | None = None
     out_of_orderness_ms: int | None = None
     is_by_arrival: bool = False
+    may_begin_small: bool = True
 
     def __init__(self, context: PipelineContext) -> None:
         self._context = context

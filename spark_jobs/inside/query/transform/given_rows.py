@@ -7,13 +7,18 @@ that of the declaration, which a generation keeps.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from sources.errors import InputError
-from spark_jobs.inside.checkpoint.plan_nodes import analyzed_plan, each_of, kind_of, number_of
+from spark_jobs.inside.checkpoint.plan_nodes import (
+    analyzed_plan,
+    each_of,
+    kind_of,
+    nodes_of,
+    number_of,
+)
 
 Given = DataFrame | dict[str, DataFrame]
 """One DataFrame; or one for each of several inputs, by name, in the order of the declaration."""
@@ -57,12 +62,12 @@ def require_declared_order(name: str, rows: DataFrame, given: Given) -> None:
     owners = {
         column: (input_name, number)
         for input_name, frame in given.items()
-        for number, column in enumerate(_streams(frame))
+        for number, column in enumerate(_streams(analyzed_plan(frame)))
     }
     declared = list(owners.values())
     # As Spark numbers sources: those of a WITH clause come first there.
-    as_written = [owners.get(column) for column in _leaves(rows._jdf.queryExecution().analyzed())]
-    found = [owners.get(column) for column in _streams(rows)]
+    as_written = [owners.get(column) for column in _streams(rows._jdf.queryExecution().analyzed())]
+    found = [owners.get(column) for column in _streams(analyzed_plan(rows))]
     if found == declared and as_written == declared:
         return
     order = list(dict.fromkeys(each[0] for each in found if each is not None))
@@ -98,15 +103,11 @@ def require_declared_order(name: str, rows: DataFrame, given: Given) -> None:
     raise InputError(message, hint, field="transform", value=name)
 
 
-def _streams(rows: DataFrame) -> Sequence[int]:
-    return list(_leaves(analyzed_plan(rows)))
-
-
-def _leaves(node: Any) -> Iterator[int]:
-    """Yield the first column's number of each stream in a plan, in Spark's order of sources."""
-    children = list(each_of(node.children()))
-    # A reference to a WITH clause stands for streams that are met where the clause is.
-    if not children and node.isStreaming() and kind_of(node) != "CTERelationRef":
-        yield number_of(next(each_of(node.output())))
-    for child in children:
-        yield from _leaves(child)
+def _streams(plan: Any) -> list[int]:
+    """Return the first column's number of each stream in a plan, in Spark's order of sources."""
+    return [
+        number_of(next(each_of(node.output())))
+        for node in nodes_of(plan)
+        # A reference to a WITH clause stands for streams that are met where the clause is.
+        if node.isStreaming() and not node.children().size() and kind_of(node) != "CTERelationRef"
+    ]

@@ -21,16 +21,14 @@ _UNITS = (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 _DURATION = re.compile(
     r"(\d+(?:\.\d+)?)\s*(ms|milliseconds?|s|seconds?|min|minutes?|h|hours?|d|days?)"
 )
-_UNIT_MS = {"ms": 1, "mi": 60_000, "s": 1_000, "h": 3_600_000, "d": DAY_MS}
+_HINT = "Write 90 s, 10 min or 1.5 h: a number, and ms, s, min, h or d."
+_OTHER_FORMS = re.compile(r"^[-+]?P|:")
+_UNIT_MS = {"ms": 1, "milli": 1, "mi": 60_000, "s": 1_000, "h": 3_600_000, "d": DAY_MS}
 
 
 def _duration(value: Any) -> Any:
     if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip().lower())):
-        unit = match[2]
-        if unit.startswith("milli"):
-            factor = 1
-        else:
-            factor = next(ms for key, ms in _UNIT_MS.items() if unit.startswith(key))
+        factor = next(ms for unit, ms in _UNIT_MS.items() if match[2].startswith(unit))
         span_ms = Decimal(match[1]) * factor
         if span_ms != int(span_ms):
             message = (
@@ -42,6 +40,10 @@ def _duration(value: Any) -> Any:
         except OverflowError:
             message = f"`{value}` is longer than the longest duration, some 2.7 million years."
             raise ValueError(message) from None
+    # Pydantic reads ISO 8601 and `1:30:00`; of all else it says what a unit in ISO 8601 should be.
+    if isinstance(value, str) and not _OTHER_FORMS.search(value):
+        message = f"`{value}` is not a duration. {_HINT}"
+        raise ValueError(message)
     return value
 
 
@@ -70,8 +72,7 @@ def parse_duration(text: str) -> timedelta:
     except ValidationError as error:
         reason = error.errors()[0].get("ctx", {}).get("error")
         message = str(reason) if isinstance(reason, ValueError) else f"`{text}` is not a duration."
-        hint = "Write 90 s, 10 min or 1.5 h: a number, and ms, s, min, h or d."
-        raise InputError(message, hint, value=text) from None
+        raise InputError(message.removesuffix(f" {_HINT}"), _HINT, value=text) from None
 
 
 def duration(seconds: float, units: int = 2) -> str:

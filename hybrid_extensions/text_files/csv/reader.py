@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import pairwise
@@ -36,6 +37,8 @@ from sources.formats.row_check import RowCheck
 _HEADER_BYTES = 1 << 16
 # Longer rows are taken for a quote without an end.
 _MOST_BYTES = 16 << 20
+# Arrow counts columns from 0.
+_COLUMN = re.compile(r"^In CSV column #(\d+)")
 _OTHER_ENCODING = (
     "Declare its encoding, such as `csv: {encoding: utf-16}` (`utf-16-le` without a byte order "
     "mark)"
@@ -198,7 +201,7 @@ class Csv:
         *,
         quoted_nulls: bool = False,
     ) -> pa.Table:
-        """Parse columns by Arrow in these types."""
+        """Parse columns by Arrow in these types; an error names the column by its name."""
         options = self._options
         parse = pa_csv.ParseOptions(
             delimiter=options.delimiter,
@@ -213,7 +216,11 @@ class Csv:
             quoted_strings_can_be_null=quoted_nulls,
         )
         read = pa_csv.ReadOptions(block_size=len(text), column_names=names, use_threads=False)
-        return pa_csv.read_csv(pa.BufferReader(text), read, parse, convert)
+        try:
+            return pa_csv.read_csv(pa.BufferReader(text), read, parse, convert)
+        except pa.ArrowInvalid as error:
+            message = _COLUMN.sub(lambda found: f"`{names[int(found[1])]}`", str(error))
+            raise pa.ArrowInvalid(message) from None
 
     def _header(self, file: pa.NativeFile, path: str, columns: pa.Schema) -> tuple[list[str], int]:
         """Return the column names in a CSV file's header, and the offset of its first row.

@@ -285,6 +285,14 @@ def test_an_empty_number_is_null_only_if_the_empty_text_means_it(
         all_regions(path, Csv(CsvOptions(null=["NA"])), [], columns)
 
 
+def test_the_column_of_a_csv_value_that_does_not_fit_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("name,price\na,1\nb,dear\n")
+    columns = parse_schema({"price": "int"})
+    with pytest.raises(InputError, match=r"`price`: .*int32: invalid value 'dear'"):
+        all_regions(path, Csv(CsvOptions()), [], columns)
+
+
 def test_a_column_that_csv_does_not_have_is_named(tmp_path: Path) -> None:
     path = tmp_path / "x.csv"
     path.write_text("a,b\n1,2\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from contextlib import ExitStack
 from importlib.machinery import PathFinder
 from modulefinder import ModuleFinder
@@ -37,7 +38,7 @@ def read_kept(generation: Generation) -> KeptDefinition | None:
 def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
     """Copy a generation's definition to its state, so that later changes do not affect its runs.
 
-    The definition is the pipeline's file, which contains no secret, and the query and modules of
+    The definition is the pipeline's file, which contains no secret, and the queries and modules of
     functions that lie in its folder; modules from elsewhere are used as they are installed. Only
     files that differ from the last copy are written, and a change is recorded in the log of
     actions. Does nothing if ``loaded`` is such a copy itself.
@@ -50,7 +51,7 @@ def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
     if loaded.kept is not None:
         return
     copies, contents = {}, {}
-    for path in [loaded.path, *code_of(loaded)]:
+    for path in [loaded.path, *code_of(loaded), *_audit_query(loaded)]:
         name, content = str(path.relative_to(loaded.folder)), path.read_bytes()
         if (copy := generation.read_bytes(f"{_FOLDER}/{name}")) != content:
             copies[name], contents[name] = copy, content
@@ -226,6 +227,14 @@ def code_of(loaded: LoadedPipeline) -> list[Path]:
     files = {Path(file) for file in found if file is not None}
     modules = {file for file in files if any(map(file.is_relative_to, loaded.code))}
     return sorted({*queries, *modules})
+
+
+def _audit_query(loaded: LoadedPipeline) -> list[Path]:
+    """Return the path of the audit's own query, if there is one in the pipeline's folder."""
+    if (query := loaded.pipeline.audit_sql) is None:
+        return []
+    path = Path(os.path.normpath(loaded.own_file(query)))
+    return [path] if path.is_file() and path.is_relative_to(loaded.folder) else []
 
 
 def code_digests(loaded: LoadedPipeline) -> list[str]:

@@ -135,9 +135,10 @@ def parts_of(version: str, where: str) -> JvmParts:
     """
     if (minor := minor_of(version)) in SUPPORTED:
         return SUPPORTED[minor]
+    supported = " and ".join(each.spark for each in SUPPORTED.values())
     message = (
         f"Spark {version} {where} is not supported: checkpoints, the Kafka connector and Delta "
-        f"depend on Spark's version, and were tried with {_names()} only. Nothing was started."
+        f"depend on Spark's version, and were tried with {supported} only. Nothing was started."
     )
     hint = (
         f"Install a supported one (`pip install pyspark=={SUPPORTED[DEFAULT].spark}`), or set "
@@ -174,7 +175,3 @@ def require_launched(version: str, launched: str | None) -> None:
 def minor_of(version: str) -> str:
     """Return the minor version that a version of Spark belongs to: ``4.2`` for ``4.2.1``."""
     return ".".join(version.split(".")[:2])
-
-
-def _names() -> str:
-    return " and ".join(each.spark for each in SUPPORTED.values())

@@ -141,8 +141,9 @@ def read_history_files(generation: Generation, table: DeltaTable) -> HistoryFile
     gone: set[str] = set()
     last = table.transaction_version(compaction_id(generation)) or 0
     for name in generation.names(f"{_COMPACTIONS}/*.json"):
+        number = int(Path(name).stem) - _LARGEST
         # A process that was killed may have left the record of a commit that it never made.
-        files = generation.read(name, CompactedFiles) if _number_of(name) <= last else None
+        files = generation.read(name, CompactedFiles) if number <= last else None
         if files is not None:
             paths.update(files.added)
             gone.update(files.removed)
@@ -175,7 +176,3 @@ def keep_compacted(generation: Generation, number: int, files: CompactedFiles | 
         generation.delete(name)
     else:
         generation.replace(name, files)
-
-
-def _number_of(name: str) -> int:
-    return int(Path(name).stem) - _LARGEST

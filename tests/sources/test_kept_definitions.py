@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
+from hybrid_extensions.audit.computed.expected_query import expected_query
 from sources.config.loader import KEPT, load_pipeline
 from sources.kept_definitions import (
     keep_definition,
@@ -66,6 +68,40 @@ def test_a_query_is_kept_and_its_runs_go_by_the_copy(tmp_path: Path) -> None:
     kept = load_pipeline(kept_folder(loaded, generation.name).path("orders.yaml"))
     assert kept.own_file("sql/f.sql").read_text() == "SELECT * FROM input"
     assert loaded.own_file("sql/f.sql").read_text() == "SELECT id FROM input"
+
+
+def test_the_audit_of_a_generation_that_goes_by_its_copy_goes_by_its_query(tmp_path: Path) -> None:
+    document = {**declaration("transforms:identity"), "audit": {"sql": "audit.sql"}}
+    (tmp_path / "orders.yaml").write_text(yaml.safe_dump(document))
+    (tmp_path / "audit.sql").write_text("SELECT * FROM input")
+    loaded = load_pipeline(tmp_path / "orders.yaml")
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    keep_definition(loaded, generation)
+    (tmp_path / "audit.sql").write_text("SELECT id FROM input")
+    kept = kept_declaration(loaded, generation.name)
+    declared = expected_query(kept)
+    assert declared is not None
+    assert declared.sql == "SELECT * FROM input"
+    edited = expected_query(loaded)
+    assert edited is not None
+    assert edited.sql == "SELECT id FROM input"
+
+
+@pytest.mark.parametrize("query", ["../audit.sql", "gone.sql"])
+def test_an_audit_s_query_outside_of_the_pipeline_s_folder_is_not_kept(
+    tmp_path: Path, query: str
+) -> None:
+    folder = tmp_path / "pipelines"
+    folder.mkdir()
+    document = {**declaration("transforms:identity"), "audit": {"sql": query}}
+    (folder / "orders.yaml").write_text(yaml.safe_dump(document))
+    (tmp_path / "audit.sql").write_text("SELECT * FROM input")
+    loaded = load_pipeline(folder / "orders.yaml")
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    keep_definition(loaded, generation)
+    assert set(generation.names("definition/*")) == {"definition/orders.yaml", f"definition/{KEPT}"}
 
 
 def test_a_generation_that_goes_by_its_copy_says_where_its_declaration_is_changed(

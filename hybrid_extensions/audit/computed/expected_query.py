@@ -7,7 +7,6 @@ as well; or the last change of each key.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from hybrid_extensions.audit.computed.row_versions import (
     descending,
@@ -66,8 +65,7 @@ def expected_query(loaded: LoadedPipeline) -> ExpectedQuery | None:
     """
     pipeline = loaded.pipeline
     if (declared := pipeline.audit_sql) is not None:
-        path = Path(loaded.locate(declared))
-        return ExpectedQuery(read_sql(path, "audit.sql", declared))
+        return ExpectedQuery(read_sql(loaded.own_file(declared), "audit.sql", declared))
     if isinstance(pipeline.transform, SqlTransform):
         return _by_transform(loaded, pipeline.transform)
     if pipeline.inputs:

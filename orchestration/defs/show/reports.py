@@ -40,7 +40,7 @@ from sources.ledger import read_ledger
 from sources.planning.approval import find_approval
 from sources.serving import read_serving
 from sources.state.action_log import read_actions
-from sources.state.generation import PLAN, Generation
+from sources.state.generation import PLAN
 from spark_jobs.launch.launch_record import last_launch_id
 from spark_jobs.run_state.heartbeat import read_heartbeat
 
@@ -142,8 +142,10 @@ def reports(
     healths = [tick.verdict.health for _, tick in found]
     serving = read_serving(loaded).generation
     beats = [read_heartbeat(generation, source.name) for source in loaded.pipeline.sources]
+    # A new plan waits for an approval again.
+    waits = loaded.pipeline.approve and find_approval(generation) is None
     seen = [
-        [generation.name, serving, last_launch_id(generation), _waits(loaded, generation)],
+        [generation.name, serving, last_launch_id(generation), waits],
         [None if beat is None else beat.state for beat in beats],
         healths,
         *([each.passed, each.is_pending] for each in findings),
@@ -231,11 +233,6 @@ def report_now(context: dg.OpExecutionContext, loaded: LoadedPipeline, done: str
         return
     for event in shown.events:
         context.instance.report_runless_asset_event(event)
-
-
-def _waits(loaded: LoadedPipeline, generation: Generation) -> bool:
-    """Return whether the newest plan waits for an approval, as a new plan does again."""
-    return loaded.pipeline.approve and find_approval(generation) is None
 
 
 def _look(loaded: LoadedPipeline) -> tuple[Card, TableFacts | None]:

@@ -42,7 +42,9 @@ def announce_start(side: TargetSide) -> TargetRecord:
     epoch = found.table.transaction_version(epoch_id(side.generation)) if found.table else None
     # While nothing was committed, a deleted target may be created again.
     known = {} if found.table else {"table_id": None, "verified": None}
-    last = _last_epoch(found.record) if epoch is None else epoch
+    # An announced one was never reached: a start that broke off is announced again.
+    reached = found.record.epoch - (1 if found.record.is_announced else 0)
+    last = reached if epoch is None else epoch
     changes = {"epoch": last + 1, "is_announced": True, **known}
     record = found.record.model_copy(update=changes)
     write_record(side, found.record, record)
@@ -73,11 +75,6 @@ def _require_files(side: TargetSide, table: DeltaTable) -> None:
     names = map(unquote, paths_of(table))
     if lacking := [name for name in names if not side.table.exists(name)]:
         raise refusals.files_missing(side.generation, side.table, lacking)
-
-
-def _last_epoch(record: TargetRecord) -> int:
-    # The announced one was never reached: a start that broke off is announced again.
-    return record.epoch - (1 if record.is_announced else 0)
 
 
 def accept_foreign_changes(side: TargetSide, by: str, at_ms: int) -> list[AcceptedChange]:

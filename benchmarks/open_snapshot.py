@@ -67,9 +67,13 @@ def main() -> None:
     parser.add_argument("--chunk-rows", type=int, default=100_000, help="rows of a chunk")
     parser.add_argument("--rate", type=float, default=5.0, help="changed rows a second")
     parser.add_argument("--after", type=float, default=60.0, help="seconds after it is whole")
+    parser.add_argument(
+        "--vectors", action="store_true", help="mark rows as deleted in place of rewriting files"
+    )
     parser.add_argument("--memory", default="2g", help="heap of the driver")
     options = parser.parse_args()
     options.tables, options.driver = 1, "own"
+    options.properties = {"delta.enableDeletionVectors": "true"} if options.vectors else {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hybrid-bench-")))
         dsn, template = open_tables(
@@ -105,6 +109,7 @@ def main() -> None:
             raise RuntimeError(message)
     result = {
         "rows": options.rows,
+        "vectors": options.vectors,
         "chunk rows": options.chunk_rows,
         "chunks": reading.chunks,
         "rate": options.rate,
@@ -123,7 +128,7 @@ def main() -> None:
         ],
     }
     sys.stdout.write(f"{json.dumps(result, indent=1)}\n")
-    record(f"open-snapshot-{options.rows}", result)
+    record(f"open-snapshot-{options.rows}{'-vectors' if options.vectors else ''}", result)
 
 
 def _change(

@@ -100,7 +100,8 @@ def open_tables(
     Args:
         stack: The servers are entered here, and end with it.
         folder: Folder of all of it.
-        options: The number of ``tables``, their ``driver`` and its ``memory``.
+        options: The number of ``tables``, their ``driver`` and its ``memory``; ``properties`` of
+            the targets, if there are any.
         rows: Rows of each table.
         snapshot: What is declared of the tables' snapshots.
     """
@@ -124,7 +125,7 @@ def open_tables(
         "tables": {"include": ["public.*"]},
         "topic": f"{_NAME}.{{schema}}.{{table}}",
         "changes": {"bootstrap_servers": servers},
-        "sink": {"path": "lake/{table}"},
+        "sink": {"path": "lake/{table}", "properties": vars(options).get("properties", {})},
         "state": "state",
         "spark": {
             "driver_memory": options.memory,

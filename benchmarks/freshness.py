@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-import pyarrow.parquet as pq
+import duckdb
 from deltalake import DeltaTable
 
+from sources.common.sql.sql_names import quoted
 from sources.config.loader import LoadedPipeline
 
 
@@ -42,15 +43,16 @@ def seen_rows(loaded: LoadedPipeline, since_ms: int) -> Iterator[tuple[float, fl
     for entry in sorted(table.history(), key=lambda each: each["version"]):
         top = highest
         for file in _added(Path(path), entry["version"]):
-            rows = pq.read_table(file, columns=[position, "_committed_at"])
-            places = rows[position].to_pylist()
-            for place, at in zip(places, rows["_committed_at"].to_pylist(), strict=True):
-                if place is None:
-                    continue
+            # Rows of the snapshot have no position.
+            with duckdb.connect() as connection:
+                rows = connection.execute(
+                    f"SELECT {quoted(position)}, epoch(_committed_at) FROM read_parquet($file) "
+                    f"WHERE {quoted(position)} > coalesce($highest, '')",
+                    {"file": str(file), "highest": highest},
+                ).fetchall()
+            for place, committed in rows:
                 top = place if top is None else max(top, place)
-                is_new = highest is None or place > highest
-                if is_new and entry["timestamp"] >= since_ms:
-                    committed = at.timestamp()
+                if entry["timestamp"] >= since_ms:
                     yield committed, entry["timestamp"] / 1000 - committed
         highest = top
 

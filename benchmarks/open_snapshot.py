@@ -39,6 +39,7 @@ from orchestration.chain import ChainRun, Observer, Step, run_chain
 from sources.planning.context import PipelineContext
 
 _TABLE = "public.t000"
+_VECTORS = {"delta.enableDeletionVectors": "true", "delta.autoOptimize.autoCompact": "true"}
 
 
 class _Reading(Observer):
@@ -73,7 +74,7 @@ def main() -> None:
     parser.add_argument("--memory", default="2g", help="heap of the driver")
     options = parser.parse_args()
     options.tables, options.driver = 1, "own"
-    options.properties = {"delta.enableDeletionVectors": "true"} if options.vectors else {}
+    options.properties = _VECTORS if options.vectors else {}
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hybrid-bench-")))
         dsn, template = open_tables(

@@ -16,6 +16,7 @@ from sources.config.document.plain_secrets import without_password
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.section import Section
+from sources.config.table.sink import VECTORS
 from sources.errors import InputError
 
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_]\w*$")]
@@ -208,16 +209,23 @@ class FeedsSection(Section):
         return self
 
     def check(self, pipeline: Pipeline) -> None:
-        """Refuse feeds of a table that keeps every version of its rows; called on loading the file.
+        """Refuse feeds of a table whose changes they can't follow; called on loading the file.
 
         Raises:
-            ValueError: There are feeds, and ``sink.history`` is declared.
+            ValueError: There are feeds, and the sink declares ``history``, or deletion vectors.
         """
         if self.feeds and pipeline.sink.history is not None:
             message = (
                 f"`feeds` brings the last row of each key elsewhere, and `sink.history: "
                 f"{pipeline.sink.history}` keeps every version. Remove one of them, or declare a "
                 "pipeline of its own for either."
+            )
+            raise ValueError(message)
+        if self.feeds and pipeline.sink.properties.get(VECTORS, "false") != "false":
+            message = (
+                f"`feeds` finds changed rows in files that only one version of the table has, and "
+                f"`sink.properties: {VECTORS}` leaves files as they are: each version would be "
+                "loaded whole. Remove one of them."
             )
             raise ValueError(message)
 

@@ -57,6 +57,19 @@ def _instant(value: datetime) -> datetime:
     return value.astimezone(UTC)
 
 
+def or_text(kind: type[BaseModel], field: str) -> BeforeValidator:
+    """Return a validator for a model, in whose place a text stands for one with that field alone.
+
+    Args:
+        kind: The model.
+        field: Name of the field that the text is a value of.
+    """
+    return BeforeValidator(
+        lambda value: {field: value} if isinstance(value, str) else value,
+        json_schema_input_type=kind | str,
+    )
+
+
 def _sequence(value: Any) -> Any:
     """Convert a PostgreSQL log sequence number (``pg_lsn``) to an integer."""
     if isinstance(value, str) and (match := _LSN.fullmatch(value)):

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Discriminator, Tag
+from pydantic import AfterValidator, BaseModel, Discriminator, Tag
 
 from sources.common.durations import Duration
-from sources.common.fields import Declared, Reference
+from sources.common.fields import Declared, Reference, or_text
 
 _FUNCTION = "a function"
 _SQL = "a query"
@@ -87,10 +87,6 @@ class SqlTransform(Declared):
         return self.sql
 
 
-def _from_name(value: Any) -> Any:
-    return {"function": value} if isinstance(value, str) else value
-
-
 def _tag(value: Any) -> str:
     """Return the kind of transform that is declared; a mapping without either field is a query."""
     is_function = isinstance(value, str | FunctionTransform) or (
@@ -102,7 +98,7 @@ def _tag(value: Any) -> str:
 DeclaredTransform = Annotated[
     Annotated[
         FunctionTransform,
-        BeforeValidator(_from_name, json_schema_input_type=FunctionTransform | str),
+        or_text(FunctionTransform, "function"),
         Tag(_FUNCTION),
     ]
     | Annotated[SqlTransform, Tag(_SQL)],

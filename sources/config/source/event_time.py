@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import model_validator
 
 from sources.common.durations import DAY_MS
-from sources.common.fields import Declared, Instant
+from sources.common.fields import Declared, Instant, or_text
 from sources.common.times import to_ms
 
 
@@ -73,11 +73,5 @@ class EventTime(Declared):
         return self
 
 
-def _from_name(value: Any) -> Any:
-    return {"column": value} if isinstance(value, str) else value
-
-
-DeclaredEventTime = Annotated[
-    EventTime, BeforeValidator(_from_name, json_schema_input_type=EventTime | str)
-]
+DeclaredEventTime = Annotated[EventTime, or_text(EventTime, "column")]
 """An :class:`EventTime`, or the name of its column."""

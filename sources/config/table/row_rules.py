@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import pyarrow as pa
-from pydantic import BeforeValidator
 from sqlglot import exp
 
-from sources.common.fields import Declared, Name
+from sources.common.fields import Declared, Name, or_text
 from sources.common.schema import type_name
 from sources.common.sql.proven_expressions import Proven, Unproven, translate
 from sources.common.sql.row_sql import parse_expression, require_row_by_row
@@ -44,13 +43,7 @@ class Rule(Declared):
     on_violation: Literal["fail", "drop", "quarantine"] = "fail"
 
 
-def _from_text(value: Any) -> Any:
-    return {"check": value} if isinstance(value, str) else value
-
-
-DeclaredRules = dict[
-    Name, Annotated[Rule, BeforeValidator(_from_text, json_schema_input_type=Rule | str)]
-]
+DeclaredRules = dict[Name, Annotated[Rule, or_text(Rule, "check")]]
 """Rules by name; a rule's condition alone stands for one that ends the run."""
 
 

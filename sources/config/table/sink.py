@@ -28,6 +28,9 @@ _PROPERTIES = (
     "delta.logRetentionDuration",
     "delta.targetFileSize",
 )
+VECTORS = "delta.enableDeletionVectors"
+"""Property by which a MERGE marks rows as deleted, in place of writing their files again."""
+_OF_MERGES = ("delta.autoOptimize.autoCompact", VECTORS)
 
 
 class Sink(Declared):
@@ -56,9 +59,10 @@ class Sink(Declared):
             kept, with ``valid_from``, its time, and ``valid_to``, the time of the version after it;
             null for the last one. With ``deleted`` it needs ``deletes: soft``.
         properties: Properties of the Delta table, such as ``{delta.checkpointInterval: "100"}``.
-            Without ``delta.dataSkippingStatsColumns`` files have statistics of ``key``,
-            ``sequence`` and columns with times, and with ``mode: merge`` of integers and texts,
-            too.
+            With ``mode: merge`` and ``delta.enableDeletionVectors: "true"`` rows are marked as
+            deleted, and files stay as they are. Without ``delta.dataSkippingStatsColumns`` files
+            have statistics of ``key``, ``sequence`` and columns with times, and with ``mode:
+            merge`` of integers and texts, too.
         copy_files: With ``mode: append`` and a transform that returns every row as it is: Parquet
             files of history become files of the table as they are, as copies. Files that need a
             change are rewritten.
@@ -116,11 +120,12 @@ class Sink(Declared):
 
     @model_validator(mode="after")
     def _knows_its_properties(self) -> Sink:
+        known = sorted(_PROPERTIES + (_OF_MERGES if self.mode == "merge" else ()))
         for name in self.properties:
-            if name not in _PROPERTIES:
+            if name not in known:
                 message = (
-                    f"`properties`: `{name}` is not a property that may be declared. Remove it; "
-                    f"these may be: {', '.join(_PROPERTIES)}."
+                    f"`properties`: `{name}` is not a property that may be declared with `mode: "
+                    f"{self.mode}`. Remove it; these may be: {', '.join(known)}."
                 )
                 raise ValueError(message)
         return self

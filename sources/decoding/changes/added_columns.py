@@ -8,10 +8,10 @@ from decimal import Decimal, InvalidOperation
 from typing import Annotated, Any
 
 import pyarrow as pa
-from pydantic import BeforeValidator, model_validator
+from pydantic import model_validator
 
 from sources.common.conversion import BadValue, converter
-from sources.common.fields import Declared
+from sources.common.fields import Declared, or_text
 from sources.common.schema import parse_type
 
 
@@ -70,10 +70,5 @@ def _parsed(raw: Any, kind: pa.DataType) -> Any:
     return raw
 
 
-def _spelled_out(value: Any) -> Any:
-    """Expand an added column's short form, a type alone, to ``{type: …}``."""
-    return {"type": value} if isinstance(value, str) else value
-
-
-AddedColumnOrType = Annotated[AddedColumn, BeforeValidator(_spelled_out)]
+AddedColumnOrType = Annotated[AddedColumn, or_text(AddedColumn, "type")]
 """An added column as the YAML has it: its type alone, or type and default."""

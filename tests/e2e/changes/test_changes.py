@@ -25,6 +25,7 @@ from spark_jobs.inside.sink.sink import prepare_table
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 SCHEMA = "id bigint, v string, seq string, gone boolean"
+VECTORS = "delta.enableDeletionVectors"
 Change = tuple[int, str | None, str | Decimal | datetime | None, bool]
 
 
@@ -53,6 +54,10 @@ class Target:
         merge_changes(
             rows, self.batches, Folder(self._path), self.sink, self.generation, self.truncation
         )
+
+    def files(self) -> list[str]:
+        """Paths of the files that the table has."""
+        return [file.removeprefix("file://") for file in DeltaTable(self._path).file_uris()]
 
     def rows(self) -> list[tuple[Any, ...]]:
         table = QueryBuilder().register("t", DeltaTable(self._path))
@@ -187,15 +192,18 @@ def test_a_soft_delete_keeps_the_values_of_a_change_in_its_own_micro_batch(
 
 
 @pytest.mark.parametrize("seed", [3])
+@pytest.mark.parametrize(
+    "properties", [{}, {VECTORS: "true", "delta.autoOptimize.autoCompact": "true"}]
+)
 def test_any_order_in_any_batches_ends_in_the_same_rows(
-    tmp_path: Path, spark: SparkSession, seed: int
+    tmp_path: Path, spark: SparkSession, properties: dict[str, str], seed: int
 ) -> None:
     chance = random.Random(seed)
     changes = [
         gone(key, at) if chance.random() < 0.3 else up(key, f"v{at}", at)
         for at, key in enumerate(chance.choices(range(12), k=120))
     ]
-    target = Target(tmp_path, spark)
+    target = Target(tmp_path, spark, properties=properties)
     arriving = [*changes, *chance.sample(changes, 40)]
     chance.shuffle(arriving)
     while arriving:
@@ -203,6 +211,19 @@ def test_any_order_in_any_batches_ends_in_the_same_rows(
         target.merge(*arriving[:size])
         arriving = arriving[size:]
     assert target.rows() == left(changes)
+
+
+def test_rows_are_marked_as_deleted_where_that_is_declared_and_no_file_is_written_again(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    target = Target(tmp_path, spark, properties={VECTORS: "true"})
+    target.merge(*(up(key, "a", 1) for key in range(20)))
+    before = set(target.files())
+    target.merge(up(3, "b", 2), gone(4, 2))
+    assert before < set(target.files())
+    assert list((tmp_path / "out").glob("deletion_vector_*.bin"))
+    others = {key: ("a", "0001") for key in range(20) if key != 4}
+    assert target.rows() == [(key, *row) for key, row in {**others, 3: ("b", "0002")}.items()]
 
 
 def left(changes: Iterable[Change]) -> list[tuple[Any, ...]]:

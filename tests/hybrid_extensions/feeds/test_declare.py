@@ -69,6 +69,15 @@ def test_a_feed_is_no_part_of_what_a_generation_keeps(tmp_path: Path) -> None:
     assert load_pipeline(write(tmp_path, feeds=[REDIS]), environment).contract() == without
 
 
+def test_a_table_whose_files_stay_as_they_are_has_no_feeds(tmp_path: Path) -> None:
+    marked = {"path": "out", "mode": "merge", "key": ["id"]}
+    properties = {"delta.enableDeletionVectors": "true"}
+    text = refusal(tmp_path, feeds=[REDIS], sink={**marked, "properties": properties})
+    assert "each version would be loaded whole" in text
+    without = {"delta.enableDeletionVectors": "false"}
+    write(tmp_path, feeds=[REDIS], sink={**marked, "properties": without})
+
+
 def test_a_table_that_keeps_every_version_has_no_feeds(tmp_path: Path) -> None:
     kept = {
         "path": "out",

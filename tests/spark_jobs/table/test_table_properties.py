@@ -75,3 +75,10 @@ def test_declared_properties_come_first_and_change_an_existing_table() -> None:
 def test_a_property_that_would_change_what_the_table_is_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match=r"`delta.appendOnly` is not a property that may be decl"):
         sink(properties={"delta.appendOnly": "true"})
+
+
+@pytest.mark.parametrize("name", ["delta.enableDeletionVectors", "delta.autoOptimize.autoCompact"])
+def test_rows_may_be_marked_as_deleted_only_where_they_are_merged(name: str) -> None:
+    assert sink(mode="merge", properties={name: "true"}).properties == {name: "true"}
+    with pytest.raises(ValueError, match=f"`{name}` is not .* declared with `mode: append`"):
+        sink(properties={name: "true"})

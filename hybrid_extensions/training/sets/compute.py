@@ -194,10 +194,14 @@ class _Computation:
         )
         sweep.load()
         if self._found.rebuild is not None:
+            self._record({}, are_all=True)
             self._rebuild(sweep, ranges)
-            self._record({key: made.get(key) for key in keys})
+            self._record({key: made.get(key) for key in keys}, are_all=True)
         else:
             for batch in _batches(ranges):
+                if self._table is not None:
+                    # A kill after the commit leaves no record of what was there before.
+                    self._record(dict.fromkeys(each.key for each in batch))
                 self._replace(sweep, [each.key for each in batch])
                 self._record({each.key: made.get(each.key) for each in batch})
         sweep.close()
@@ -294,11 +298,13 @@ class _Computation:
             if key is not None
         }
 
-    def _record(self, ranges: Mapping[str, RangeRecord | None]) -> None:
+    def _record(self, ranges: Mapping[str, RangeRecord | None], *, are_all: bool = False) -> None:
         assert self._table is not None
         at = int(self._table.version())
         identity = str(self._table.metadata().id)
-        write_ranges(self._loaded, self._declared.name, identity, at, ranges)
+        by = self._declared.labels.by
+        name = self._declared.name
+        write_ranges(self._loaded, name, identity, at, ranges, by=by, are_all=are_all)
 
 
 @contextmanager

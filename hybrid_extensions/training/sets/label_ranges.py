@@ -36,6 +36,15 @@ def begin_of(labels: Labels, key: str) -> datetime:
     return begin
 
 
+def is_key(labels: Labels, key: str) -> bool:
+    """Return whether a text is the key of a range."""
+    try:
+        begin_of(labels, key)
+    except InputError:
+        return False
+    return True
+
+
 def end_of(labels: Labels, key: str) -> datetime:
     """Return the first time after a range, in UTC.
 

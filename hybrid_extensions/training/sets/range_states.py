@@ -12,9 +12,14 @@ from deltalake import DeltaTable, Schema
 
 from hybrid_extensions.comparison.compared_tables import open_target
 from hybrid_extensions.comparison.duckdb_database import INSTANT, schema_of
-from hybrid_extensions.training.sets.declare import LABEL_RANGE, DeclaredSet, TrainingSection
+from hybrid_extensions.training.sets.declare import (
+    LABEL_RANGE,
+    DeclaredSet,
+    Labels,
+    TrainingSection,
+)
 from hybrid_extensions.training.sets.feature_table import FeatureTable, open_features
-from hybrid_extensions.training.sets.label_ranges import end_of
+from hybrid_extensions.training.sets.label_ranges import end_of, is_key
 from hybrid_extensions.training.sets.opened_labels import (
     LABELS,
     Fingerprint,
@@ -118,15 +123,21 @@ def look_at(
     folder = loaded.place(declared.path).called("training set")
     table = open_target(folder)
     identity = None if table is None else str(table.metadata().id)
-    record = read_record(loaded, declared.name, identity)
+    known = read_record(loaded, declared.name, identity)
+    record = dict(known.ranges)
     schema = _schema(connection, labels, features)
-    rebuild = None if table is None else _other_columns(folder, table, schema, bool(record))
+    rebuild, there = None, list[str]()
+    if table is not None:
+        rebuild = _other_columns(folder, table, schema, bool(record))
+        there = [str(each.get(LABEL_RANGE)) for each in table.partitions()]
+        rebuild = rebuild or _other_ranges(declared.labels, known.by, there)
     if rebuild is not None:
         record = {}
     changed = _Changes(features)
+    # Rows of a range that is not recorded are there if a process was killed after their commit.
+    keys = {*found, *record, *(each for each in there if is_key(declared.labels, each))}
     ranges = [
-        _state(declared, key, found.get(key), record.get(key), changed)
-        for key in sorted({*found, *record})
+        _state(declared, key, found.get(key), record.get(key), changed) for key in sorted(keys)
     ]
     return SetLook(declared, folder, table, labels, features, schema, ranges, record, rebuild)
 
@@ -219,3 +230,12 @@ def _other_columns(
         if each.type != wanted[each.name]:
             return f"its column `{each.name}` has another type now"
     return None
+
+
+def _other_ranges(labels: Labels, by: str, there: Sequence[str]) -> str | None:
+    """Return why the ranges of the table are not those that are declared now, a phrase; or None."""
+    other = next((each for each in there if not is_key(labels, each)), None)
+    if other is not None:
+        return f"its ranges, such as `{other}`, are not by {labels.by}"
+    # The first day of a month is a key of both.
+    return f"its ranges are by {by}, not by {labels.by}" if by not in ("", labels.by) else None

@@ -138,6 +138,26 @@ def test_a_column_that_is_no_longer_declared_is_dropped_in_one_commit_of_all_ran
     assert case.rows() == [{name: row[name] for name in left} for row in case.expected()]
 
 
+@pytest.mark.parametrize("by", ["hour", "month"])
+def test_ranges_of_another_length_take_the_place_of_all_others_in_one_commit(
+    case: Case, by: str
+) -> None:
+    labels = {"path": "labels.parquet", "key": ["id"], "time": "asked", "start": "2024-01-01"}
+    case.compute()
+    rows = [{**row, "label_range": None} for row in case.expected()]
+    for now in (by, "day"):
+        case.fields["labels"] = {**labels, "by": now}
+        with pytest.raises(InputError, match=r"has to be written as a whole: its ranges.* by "):
+            case.compute([])
+        before = DeltaTable(case.folder / "sales").version()
+        case.compute()
+        assert DeltaTable(case.folder / "sales").version() == before + 1
+        assert [{**row, "label_range": None} for row in case.rows()] == rows
+        assert case.compute().ranges == []
+        assert all(each.is_current for each in case.look().values())
+    assert case.rows() == case.expected()
+
+
 def test_a_table_that_was_deleted_is_made_again(case: Case) -> None:
     case.compute()
     shutil.rmtree(case.folder / "sales")
@@ -184,6 +204,45 @@ def test_a_range_that_another_computation_has_rewritten_meanwhile_is_refused(
     assert "of 2024-01-02 to 2024-01-03" in caught.value.message
     assert case.rows() == case.expected()
     assert all(each.is_current for each in case.look().values())
+
+
+def _killed_before_the_record(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compute ranges, and end after the first commit, before the state says what it was made of."""
+
+    def is_killed(*given_: Any, **how: Any) -> None:
+        write_deltalake(*given_, **how)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(computation, "write_deltalake", is_killed)
+        with pytest.raises(KeyboardInterrupt):
+            case.compute()
+
+
+def test_labels_that_are_gone_after_a_kill_between_commit_and_record_take_their_rows_along(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _killed_before_the_record(case, monkeypatch)
+    assert case.rows() == case.expected()
+    case.labels = case.labels[:1]
+    case.write_labels()
+    assert case.look()["2024-01-03"].reasons == ("its labels are gone",)
+    case.compute()
+    assert case.rows() == case.expected()
+
+
+def test_labels_that_are_as_before_a_kill_between_commit_and_record_are_computed_again(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.compute()
+    before = case.labels
+    case.labels = [*before, (9, "a", 30)]
+    case.write_labels()
+    _killed_before_the_record(case, monkeypatch)
+    case.labels = before
+    case.write_labels()
+    case.compute()
+    assert case.rows() == case.expected()
 
 
 def test_an_outage_of_the_store_is_not_taken_for_a_full_disk(

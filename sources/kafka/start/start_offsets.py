@@ -70,6 +70,7 @@ class StartLookUp:
         self._log = context.log
         self._previous = context.previous
         self._known = known
+        self._listed_topics = {at.topic for at in known.listed}
         self._gaps = GapFinder(
             context.log, context.previous, lateness_ms, now_ms, is_declared=known.is_declared
         )
@@ -120,7 +121,7 @@ class StartLookUp:
             elif offset is None:
                 start = ends[partition]
                 reason = f"no record at or after {iso(time_ms)}: end offset read before the look-up"
-            listed = self._known.listed.get(partition, self._unlisted)
+            listed = self._known.listed.get(partition, self._unlisted(partition.topic))
             if self._previous is not None and listed is not None and listed < start:
                 start = listed
                 reason = "log end when history was listed: nothing later is in the files"
@@ -281,10 +282,10 @@ class StartLookUp:
         """
         return self._gaps.distrusted
 
-    @property
-    def _unlisted(self) -> int | None:
-        """Log end, when history was listed, of a partition that did not exist then."""
-        return 0 if self._source.waits_for_topic else None
+    def _unlisted(self, topic: str) -> int | None:
+        """Log end, when history was listed, of a partition that did not exist then; else None."""
+        is_new = self._source.waits_for_topic or topic in self._listed_topics
+        return 0 if is_new else None
 
     @property
     def _earlier(self) -> str:

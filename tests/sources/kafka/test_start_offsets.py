@@ -379,6 +379,11 @@ class TestWhatCameAfterTheListing:
         reason = "log end when history was listed: nothing later is in the files"
         assert found.partitions[T1].reason == reason
 
+    def test_a_partition_that_was_added_since_is_read_from_its_first_record(self) -> None:
+        # All records of partition 1 were appended when history had been listed.
+        asked = log({T0: [100], T1: [50, 60, 110]})
+        assert starts(decide(asked, history(100), listed={T0: 1})) == {T0: 0, T1: 0}
+
     def test_a_topic_that_did_not_exist_then_is_read_from_its_first_record(self) -> None:
         found = decide(log({T0: [50, 110]}), history(100), missing_topic="wait")
         assert starts(found) == {T0: 0}

@@ -30,6 +30,11 @@ POSITIONS = "hybrid_feeds"
 _STAGE = sql.Identifier("pg_temp", "hybrid_feed_rows")
 # A null has no quotes, and any text has.
 _CSV = csv.WriteOptions(include_header=False, quoting_style="needed")
+# Number of the table's file, which a TRUNCATE replaces; of a partitioned table, of all its files.
+_FILES = (
+    "(SELECT coalesce(pg_relation_filenode(fed), (SELECT (sum(pg_relation_filenode(relid)::bigint) "
+    "%% 4294967296)::bigint::oid FROM pg_partition_tree(fed))) FROM to_regclass(%s) AS fed)"
+)
 _TIMEOUT_S = 10
 # Types without an equality operator.
 _INCOMPARABLE = ("json", "xml")
@@ -174,8 +179,8 @@ class PostgresSink(FeedSink):
             self._upsert()
             position = end.model_dump_json()
             self._execute(
-                "UPDATE {} SET position = %s, delivered_at = now(), "
-                "relation = pg_relation_filenode(to_regclass(%s)) WHERE fed = %s",
+                f"UPDATE {{}} SET position = %s, delivered_at = now(), relation = {_FILES} "
+                "WHERE fed = %s",
                 self._positions,
                 values=(position, self._table.as_string(), self._feed.table),
             )
@@ -233,8 +238,8 @@ class PostgresSink(FeedSink):
             self._positions,
         )
         query = (
-            "SELECT feed, position, relation IS NOT DISTINCT FROM "
-            "pg_relation_filenode(to_regclass(%s)) FROM {} WHERE fed = %s"
+            f"SELECT feed, position, relation IS NOT DISTINCT FROM {_FILES} FROM {{}} "
+            "WHERE fed = %s"
         )
         row = self._opened.execute(
             sql.SQL(query).format(self._positions), (self._table.as_string(), self._feed.table)
@@ -303,7 +308,7 @@ class PostgresSink(FeedSink):
 
     def _require_one_feed(self) -> None:
         """Refuse a table that another feed writes by another name, such as with its schema."""
-        query = "SELECT feed FROM {} WHERE relation = pg_relation_filenode(to_regclass(%s))"
+        query = f"SELECT feed FROM {{}} WHERE relation = {_FILES}"
         other = self._opened.execute(
             sql.SQL(query).format(self._positions), (self._table.as_string(),)
         ).fetchone()

@@ -233,6 +233,22 @@ class TestLoads:
         else:
             assert case.difference(rows) == []
 
+    @pytest.mark.parametrize("what", [f"TRUNCATE {TABLE}", "TRUNCATE rest", f"DROP TABLE {TABLE}"])
+    def test_a_partitioned_table_of_ones_own_that_was_emptied_is_loaded(
+        self, tmp_path: Path, database: str, what: str
+    ) -> None:
+        case = Serving(tmp_path, database)
+        case.write(row(n) for n in range(100))
+        case.deliver()
+        case.sql(f"ALTER TABLE {TABLE} RENAME TO rest")
+        case.sql(f"CREATE TABLE {TABLE} (LIKE rest INCLUDING INDEXES) PARTITION BY LIST (part)")
+        case.sql(f"ALTER TABLE {TABLE} ATTACH PARTITION rest DEFAULT")
+        case.deliver()
+        assert case.deliver().kind == "none"
+        case.sql(what)
+        assert case.deliver().kind == "load"
+        assert case.difference(case.rows()) == []
+
     def test_a_restore_is_followed(self, case: Serving) -> None:
         case.deliver()
         case.write(row(n, 1) for n in range(50, 150))

@@ -88,6 +88,8 @@ class KafkaSink(FeedSink):
             self._partitions = len(topics[self._feed.topic].partitions)
             found = self._committed()
             if found is None:
+                # It may have been deleted and made again since the first delivery.
+                self._make_topic(AdminClient(self._settings, logger=QUIET))
                 return Held()
             partitions, position = found
             if partitions != self._partitions:

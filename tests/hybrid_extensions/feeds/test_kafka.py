@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -167,6 +168,21 @@ def test_a_topic_that_deletes_by_age_is_refused(case: Topic) -> None:
     case.create(policy="delete")
     with pytest.raises(InputError, match=r"cleanup\.policy=delete"):
         case.deliver()
+
+
+def test_a_topic_that_was_made_again_and_deletes_by_age_is_refused(case: Topic) -> None:
+    case.create()
+    with case.follower() as follower:
+        follower.deliver()
+        admin = AdminClient({"bootstrap.servers": case.servers})
+        admin.delete_topics([case.topic])[case.topic].result(30)
+        while case.topic in admin.list_topics(timeout=10).topics:
+            time.sleep(0.1)
+        case.create(policy="delete")
+        case.write([row(1, 1)])
+        with pytest.raises(InputError, match=r"`cleanup\.policy=delete`"):
+            follower.deliver()
+    assert case.records() == []
 
 
 def test_records_of_others_are_not_deleted(case: Topic) -> None:

@@ -109,15 +109,16 @@ def supervision_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.Sensor
     )
     def supervision(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         cursor = Cursor.model_validate_json(context.cursor) if context.cursor else Cursor()
+        found = list[tuple[LoadedPipeline, supervisor.Tick]]()
         try:
             fresh = load_pipeline(loaded.path)
             if (switch := pending_switch(fresh)) is not None:
                 return _finish_switch(fresh, switch)
-            found = [
+            found += (
                 (each, tick)
                 for each in supervisor.watched(fresh)
                 if (tick := supervisor.tick(each)) is not None
-            ]
+            )
             resumed = after_approval(context.instance, fresh)
             shown = reports.reports(context.instance, fresh, found, cursor)
         except Exception as error:
@@ -127,7 +128,8 @@ def supervision_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.Sensor
             shown = failed_look(context.instance, loaded, error, cursor, is_live=is_live)
             shown, problem = alert_once(loaded, shown)
             _warn(context, problem)
-            return _result(shown, [])
+            # A restart that was decided counts, and the next look takes it for under way.
+            return _result(shown, [_restart(loaded, *each) for each in found if each[1].restart])
         for _, tick in found:
             _warn(context, tick.alert_problem)
         if cursor.alerted:

@@ -12,6 +12,7 @@ import yaml
 
 from orchestration.defs.keys import live_key, table_key
 from orchestration.defs.sensors import has_live_run, live_checks
+from orchestration.defs.show import reports
 from orchestration.defs.show.reports import Cursor, merge_findings
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import read_requested
@@ -19,6 +20,7 @@ from orchestration.supervision import controls
 from orchestration.supervision.rules.verdict import Finding
 from sources.config.loader import load_pipeline
 from sources.config.pipeline import Pipeline
+from sources.errors import StateError
 from sources.planning.plan import Plan
 from spark_jobs.run_state.late_row_count import LateRows, late_rows_name
 from tests.orchestration.supervision.hook import listening
@@ -122,6 +124,23 @@ def test_a_dead_run_is_red_and_its_asset_alone_is_materialized_again(tmp_path: P
     case.launch("b", state="failed", failure=DISK_FULL)
     [another] = look(case).run_requests or []
     assert another.run_key != request.run_key
+
+
+def test_a_restart_that_was_decided_is_asked_for_though_the_look_fails_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a", state="failed", failure=DISK_FULL)
+
+    def damaged(*_: Any) -> None:
+        raise StateError("A document is damaged.", "Restore it.")
+
+    monkeypatch.setattr(reports, "reports", damaged)
+    found = look(case)
+    assert checks(found)["alive"] == (False, "ERROR")
+    # It counts, and the next look takes it for under way.
+    assert [each.tags["hybrid/restart"] for each in found.run_requests or []] == ["a"]
 
 
 def test_the_checks_are_reported_with_what_was_judged(tmp_path: Path) -> None:

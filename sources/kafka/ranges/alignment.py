@@ -150,8 +150,9 @@ class PartitionAlignment:
         """Return the time of the last record of each partition that is not idle, in Unix ms."""
         now = self._clock()
         for at, high in log.high_watermark().items():
-            if at not in self._grown or self._grown[at][0] != high:
-                self._grown[at] = (high, now)
+            known, since_ms = self._grown.get(at, (-1, now))
+            # The clock may have been set back.
+            self._grown[at] = (high, min(since_ms, now) if known == high else now)
         waited = {at for at, (_, grown_ms) in self._grown.items() if now - grown_ms < self._idle_ms}
         active = [at for at in latest if at in unread or at in waited]
         grown = {at: latest[at] for at in active if self._last.get(at, (-1, 0))[0] != latest[at]}

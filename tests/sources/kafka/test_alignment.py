@@ -117,6 +117,13 @@ def test_the_first_record_at_a_time_is_found_however_many_are_read_at_once(
     assert (3 <= reached < 7, is_found) == (True, False)
 
 
+def test_an_idle_partition_holds_no_other_after_the_clock_was_set_back() -> None:
+    reader = Reader(log_of(minutes(0, 100), minutes(0, 60)), idle="1 min")
+    reader.batch()
+    reader.batch(after=-DAY)
+    assert reader.batch(after=MINUTE) == {A: minutes(69, 100)}
+
+
 def test_an_idle_partition_holds_no_other_and_one_that_gets_records_does() -> None:
     log = log_of(minutes(0, 100), minutes(0, 60), [])
     reader = Reader(log, idle="1 min")

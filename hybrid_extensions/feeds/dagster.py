@@ -20,6 +20,8 @@ LOOK_S = 10
 """Seconds between two looks of the sensor."""
 _AGAIN_S = 60
 """Seconds between two attempts to deliver the same version."""
+_FOLLOWED_MS = 3_600_000
+"""Milliseconds for which a follower is believed to look again, at most."""
 _SAMPLE = 10_000
 """Most rows that the check ``consistent`` compares."""
 _COMPARED = ("postgres", "redis")
@@ -192,5 +194,6 @@ def _sensor(loaded: LoadedPipeline, job: Any) -> dg.SensorDefinition:
 
 
 def _is_due(found: FeedStatus) -> bool:
-    is_followed = found.followed_until_ms > now_ms()
+    # A clock that was ahead, and was set back, is no follower.
+    is_followed = 0 < found.followed_until_ms - now_ms() < _FOLLOWED_MS
     return found.newest is not None and found.behind != 0 and not is_followed

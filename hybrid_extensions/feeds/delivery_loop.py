@@ -203,5 +203,6 @@ def _record(
     after = before.model_copy(update=changed)
     times = {"looked_ms": 0, "followed_until_ms": 0}
     is_same = before.model_copy(update=times) == after.model_copy(update=times)
-    if not is_same or at_ms - before.looked_ms > max(_SEEN_MS, loaded.state.pace_s * 6000):
+    # The clock may have been set back.
+    if not is_same or abs(at_ms - before.looked_ms) > max(_SEEN_MS, loaded.state.pace_s * 6000):
         write_record(loaded, feed.name, after)

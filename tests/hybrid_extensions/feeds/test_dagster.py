@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
+from hybrid_extensions.feeds.declare import feeds_of
+from hybrid_extensions.feeds.delivery_loop import follow
 from hybrid_extensions.feeds.feed_record import FeedRecord, read_record, write_record
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.common.times import now_ms
 from tests.hybrid_extensions.feeds.feed_case import row
 from tests.hybrid_extensions.feeds.test_python_function import Function
+from tests.services.processes import wait_for
 
 KEY = dg.AssetKey(["delays", "feeds", "own"])
 
@@ -69,6 +73,37 @@ def test_the_sensor_leaves_a_feed_alone_that_a_process_follows(case: Function) -
         assert isinstance(look(case, instance), dg.SkipReason)
         write_record(case.loaded, "own", record.model_copy(update={"followed_until_ms": 1}))
         assert isinstance(look(case, instance), dg.RunRequest)
+
+
+def test_a_follower_whose_clock_was_far_ahead_holds_no_delivery_once_it_has_ended(
+    case: Function,
+) -> None:
+    day_ms = 86_400_000
+    ahead = FeedRecord(looked_ms=now_ms() + day_ms, followed_until_ms=now_ms() + day_ms)
+    write_record(case.loaded, "own", ahead)
+    with dg.DagsterInstance.ephemeral() as instance:
+        assert isinstance(look(case, instance), dg.RunRequest)
+
+
+def test_a_follower_says_that_it_is_there_though_its_clock_was_set_back(case: Function) -> None:
+    day_ms, stop = 86_400_000, threading.Event()
+    case.deliver()
+    (thread,) = follow(case.loaded, feeds_of(case.loaded), stop, lambda _: None)
+    try:
+        ahead = {"looked_ms": now_ms() + day_ms, "followed_until_ms": now_ms() + day_ms}
+        found = read_record(case.loaded, "own")
+        assert found is not None
+        write_record(case.loaded, "own", found.model_copy(update=ahead))
+        wait_for(lambda: _until_ms(case) < ahead["followed_until_ms"], "its next look")
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _until_ms(case: Function) -> int:
+    found = read_record(case.loaded, "own")
+    assert found is not None
+    return found.followed_until_ms
 
 
 def test_a_delivery_that_fails_says_why(case: Function) -> None:

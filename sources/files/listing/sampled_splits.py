@@ -106,7 +106,7 @@ def _columns_inside(
 ) -> tuple[Unified, list[int | None]]:
     """Return the columns that files are read with, and the layout of each file."""
     # Names in another case are looked at, too: Spark does not tell them from the declared ones.
-    names = None if source.columns is None else {*map(str.lower, source.names_inside or ())}
+    names = source.names_inside and {*map(str.lower, source.names_inside)}
     paths = [path for path, size in row_tuples(files, "path", "size") if size]
 
     def schema_of(path: str) -> pa.Schema | None:
@@ -118,9 +118,7 @@ def _columns_inside(
         paths = []
     with ThreadPoolExecutor(_WORKERS) as pool:
         found = [
-            pa.schema(
-                [each for each in schema or [] if names is None or each.name.lower() in names]
-            )
+            pa.schema([each for each in schema or [] if not names or each.name.lower() in names])
             for schema in pool.map(schema_of, paths)
         ]
     if paths and source.drift is not None:

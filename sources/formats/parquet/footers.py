@@ -21,10 +21,7 @@ from sources.common.schema import (
 )
 from sources.common.sql.select import EventColumn
 from sources.errors import InputError
-from sources.formats.event_times import (
-    EventTimeRange,
-    table_of_ranges,
-)
+from sources.formats.event_times import EventTimeRange, table_of_ranges
 from sources.formats.open_file import in_file
 from sources.formats.parquet.event_time_range import (
     REQUESTS,

@@ -236,6 +236,7 @@ def _replacement(
         "transaction": f"{generation.info.transaction_id}-range-{folder.name}",
         "scratch": folder.folder("scratch"),
         "turn": turn,
+        "has_others": scope.windows is not None,
     }
     if scope.order:
         return VersionsReplacement(**given, order=scope.order)

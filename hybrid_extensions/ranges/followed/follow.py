@@ -245,6 +245,7 @@ def _follow(
         transaction=f"{generation.info.transaction_id}-range-{folder.name}",
         scratch=folder.folder("scratch"),
         turn=between_merges(context, "recomputation of followed ranges"),
+        has_others=scope.windows is not None,
     )
     rows = replacement.run(lambda paths: folder.replace(REMOVED, RemovedFiles(paths=paths)))
     pass_range(generation, context.pipeline.sources[-1].name, position)

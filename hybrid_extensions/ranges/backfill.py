@@ -19,6 +19,7 @@ from hybrid_extensions.generations.files.range_history import (
     REMOVED,
     RemovedFiles,
     history_files,
+    range_transaction,
 )
 from hybrid_extensions.generations.switch.lock import HeldSwitch, hold_switch_lock_in_turn
 from hybrid_extensions.generations.switch.merge_turn import between_merges
@@ -28,7 +29,7 @@ from hybrid_extensions.ranges.followed.followers import (
     what_follows,
 )
 from hybrid_extensions.ranges.range_files import left_out_in_words, parts_in
-from hybrid_extensions.ranges.range_scope import RangeScope, last_files, require_fit, utc
+from hybrid_extensions.ranges.range_scope import RangeScope, require_fit, utc
 from hybrid_extensions.ranges.side_pipeline import compute_side, side_pipeline
 from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement, Turn
 from hybrid_extensions.ranges.table.replace_versions import VersionsReplacement
@@ -112,6 +113,12 @@ class RangeResult:
     def text(self) -> str:
         """Sentences about what was replaced."""
         live, scope = self.replaced.kept_live, self.scope
+        if self.is_repeated:
+            return (
+                f"From {utc(scope.since)} until {utc(scope.until)}: this run, or one that it "
+                "repeats, had replaced the range before, so nothing was done. To recompute it "
+                f"again from the files as they are now, launch a new run. {self.followers}"
+            ).rstrip()
         if self.is_empty:
             return (
                 f"From {utc(scope.since)} until {utc(scope.until)}: neither the files nor the "
@@ -233,7 +240,7 @@ def _replacement(
         "where": scope.where(context.pipeline.event_time.column),
         "history": history_files(context, target) if is_appended else None,
         "key": sink.key,
-        "transaction": f"{generation.info.transaction_id}-range-{folder.name}",
+        "transaction": range_transaction(generation, folder.name),
         "scratch": folder.folder("scratch"),
         "turn": turn,
         "has_others": scope.windows is not None,
@@ -278,7 +285,7 @@ def latest_end(loaded: LoadedPipeline) -> datetime | None:
     which no window starts that has rows after that time.
 
     Returns:
-        None until the last source of files has been read to the end.
+        None until the last bounded source of files has been read to the end, and without one.
 
     Raises:
         InputError: The pipeline declares ``inputs``, or the kept declaration is not valid.
@@ -286,7 +293,8 @@ def latest_end(loaded: LoadedPipeline) -> datetime | None:
         UnavailableError: The state's store does not answer.
     """
     context = _serving(loaded)
-    end = context.switch_state.end_of(last_files(context.loaded).name)
+    files = context.pipeline.bounded_files
+    end = context.switch_state.end_of(files[-1].name) if files else None
     if end is None:
         return None
     analysis = read_analysis(context.generation)

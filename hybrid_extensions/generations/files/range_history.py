@@ -8,6 +8,7 @@ from orchestration.requested_state import read_requested
 from sources.common.state_document import Record
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
+from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.table.delta_table import open_table, paths_of
 from spark_jobs.table.history_files import HistoryFiles, has_history_files, read_history_files
@@ -53,6 +54,22 @@ def history_files(context: PipelineContext, target: Folder) -> HistoryFiles:
         return HistoryFiles(set(paths_of(opened)), set())
     found = read_history_files(generation, opened)
     ranges = generation.folder(RANGES)
-    documents = (ranges.read(name, RemovedFiles) for name in ranges.names(f"*/{REMOVED}"))
-    removed = {path for each in documents if each is not None for path in each.paths}
-    return replace(found, gone=found.gone | removed)
+    gone = set(found.gone)
+    for name in ranges.names(f"*/{REMOVED}"):
+        # A process that was killed may have left the record of a commit that it never made.
+        transaction = range_transaction(generation, name.partition("/")[0])
+        if opened.transaction_version(transaction) is None:
+            continue
+        if (document := ranges.read(name, RemovedFiles)) is not None:
+            gone.update(document.paths)
+    return replace(found, gone=gone)
+
+
+def range_transaction(generation: Generation, folder: str) -> str:
+    """Return Delta's application id of the commit that replaces a range.
+
+    Args:
+        generation: State of the generation.
+        folder: Name of the backfill's folder in :data:`RANGES`.
+    """
+    return f"{generation.info.transaction_id}-range-{folder}"

@@ -11,7 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from hybrid_extensions.generations.files.range_history import RANGES, REMOVED, RemovedFiles
+from hybrid_extensions.generations.files.range_history import (
+    RANGES,
+    REMOVED,
+    RemovedFiles,
+    range_transaction,
+)
 from hybrid_extensions.generations.switch.lock import hold_switch_lock_in_turn
 from hybrid_extensions.generations.switch.merge_turn import between_merges
 from hybrid_extensions.ranges.followed.followed_scope import scope_of
@@ -43,6 +48,7 @@ _POLL_S = 0.3
 _FOLLOWING = (
     "type",
     "pipeline",
+    "generation",
     "format",
     "path",
     "table",
@@ -242,7 +248,7 @@ def _follow(
         # All rows here are of the commits that were read: history and live run alike.
         history=None,
         key=context.pipeline.sink.key,
-        transaction=f"{generation.info.transaction_id}-range-{folder.name}",
+        transaction=range_transaction(generation, folder.name),
         scratch=folder.folder("scratch"),
         turn=between_merges(context, "recomputation of followed ranges"),
         has_others=scope.windows is not None,

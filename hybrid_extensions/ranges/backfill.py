@@ -16,9 +16,8 @@ import pyarrow.compute as pc
 
 from hybrid_extensions.generations.files.range_history import (
     RANGES,
-    REMOVED,
-    RemovedFiles,
     history_files,
+    keep_removed,
     range_transaction,
 )
 from hybrid_extensions.generations.switch.lock import HeldSwitch, hold_switch_lock_in_turn
@@ -216,7 +215,7 @@ def _backfill(
         compute_side(side, say)
     held.note("2 of 2: replacing the range in the table")
     replacement = _replacement(context, scope, folder, side, turn)
-    done = replacement.run(lambda paths: folder.replace(REMOVED, RemovedFiles(paths=paths)))
+    done = replacement.run(lambda paths: keep_removed(context, folder, paths))
     for name in ("scratch", "state", "rows"):
         folder.folder(name).delete_all()
     replaced = done or Replaced(0, 0, 0)

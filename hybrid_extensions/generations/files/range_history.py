@@ -8,6 +8,7 @@ from orchestration.requested_state import read_requested
 from sources.common.state_document import Record
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
+from sources.serving import require_in_service
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.table.delta_table import open_table, paths_of
@@ -63,6 +64,23 @@ def history_files(context: PipelineContext, target: Folder) -> HistoryFiles:
         if (document := ranges.read(name, RemovedFiles)) is not None:
             gone.update(document.paths)
     return replace(found, gone=gone)
+
+
+def keep_removed(context: PipelineContext, folder: Folder, paths: list[str]) -> None:
+    """Record which files of the table a backfill removes; call it before each attempt to commit.
+
+    Args:
+        context: The generation.
+        folder: State folder of the backfill.
+        paths: Their paths, as the log of the target has them.
+
+    Raises:
+        StateError: Another generation serves by now, as after a promotion while this process was
+            suspended and its lock expired; or the state can't be written.
+        UnavailableError: The state's store does not answer.
+    """
+    require_in_service(context.loaded, context.generation)
+    folder.replace(REMOVED, RemovedFiles(paths=paths))
 
 
 def range_transaction(generation: Generation, folder: str) -> str:

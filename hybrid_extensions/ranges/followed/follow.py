@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 from hybrid_extensions.generations.files.range_history import (
     RANGES,
-    REMOVED,
-    RemovedFiles,
+    keep_removed,
     range_transaction,
 )
 from hybrid_extensions.generations.switch.lock import hold_switch_lock_in_turn
@@ -253,7 +252,7 @@ def _follow(
         turn=between_merges(context, "recomputation of followed ranges"),
         has_others=scope.windows is not None,
     )
-    rows = replacement.run(lambda paths: folder.replace(REMOVED, RemovedFiles(paths=paths)))
+    rows = replacement.run(lambda paths: keep_removed(context, folder, paths))
     pass_range(generation, context.pipeline.sources[-1].name, position)
     for name in ("scratch", "state", "rows"):
         folder.folder(name).delete_all()

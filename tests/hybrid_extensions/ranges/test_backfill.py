@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,10 @@ from hybrid_extensions.ranges.metadata import replaced
 from hybrid_extensions.ranges.range_scope import RangeScope
 from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement
 from sources.config.loader import LoadedPipeline
+from sources.errors import StateError
 from sources.planning.event_windows import Interval
+from sources.serving import Switch
+from sources.state.local_copy import local_copy
 from sources.storage.folder import Folder
 from tests.orchestration.generations.generation_case import GenerationCase
 
@@ -62,11 +66,10 @@ def test_a_machine_that_resumes_it_takes_its_own_copy_of_the_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = RangeCase(tmp_path, monkeypatch)
-    copies = side_pipeline.local_copy
     definition = case.generation.folder("definition").root
 
     def elsewhere(folder: Folder) -> Path:
-        return tmp_path / "gone" if folder.root == definition else copies(folder)
+        return tmp_path / "gone" if folder.root == definition else local_copy(folder)
 
     with monkeypatch.context() as patched:
         # As of a state in a store, which each machine copies.
@@ -74,6 +77,23 @@ def test_a_machine_that_resumes_it_takes_its_own_copy_of_the_code(
         case.recomputed()
     [_, side] = case.recomputed()
     assert side.code[0] == definition
+
+
+def test_a_promotion_while_the_process_was_suspended_ends_it_before_its_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = RangeCase(tmp_path, monkeypatch)
+    begun = Switch(to="g2", past="g1", at_ms=1, is_rollback=False)
+
+    def run(_: Replacement, before_commit: Callable[[list[str]], None]) -> Replaced:
+        # Its lock in a store has expired by then.
+        case.loaded.state.replace(Switch.NAME, begun)
+        before_commit([])
+        return Replaced(0, 0, 0)
+
+    monkeypatch.setattr(Replacement, "run", run)
+    with pytest.raises(StateError, match="Generation g2 of `events` is replacing g1"):
+        case.recomputed()
 
 
 def test_of_a_range_without_rows_it_says_that_nothing_changed() -> None:

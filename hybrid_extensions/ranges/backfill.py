@@ -36,12 +36,18 @@ from hybrid_extensions.ranges.windows import final_time
 from orchestration.display import size
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
+from sources.errors import InputError
 from sources.kept_definitions import in_service
 from sources.planning.context import PipelineContext
 from sources.planning.transform_analysis import read_analysis
 from sources.serving import target_of
 from sources.state.action_log import recorded
 from sources.storage.folder import Folder
+
+_AGAIN = (
+    "For this range alone no new generation is needed: once its files are as they should be, "
+    "recompute it again. It is as it was."
+)
 
 
 @dataclass(frozen=True)
@@ -212,7 +218,14 @@ def _backfill(
     if side is None:
         say(f"No file contains rows from {utc(scope.read.since)} until {utc(scope.read.until)}.")
     else:
-        compute_side(side, say)
+        try:
+            compute_side(side, say)
+        except InputError as error:
+            # Such as of a file that was rewritten since: one that tries again plans it as it is.
+            for name in ("definition", "state", "rows"):
+                folder.folder(name).delete_all()
+            error.hint = f"{error.hint} {_AGAIN}".strip()
+            raise
     held.note("2 of 2: replacing the range in the table")
     replacement = _replacement(context, scope, folder, side, turn)
     done = replacement.run(lambda paths: keep_removed(context, folder, paths))

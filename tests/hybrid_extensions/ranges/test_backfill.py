@@ -14,10 +14,13 @@ from hybrid_extensions.ranges import side_pipeline
 from hybrid_extensions.ranges.metadata import replaced
 from hybrid_extensions.ranges.range_scope import RangeScope
 from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement
+from orchestration.chain import ChainRun
 from sources.config.loader import LoadedPipeline
-from sources.errors import StateError
+from sources.errors import InputError, StateError
 from sources.planning.event_windows import Interval
+from sources.planning.plan import make_plan
 from sources.serving import Switch
+from sources.state.generation import Generation
 from sources.state.local_copy import local_copy
 from sources.storage.folder import Folder
 from tests.orchestration.generations.generation_case import GenerationCase
@@ -77,6 +80,31 @@ def test_a_machine_that_resumes_it_takes_its_own_copy_of_the_code(
         case.recomputed()
     [_, side] = case.recomputed()
     assert side.code[0] == definition
+
+
+def test_files_that_were_rewritten_since_they_were_planned_are_planned_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = RangeCase(tmp_path, monkeypatch)
+
+    def rewritten(run: ChainRun) -> None:
+        make_plan(run.loaded)
+        message, hint = "in/a.json was rewritten", "Begin a new one: `hybrid generation new P`."
+        raise InputError(message, hint)
+
+    monkeypatch.setattr(side_pipeline, "run_chain", rewritten)
+    with pytest.raises(InputError, match="was rewritten") as refused:
+        case.recomputed()
+    assert "recompute it again" in refused.value.hint
+    # As of a run of Dagster that is tried again.
+    begun = list[Generation | None]()
+    monkeypatch.setattr(
+        side_pipeline,
+        "run_chain",
+        lambda run: begun.append(run.loaded.open_generation(create=False)),
+    )
+    case.recomputed()
+    assert begun == [None]
 
 
 def test_a_promotion_while_the_process_was_suspended_ends_it_before_its_commit(

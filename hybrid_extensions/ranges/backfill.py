@@ -312,7 +312,8 @@ def latest_end(loaded: LoadedPipeline) -> datetime | None:
     analysis = read_analysis(context.generation)
     if analysis is not None and analysis.windows is not None:
         return analysis.windows.latest_until(final_time(context, end).moment)
-    return datetime.fromtimestamp(end.complete_through_ms / 1000, UTC)
+    # A row of the last millisecond is in the files, as :func:`.range_scope.require_fit` has it.
+    return datetime.fromtimestamp((end.complete_through_ms + 1) / 1000, UTC)
 
 
 def _serving(loaded: LoadedPipeline) -> PipelineContext:

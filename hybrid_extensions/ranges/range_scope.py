@@ -121,7 +121,7 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> R
     if windows is not None:
         return _scope_of_windows(context, ends, windows, since, until)
     _require_versions(pipeline)
-    if ends:
+    if ends and pipeline.growing_folder is None:
         _require_complete(context, ends[-1], since, until)
     order = pipeline.sink.order
     return RangeScope(since, until, None, Interval(since, until), order)

@@ -62,7 +62,7 @@ class Range(NamedTuple):
         low, high = (self._of(row, side) for side in ("min", "max"))
         if low is None or high is None:
             return True
-        return bool(low < self.until and high > self.since - _TRUNCATED)
+        return bool(low < self.until and self.since - high < _TRUNCATED)
 
     def holds_all(self, row: dict[str, Any]) -> bool:
         """Return whether all rows of a file are in the range for certain, by its statistics.
@@ -73,7 +73,7 @@ class Range(NamedTuple):
         low, high, nulls = (self._of(row, side) for side in ("min", "max", "null_count"))
         if low is None or high is None or nulls != 0:
             return False
-        return bool(low >= self.since and high <= self.until - _TRUNCATED)
+        return bool(low >= self.since and self.until - high >= _TRUNCATED)
 
     def _of(self, row: dict[str, Any], side: str) -> Any:
         found = (row.get(side) or {}).get(self.column)

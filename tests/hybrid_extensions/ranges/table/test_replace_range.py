@@ -227,6 +227,18 @@ def test_rows_without_an_event_time_stay_and_are_not_doubled(tmp_path: Path, liv
     assert rows["v"].to_pylist().count("new") == 2
 
 
+@pytest.mark.parametrize("year", [1, 2024, 9999])
+def test_the_earliest_and_the_latest_time_are_limits_like_others(year: int) -> None:
+    first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    at = BEGIN.replace(year=year)
+    row = {side: {"at": at} for side in ("min", "max")} | {"null_count": {"at": 0}}
+    whole = Range("at", first, last)
+    assert whole.may_be_in(row)
+    assert whole.holds_all(row)
+    assert not Range("at", at, at).may_be_in(row)
+    assert not Range("at", first, at).holds_all(row)
+
+
 @pytest.mark.parametrize("hour", [3, 6])
 def test_a_row_that_the_transform_moved_out_of_the_range_is_refused(
     tmp_path: Path, hour: int

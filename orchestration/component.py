@@ -13,7 +13,6 @@ import dagster as dg
 from orchestration.defs.assets.unloadable_pipeline import UnreadableFile, unreadable_definitions
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.loader import load_pipeline
-from sources.errors import HybridError
 from sources.extensions import contributions
 
 
@@ -39,7 +38,8 @@ class HybridPipeline(dg.Component, dg.Model, dg.Resolvable):
         file = (folder / self.pipeline).absolute()
         try:
             return pipeline_definitions(load_pipeline(file), with_upstream=False)
-        except HybridError as error:
+        # Such as of Dagster itself, about a cron expression.
+        except Exception as error:
             return unreadable_definitions(UnreadableFile(file, error))
 
 

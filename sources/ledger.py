@@ -225,10 +225,7 @@ def require_ledger(generation: Folder, source: KafkaSource) -> Ledger:
             f"The hand-over to `{source.name}` is not recorded: "
             f"{generation.location(ledger_name(source.name))} does not exist."
         )
-        hint = (
-            f"Run `hybrid step P {source.name}_handover`; offsets that are already decided are "
-            "kept."
-        )
+        hint = f"Run `hybrid step P {source.name}_handover`; offsets that are decided are kept."
         file = generation.location(ledger_name(source.name))
         raise StateError(message, hint, source=source.name, file=file)
     return ledger

@@ -21,7 +21,7 @@ from hybrid_extensions.adopt.table import (
     require_stateless,
 )
 from hybrid_extensions.generations.files.table_snapshot import read_snapshot
-from hybrid_extensions.generations.files.take_over import TakeOver, prepare
+from hybrid_extensions.generations.files.take_over import OutdatedError, TakeOver, prepare
 from hybrid_extensions.generations.table_position import find_position
 from sources.common.positions import StartPosition, nest
 from sources.config.loader import LoadedPipeline
@@ -212,7 +212,14 @@ def _commit(context: PipelineContext, record: Adopted) -> None:
         taken = prepare(target, target, record.table_version)
     # Whoever wrote before, and was taken for dead, writes nothing more.
     fence = dict.fromkeys(record.before, NO_MORE)
-    taken.commit({**fence, writer: 0}, owner_properties(generation), position.text())
+    try:
+        taken.commit({**fence, writer: 0}, owner_properties(generation), position.text())
+    except OutdatedError as error:
+        hint = (
+            f"End what writes to the table. Then move the state folder {context.loaded.state} "
+            "away, and adopt the table again: its rows may end at another position now."
+        )
+        raise StateError(error.message, hint, table=target.url) from None
 
 
 def _result(found: _Found, *, is_applied: bool) -> AdoptResult:

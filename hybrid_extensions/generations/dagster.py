@@ -51,6 +51,7 @@ from sources.generations import begin, has_run
 from sources.kept_definitions import changed_since
 from sources.planning.approval import NotApprovedError
 from sources.serving import Serving, candidate_name
+from sources.state.action_log import read_actions
 
 _TEXTS = {
     "NEW": "begins a candidate: the whole table, computed again next to the serving one by the "
@@ -122,16 +123,33 @@ def _rerun_schedules(loaded: LoadedPipeline) -> list[dg.ScheduleDefinition]:
 def _rerun_request(loaded: LoadedPipeline, declared: Rerun) -> dict[str, Any] | str:
     """Return the run request of a scheduled rerun, or why there is none."""
     with failures(loaded):
+        now = load_pipeline(loaded.path)
         # The schedule is on from the start, and so before the first run.
-        if not has_run(load_pipeline(loaded.path)):
+        if not has_run(now):
             name = loaded.pipeline.name
             return f"There is no table to compute again before the first run of the job `{name}`."
+        begun = candidate_name(now)
+        if declared.promote == "checks" and begun is not None and (by := _begun_by(now, begun)):
+            return (
+                f"Generation {begun}, which {by} has begun, is a candidate, and would be promoted "
+                "without a person. Promote or discard it by this job; later ticks go on then."
+            )
     fields = {
         "action": _RERUN,
         "promote": declared.promote.upper(),
         "rows_at_least": declared.rows_at_least,
     }
     return {"run_config": _form(loaded, fields), "tags": _RERUNS}
+
+
+def _begun_by(loaded: LoadedPipeline, candidate: str) -> str:
+    """Return who began a candidate, by the log of actions; empty for a schedule, or if unknown."""
+    begun = (
+        each.by
+        for each in reversed(read_actions(loaded.state))
+        if (each.action, each.generation) == ("new generation", candidate)
+    )
+    return next(begun, "")
 
 
 def _form(loaded: LoadedPipeline, fields: Mapping[str, Any]) -> dict[str, Any]:

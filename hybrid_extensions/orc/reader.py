@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import orc
 
-from sources.common.schema import normalize_schema
+from hybrid_extensions.orc.writer_zone import writer_zone
+from sources.common.schema import leaves, normalize_schema
 from sources.errors import InputError
 from sources.formats.arrow_columns import batch_in_columns, leaf_values
 from sources.formats.file_regions import Region
@@ -22,6 +23,13 @@ _JULIAN = (
     "it has a date before 1582-10-15, and ORC's writers count such days by two calendars: which "
     "one is meant is not known."
 )
+# What Spark writes into a file: its version, and of a column the type that it has there.
+_SPARK, _SPARK_TYPE, _NTZ = (
+    b"org.apache.spark.version",
+    b"spark.sql.catalyst.type",
+    b"timestamp_ntz",
+)
+_UTC = ("UTC", "GMT", "UCT", "Zulu", "Universal", "Greenwich", "Z")
 _WAY_OUT = (
     "Write the files as Parquet, of which all times are read, or leave the column out: declare a "
     "`schema` without it."
@@ -45,7 +53,9 @@ class Orc:
             InputError: Spark has no type for a column.
             pyarrow.ArrowException: The file is damaged.
         """
-        return normalize_schema(orc.ORCFile(file).schema)
+        return normalize_schema(
+            pa.schema([_as_in_spark(each) for each in orc.ORCFile(file).schema])
+        )
 
     def rows(self, file: pa.NativeFile) -> int:
         """Return the number of rows that an ORC file's footer contains.
@@ -70,10 +80,12 @@ class Orc:
         are ignored.
 
         Raises:
-            InputError: A time is before 1677 or after 2262, or a date before 1582-10-15.
+            InputError: A time is before 1677 or after 2262, or a date before 1582-10-15; or Spark
+                has written times in another zone than UTC.
             pyarrow.ArrowException: The file is damaged, or a column can't be cast to its type.
         """
         orc_file = orc.ORCFile(file)
+        _require_utc(file, orc_file, columns)
         for stripe in range(orc_file.nstripes):
             try:
                 batch = orc_file.read_stripe(stripe, columns=columns.names)
@@ -85,6 +97,42 @@ class Orc:
             if any(_is_julian(leaf) for column in found.columns for leaf in leaf_values(column)):
                 raise InputError(_JULIAN, _WAY_OUT)
             yield found
+
+
+def _as_in_spark(field: pa.Field) -> pa.Field:
+    """Return a column of ORC; a number that Spark has written for a time without a zone is one."""
+    is_time = (field.metadata or {}).get(_SPARK_TYPE) == _NTZ and field.type == pa.int64()
+    return field.with_type(pa.timestamp("us")) if is_time else field
+
+
+def _require_utc(file: pa.NativeFile, orc_file: orc.ORCFile, columns: pa.Schema) -> None:
+    """Refuse times that Spark has written in another zone than UTC: they would be hours off.
+
+    Those of other writers are what a clock has shown, which is read as UTC.
+
+    Raises:
+        InputError: There is a column of such times; names the zone.
+        OSError: The file can't be read.
+    """
+    if _SPARK not in (orc_file.schema.metadata or {}):
+        return
+    times = [
+        field.name
+        for field in orc_file.schema
+        if field.name in columns.names
+        and any(pa.types.is_timestamp(leaf) and leaf.tz is None for leaf in leaves(field.type))
+    ]
+    zone = writer_zone(file, orc_file) if times else None
+    if zone is not None and zone.removeprefix("Etc/") not in _UTC:
+        message = (
+            f"Column `{times[0]}` has times that Spark wrote in the time zone {zone}. ORC keeps "
+            "what a clock there shows, and it would be read as UTC."
+        )
+        hint = (
+            "Write the files again as Parquet, or by Spark whose own time zone is UTC "
+            "(`-Duser.timezone=UTC`), or leave the column out: declare a `schema` without it."
+        )
+        raise InputError(message, hint, column=times[0], value=zone)
 
 
 def _far_time(error: pa.ArrowException) -> InputError:

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from hybrid_extensions.generations.files.range_history import (
     RANGES,
-    REMOVED,
-    RemovedFiles,
     history_files,
+    keep_removed,
+    range_transaction,
 )
 from hybrid_extensions.generations.switch.lock import HeldSwitch, hold_switch_lock_in_turn
 from hybrid_extensions.generations.switch.merge_turn import between_merges
@@ -28,7 +28,7 @@ from hybrid_extensions.ranges.followed.followers import (
     what_follows,
 )
 from hybrid_extensions.ranges.range_files import left_out_in_words, parts_in
-from hybrid_extensions.ranges.range_scope import RangeScope, last_files, require_fit, utc
+from hybrid_extensions.ranges.range_scope import RangeScope, require_fit, utc
 from hybrid_extensions.ranges.side_pipeline import compute_side, side_pipeline
 from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement, Turn
 from hybrid_extensions.ranges.table.replace_versions import VersionsReplacement
@@ -36,12 +36,18 @@ from hybrid_extensions.ranges.windows import final_time
 from orchestration.display import size
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
+from sources.errors import InputError
 from sources.kept_definitions import in_service
 from sources.planning.context import PipelineContext
 from sources.planning.transform_analysis import read_analysis
 from sources.serving import target_of
 from sources.state.action_log import recorded
 from sources.storage.folder import Folder
+
+_AGAIN = (
+    "For this range alone no new generation is needed: once its files are as they should be, "
+    "recompute it again. It is as it was."
+)
 
 
 @dataclass(frozen=True)
@@ -112,6 +118,12 @@ class RangeResult:
     def text(self) -> str:
         """Sentences about what was replaced."""
         live, scope = self.replaced.kept_live, self.scope
+        if self.is_repeated:
+            return (
+                f"From {utc(scope.since)} until {utc(scope.until)}: this run, or one that it "
+                "repeats, had replaced the range before, so nothing was done. To recompute it "
+                f"again from the files as they are now, launch a new run. {self.followers}"
+            ).rstrip()
         if self.is_empty:
             return (
                 f"From {utc(scope.since)} until {utc(scope.until)}: neither the files nor the "
@@ -206,10 +218,17 @@ def _backfill(
     if side is None:
         say(f"No file contains rows from {utc(scope.read.since)} until {utc(scope.read.until)}.")
     else:
-        compute_side(side, say)
+        try:
+            compute_side(side, say)
+        except InputError as error:
+            # Such as of a file that was rewritten since: one that tries again plans it as it is.
+            for name in ("definition", "state", "rows"):
+                folder.folder(name).delete_all()
+            error.hint = f"{error.hint} {_AGAIN}".strip()
+            raise
     held.note("2 of 2: replacing the range in the table")
     replacement = _replacement(context, scope, folder, side, turn)
-    done = replacement.run(lambda paths: folder.replace(REMOVED, RemovedFiles(paths=paths)))
+    done = replacement.run(lambda paths: keep_removed(context, folder, paths))
     for name in ("scratch", "state", "rows"):
         folder.folder(name).delete_all()
     replaced = done or Replaced(0, 0, 0)
@@ -233,9 +252,10 @@ def _replacement(
         "where": scope.where(context.pipeline.event_time.column),
         "history": history_files(context, target) if is_appended else None,
         "key": sink.key,
-        "transaction": f"{generation.info.transaction_id}-range-{folder.name}",
+        "transaction": range_transaction(generation, folder.name),
         "scratch": folder.folder("scratch"),
         "turn": turn,
+        "has_others": scope.windows is not None,
     }
     if scope.order:
         return VersionsReplacement(**given, order=scope.order)
@@ -277,7 +297,7 @@ def latest_end(loaded: LoadedPipeline) -> datetime | None:
     which no window starts that has rows after that time.
 
     Returns:
-        None until the last source of files has been read to the end.
+        None until the last bounded source of files has been read to the end, and without one.
 
     Raises:
         InputError: The pipeline declares ``inputs``, or the kept declaration is not valid.
@@ -285,13 +305,15 @@ def latest_end(loaded: LoadedPipeline) -> datetime | None:
         UnavailableError: The state's store does not answer.
     """
     context = _serving(loaded)
-    end = context.switch_state.end_of(last_files(context.loaded).name)
+    files = context.pipeline.bounded_files
+    end = context.switch_state.end_of(files[-1].name) if files else None
     if end is None:
         return None
     analysis = read_analysis(context.generation)
     if analysis is not None and analysis.windows is not None:
         return analysis.windows.latest_until(final_time(context, end).moment)
-    return datetime.fromtimestamp(end.complete_through_ms / 1000, UTC)
+    # A row of the last millisecond is in the files, as :func:`.range_scope.require_fit` has it.
+    return datetime.fromtimestamp((end.complete_through_ms + 1) / 1000, UTC)
 
 
 def _serving(loaded: LoadedPipeline) -> PipelineContext:

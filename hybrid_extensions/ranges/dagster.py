@@ -254,7 +254,7 @@ def _recomputed(
     spans = {key: utc[key] for key in of_history}
     by, say = acting_user(context.run.tags, None), say_in(context, loaded)
     for done_keys, done in backfill_adjacent(loaded, spans, _run_id(context.run), say, by):
-        if done.is_empty:
+        if done.is_empty or done.is_repeated:
             context.log.warning(done.text)
         shown = metadata.replaced(done, len(done_keys))
         rows = rows_by_range(loaded, {key: utc[key] for key in done_keys})

@@ -11,7 +11,6 @@ from hybrid_extensions.ranges.windows import RERUN, final_time, windows_by
 from sources.common.durations import duration
 from sources.common.positions import EndPosition
 from sources.common.times import iso, to_ms
-from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
@@ -122,7 +121,7 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> R
     if windows is not None:
         return _scope_of_windows(context, ends, windows, since, until)
     _require_versions(pipeline)
-    if ends and ends[-1].source == last_files(context.loaded).name:
+    if ends and pipeline.growing_folder is None:
         _require_complete(context, ends[-1], since, until)
     order = pipeline.sink.order
     return RangeScope(since, until, None, Interval(since, until), order)
@@ -249,11 +248,6 @@ def _scope_of_windows(
             "table only: `hybrid rerun P`."
         )
     raise InputError(message, hint, source=ends[-1].source, generation=name, field="until")
-
-
-def last_files(loaded: LoadedPipeline) -> FileSource:
-    """Return the last file source of a pipeline, which must have one."""
-    return [each for each in loaded.pipeline.sources if isinstance(each, FileSource)][-1]
 
 
 def utc(moment: datetime) -> str:

@@ -25,8 +25,8 @@ def rows_by_range(
 
     Args:
         loaded: The pipeline.
-        ranges: Begin (inclusive) and end (exclusive) in UTC of each range, whole hours, by its
-            name; no two overlap.
+        ranges: Begin (inclusive) and end (exclusive) in UTC of each range by its name; no two
+            overlap, and of several all are whole hours.
 
     Returns:
         Numbers of rows by name; empty if there is no table yet, or it lacks the column of the event
@@ -50,12 +50,11 @@ def rows_by_range(
         if "timestamp" not in kinds.get(column, ""):
             return {}
         name = _event_time(column, windows)
-        since = min(begin for begin, _ in ranges.values())
-        until = max(end for _, end in ranges.values())
+        since = min(begin for begin, _ in ranges.values()).replace(tzinfo=None)
+        until = max(end for _, end in ranges.values()).replace(tzinfo=None)
         hours = (
             f"SELECT date_trunc('hour', {name}) AS hour, count(*) AS rows FROM target "
-            f"WHERE {name} >= '{since:%Y-%m-%dT%H:%M:%S}' "
-            f"AND {name} < '{until:%Y-%m-%dT%H:%M:%S}' GROUP BY 1"
+            f"WHERE {name} >= {_literal(since)} AND {name} < {_literal(until)} GROUP BY 1"
         )
         found = query_rows(table, hours).read_all()
     except (DeltaError, OSError) as error:
@@ -67,7 +66,8 @@ def rows_by_range(
     begins = sorted((begin.replace(tzinfo=None), name) for name, (begin, _) in ranges.items())
     ends = {name: end.replace(tzinfo=None) for name, (_, end) in ranges.items()}
     for hour, rows in pairs:
-        at = hour.replace(tzinfo=None)
+        # A range alone may begin within an hour.
+        at = max(hour.replace(tzinfo=None), since)
         place = bisect_right(begins, at, key=lambda each: each[0]) - 1
         if place >= 0 and at < ends[begins[place][1]]:
             counts[begins[place][1]] += rows
@@ -80,6 +80,11 @@ def _windows_of(loaded: LoadedPipeline, generation: str) -> EventWindows | None:
         return None
     analysis = read_analysis(read_generation(loaded.state, generation))
     return None if analysis is None else analysis.windows
+
+
+def _literal(moment: datetime) -> str:
+    """Return a time in UTC as SQL; a text alone would be one of nanoseconds, from 1677 to 2262."""
+    return f"arrow_cast('{moment.isoformat()}', 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
 def _event_time(column: str, windows: EventWindows | None) -> str:

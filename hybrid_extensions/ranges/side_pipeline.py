@@ -28,6 +28,7 @@ _SAME = (
     "key",
     "allowed_lateness",
     "rules",
+    "sample",
     "transform",
     "spark",
     "s3",
@@ -135,11 +136,10 @@ def declare_side(
                 "mode": mode,
             },
         }
-        origin = KeptDefinition(
-            generation=None, home=str(loaded.folder), code=str(local_copy(definition))
-        )
-        own.replace(KEPT, origin)
         own.replace_bytes(loaded.path.name, yaml.safe_dump(side).encode())
+    # Anew each time: another machine that resumes it has its own copy of the code.
+    code = str(local_copy(definition))
+    own.replace(KEPT, KeptDefinition(generation=None, home=str(loaded.folder), code=code))
     return load_pipeline(local_copy(own) / loaded.path.name)
 
 

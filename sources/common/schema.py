@@ -161,8 +161,7 @@ def _require_distinct(names: Sequence[str]) -> None:
                 f"A struct has the fields `{other}` and `{name}`, which Spark does not tell apart."
             )
             hint = (
-                "Write the files again with other names, or leave the column out of a declared "
-                "`schema`."
+                "Write the files with other names, or leave the column out of a declared `schema`."
             )
             raise InputError(message, hint, column=name)
         by_case[name.lower()] = name

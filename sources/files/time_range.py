@@ -120,10 +120,7 @@ def in_range_by_folder(source: FileSource, files: pa.Table) -> pa.Table:
                 f"Source `{source.name}`: the name of folder {folder} does not match "
                 f"`folder_time: {source.folder_time}`."
             )
-            hint = (
-                "Correct `folder_time`, rename the folder, or let `path` not match it; then plan "
-                "again."
-            )
+            hint = "Correct `folder_time` or `path`, or rename the folder; then plan again."
             raise InputError(message, hint, source=source.name, file=folder)
         low, after = span
         return (limits.since is None or after > limits.since) and (

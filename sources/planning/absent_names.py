@@ -102,8 +102,8 @@ def judge_names(
         pairs = ", ".join(f"`{'.'.join(n)}`, but `{'.'.join(o)}`" for n, o in near.items())
         name, other = next(iter(near.items()))
         message = (
-            f"Source `{source}`: of {among}, none has {pairs}. Names of JSON count with upper and "
-            "lower case, so the column would be null in all rows."
+            f"Source `{source}`: of {among}, none has {pairs}. Names count with upper and lower "
+            "case, so the column would be null in all rows."
         )
         hint = (
             f"Write `{other[-1]}` in the source's `schema`; if the column is to be called "

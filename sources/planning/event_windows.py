@@ -6,11 +6,13 @@ times, since a window is never shorter than the distance to the next one.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Literal, NamedTuple
 
 from sources.common.state_document import Part
 from sources.common.times import EPOCH, to_us
+
+_EARLIEST_US = to_us(datetime.min.replace(tzinfo=UTC))
 
 
 class Interval(NamedTuple):
@@ -92,4 +94,5 @@ class EventWindows(Part):
 
 
 def _moment(time_us: int) -> datetime:
-    return EPOCH + timedelta(microseconds=time_us)
+    # A range since the year 1 may begin within a window that has begun before.
+    return EPOCH + timedelta(microseconds=max(time_us, _EARLIEST_US))

@@ -141,10 +141,7 @@ def _locked(folder: Path, set_name: str, on_progress: OnProgress) -> Iterator[in
             f"The {set_name} jars can't be downloaded: the cache folder {path.parent} can't be "
             f"written ({error.strerror})."
         )
-        hint = (
-            "Make this folder writable, or name another one in the environment variable "
-            "HYBRID_CACHE."
-        )
+        hint = "Make this folder writable, or name another one in the variable HYBRID_CACHE."
         raise InputError(message, hint, file=str(path.parent)) from None
     with file:
         try:

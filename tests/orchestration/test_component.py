@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import dagster as dg
+import pytest
 from dagster.components.testing import create_defs_folder_sandbox
 
 from orchestration.component import HybridPipeline
@@ -42,8 +43,18 @@ def test_a_folder_with_a_pipelines_file_is_a_component(tmp_path: Path) -> None:
             assert definitions.resolve_job_def("events_generation")
 
 
-def test_a_component_whose_file_is_not_valid_holds_up_no_other_one(tmp_path: Path) -> None:
-    GenerationCase(tmp_path)
+@pytest.mark.parametrize("refused_by", ["us", "dagster"])
+def test_a_component_whose_file_is_not_valid_holds_up_no_other_one(
+    tmp_path: Path, refused_by: str
+) -> None:
+    case = GenerationCase(tmp_path)
+    text, why = "name: [orders", "orders.yaml"
+    if refused_by == "dagster":
+        # The 25th hour: five fields, as they have to be.
+        upkeep = [{"name": "nightly", "action": "compact", "cron": "0 25 * * *"}]
+        case.write(name="orders", upkeep=upkeep)
+        text, why = (tmp_path / "events.yaml").read_text(), "0 25 * * *"
+        case.write()
     with create_defs_folder_sandbox() as sandbox:
         for name in ("orders", "events"):
             path = sandbox.scaffold_component(
@@ -56,11 +67,11 @@ def test_a_component_whose_file_is_not_valid_holds_up_no_other_one(tmp_path: Pat
             )
             for file in ("events.yaml", "transforms.py"):
                 shutil.copy(tmp_path / file, path / file)
-            (path / "orders.yaml").write_text("name: [orders")
+            (path / "orders.yaml").write_text(text)
         with sandbox.build_all_defs() as definitions:
             assert keys(definitions) == STEPS
             dg.Definitions.validate_loadable(definitions)
-            assert "orders.yaml" in told(definitions, "orders_file")
+            assert why in told(definitions, "orders_file")
 
 
 def test_a_pipeline_that_is_built_in_code_has_the_same_definitions(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def _batches(
 ) -> Iterator[pa.Table | pa.RecordBatch]:
     with open_file(path, form, stores) as file:
         if source.format == "avro":
-            yield from avro_rows(path, columns)
+            yield from avro_rows(file, columns)
         else:
             yield from form.read(file, Region(path, 0, _WHOLE_BYTES, _WHOLE_BYTES), columns)
 

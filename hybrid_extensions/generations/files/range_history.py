@@ -8,6 +8,8 @@ from orchestration.requested_state import read_requested
 from sources.common.state_document import Record
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
+from sources.serving import require_in_service
+from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.table.delta_table import open_table, paths_of
 from spark_jobs.table.history_files import HistoryFiles, has_history_files, read_history_files
@@ -53,6 +55,39 @@ def history_files(context: PipelineContext, target: Folder) -> HistoryFiles:
         return HistoryFiles(set(paths_of(opened)), set())
     found = read_history_files(generation, opened)
     ranges = generation.folder(RANGES)
-    documents = (ranges.read(name, RemovedFiles) for name in ranges.names(f"*/{REMOVED}"))
-    removed = {path for each in documents if each is not None for path in each.paths}
-    return replace(found, gone=found.gone | removed)
+    gone = set(found.gone)
+    for name in ranges.names(f"*/{REMOVED}"):
+        # A process that was killed may have left the record of a commit that it never made.
+        transaction = range_transaction(generation, name.partition("/")[0])
+        if opened.transaction_version(transaction) is None:
+            continue
+        if (document := ranges.read(name, RemovedFiles)) is not None:
+            gone.update(document.paths)
+    return replace(found, gone=gone)
+
+
+def keep_removed(context: PipelineContext, folder: Folder, paths: list[str]) -> None:
+    """Record which files of the table a backfill removes; call it before each attempt to commit.
+
+    Args:
+        context: The generation.
+        folder: State folder of the backfill.
+        paths: Their paths, as the log of the target has them.
+
+    Raises:
+        StateError: Another generation serves by now, as after a promotion while this process was
+            suspended and its lock expired; or the state can't be written.
+        UnavailableError: The state's store does not answer.
+    """
+    require_in_service(context.loaded, context.generation)
+    folder.replace(REMOVED, RemovedFiles(paths=paths))
+
+
+def range_transaction(generation: Generation, folder: str) -> str:
+    """Return Delta's application id of the commit that replaces a range.
+
+    Args:
+        generation: State of the generation.
+        folder: Name of the backfill's folder in :data:`RANGES`.
+    """
+    return f"{generation.info.transaction_id}-range-{folder}"

@@ -11,7 +11,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from hybrid_extensions.generations.files.range_history import RANGES, REMOVED, RemovedFiles
+from hybrid_extensions.generations.files.range_history import (
+    RANGES,
+    keep_removed,
+    range_transaction,
+)
 from hybrid_extensions.generations.switch.lock import hold_switch_lock_in_turn
 from hybrid_extensions.generations.switch.merge_turn import between_merges
 from hybrid_extensions.ranges.followed.followed_scope import scope_of
@@ -43,6 +47,7 @@ _POLL_S = 0.3
 _FOLLOWING = (
     "type",
     "pipeline",
+    "generation",
     "format",
     "path",
     "table",
@@ -242,11 +247,12 @@ def _follow(
         # All rows here are of the commits that were read: history and live run alike.
         history=None,
         key=context.pipeline.sink.key,
-        transaction=f"{generation.info.transaction_id}-range-{folder.name}",
+        transaction=range_transaction(generation, folder.name),
         scratch=folder.folder("scratch"),
         turn=between_merges(context, "recomputation of followed ranges"),
+        has_others=scope.windows is not None,
     )
-    rows = replacement.run(lambda paths: folder.replace(REMOVED, RemovedFiles(paths=paths)))
+    rows = replacement.run(lambda paths: keep_removed(context, folder, paths))
     pass_range(generation, context.pipeline.sources[-1].name, position)
     for name in ("scratch", "state", "rows"):
         folder.folder(name).delete_all()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from sources.files.tables.replaced_range import ReplacedRange
+
+_TRUNCATED = timedelta(milliseconds=1)
+"""What statistics of timestamps leave out: they are truncated to milliseconds."""
 
 
 class Range(NamedTuple):
@@ -56,10 +59,22 @@ class Range(NamedTuple):
         Args:
             row: The file's row in ``DeltaTable.get_add_actions``.
         """
-        low, high = ((row.get(side) or {}).get(self.column) for side in ("min", "max"))
-        if self.field is not None:
-            low, high = ((limit or {}).get(self.field) for limit in (low, high))
+        low, high = (self._of(row, side) for side in ("min", "max"))
         if low is None or high is None:
             return True
-        # Statistics of timestamps are truncated to milliseconds.
-        return bool(low < self.until and high.timestamp() + 0.001 > self.since.timestamp())
+        return bool(low < self.until and self.since - high < _TRUNCATED)
+
+    def holds_all(self, row: dict[str, Any]) -> bool:
+        """Return whether all rows of a file are in the range for certain, by its statistics.
+
+        Args:
+            row: The file's row in ``DeltaTable.get_add_actions``.
+        """
+        low, high, nulls = (self._of(row, side) for side in ("min", "max", "null_count"))
+        if low is None or high is None or nulls != 0:
+            return False
+        return bool(low >= self.since and self.until - high >= _TRUNCATED)
+
+    def _of(self, row: dict[str, Any], side: str) -> Any:
+        found = (row.get(side) or {}).get(self.column)
+        return found if self.field is None else (found or {}).get(self.field)

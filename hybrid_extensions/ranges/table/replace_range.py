@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError
+from deltalake.schema import PrimitiveType
 from deltalake.transaction import AddAction
 
 from hybrid_extensions.generations.files.file_rows import FileReader, remove_action
@@ -63,8 +64,8 @@ class Replacement:
 
     Attributes:
         table: Folder of the Delta table.
-        side: Folder of a Delta table with the recomputed rows of the range, and no others unless
-            ``history`` is None; None if there are no such rows.
+        side: Folder of a Delta table with the recomputed rows of the range, and those without an
+            event time, which are not written; None if there are no such rows.
         where: The range of event times.
         history: Files of the table that hold history, or did so until an earlier replacement or a
             compaction removed them: only their rows are replaced, and rows that the live stream has
@@ -74,6 +75,8 @@ class Replacement:
         scratch: Folder for rewritten rows; it is created, and the caller removes it.
         turn: Returns a context that keeps other writers out, entered around each commit, and from
             the third attempt on around all of the attempt.
+        has_others: Whether ``side`` may have rows of other times, too, such as parts of windows,
+            which are not written; else such a row is refused.
     """
 
     table: Folder
@@ -84,6 +87,7 @@ class Replacement:
     transaction: str
     scratch: Folder
     turn: Turn = nullcontext
+    has_others: bool = False
 
     # The first attempt (from 0) that keeps other writers out.
     _UNHINDERED: ClassVar[int] = 2
@@ -102,8 +106,9 @@ class Replacement:
         Raises:
             InputError: A table can't be read, or has no such event-time column.
             StateError: Files of history were compacted, maybe with live rows, which can't be told
-                apart any more; a file to be linked is missing; or other writers changed the same
-                files at each attempt. The table is unchanged then.
+                apart any more; a recomputed row is of another time; a file to be linked is missing;
+                or other writers changed the same files at each attempt. The table is unchanged
+                then.
             UnavailableError: A store does not answer.
         """
         for number in range(_TRIES):
@@ -141,15 +146,17 @@ class Replacement:
         before_commit: Callable[[list[str]], None],
         turn: Turn,
     ) -> Replaced:
-        if self.where.column not in [field.name for field in opened.schema().fields]:
+        kinds = {field.name: field.type for field in opened.schema().fields}
+        kind = kinds.get(self.where.column)
+        if kind is None or (self.where.field is None and kind != PrimitiveType("timestamp")):
             message = (
-                f"The table {self.table} has no column `{self.where.column}`, by which the range "
-                "of event times is selected. Nothing was replaced."
+                f"The table {self.table} has no column `{self.where.column}` of type timestamp, by "
+                "which the range of event times is selected. Nothing was replaced."
             )
             hint = (
-                f"Let the transform return `{self.where.column}`, begin a new generation "
-                "(`hybrid generation new P`), and recompute ranges of its table; or recompute the "
-                "whole table: `hybrid rerun P`."
+                f"Let the transform return `{self.where.column}` as a timestamp, begin a new "
+                "generation (`hybrid generation new P`), and recompute ranges of its table; or "
+                "recompute the whole table: `hybrid rerun P`."
             )
             raise InputError(message, hint, table=self.table.url, column=self.where.column)
         adds, touched, counts = self._rewrite(opened, scratch)
@@ -190,19 +197,45 @@ class Replacement:
             side = open_table(self.side)
             recomputed = FileReader(side)
             for row in pa.table(side.get_add_actions()).to_pylist():
-                if live_keys is None and self.history is not None:
+                is_whole = live_keys is None and not self.has_others
+                if is_whole and self.where.holds_all(row):
                     written += row["num_records"]
                     adds.append(self._bring(self.side, row))
                     continue
-                made = new = recomputed.rows(row)
-                if self.history is None:
-                    made = new = made.filter(self.where.holds(made))
+                made = new = self._of_range(recomputed.rows(row))
                 if live_keys is not None:
                     new = without_keys(made, live_keys)
                 written += new.num_rows
                 kept_live += made.num_rows - new.num_rows
                 self._write(opened, scratch, new)
         return adds, touched, Replaced(removed, written, kept_live)
+
+    def _of_range(self, made: pa.Table) -> pa.Table:
+        """Return the recomputed rows of the range; refuse those of another time, if any.
+
+        A row without an event time is read with each range that its file has rows of. It is in the
+        table already, and stays.
+        """
+        inside = self.where.holds(made)
+        times = made.filter(pc.invert(inside))[self.where.column].drop_null()
+        if not self.has_others and len(times):
+            raise self._moved(times)
+        return made.filter(inside)
+
+    def _moved(self, times: pa.ChunkedArray) -> StateError:
+        column = self.where.column
+        message = (
+            f"The transform gives rows another `{column}` than the files: of rows of the files "
+            f"from {self.where.since.isoformat()} until {self.where.until.isoformat()} it has made "
+            f"{counted(len(times), 'row')} of other times, such as {times[0].as_py().isoformat()}. "
+            "So which rows of the table are made of the range is not known. Nothing was replaced."
+        )
+        return StateError(
+            message,
+            "Recompute the whole table as a new generation: `hybrid rerun P`.",
+            table=self.table.url,
+            column=column,
+        )
 
     def _concerned(
         self, rows: list[dict[str, Any]]

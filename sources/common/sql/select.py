@@ -236,10 +236,7 @@ class Selection:
     def _type(self, name: str, read: pa.Schema) -> pa.DataType:
         tree = self._trees[name]
         where, fields = self._where(name), self._fields(name)
-        hint = (
-            f"Remove `{name}` from `select`, and compute it in the function or query of "
-            "`transform`."
-        )
+        hint = f"Remove `{name}` from `select`, and compute it in the transform."
         require_row_by_row(tree, read.names, where, hint, fields)
         if is_plain(tree):
             return read.field(tree.name).type

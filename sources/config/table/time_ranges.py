@@ -31,4 +31,11 @@ class TimeRanges(Declared):
                 "Correct one of them, or remove `end` to add ranges as time passes."
             )
             raise ValueError(message)
+        for field, day in (("start", self.start), ("end", self.end)):
+            if self.by == "month" and day is not None and day.day != 1:
+                message = (
+                    f"`{field}: {day}` is within a month, and `by: month` has whole ones only. "
+                    f"Write `{field}: {day.replace(day=1)}`, or the first of the next month."
+                )
+                raise ValueError(message)
         return self

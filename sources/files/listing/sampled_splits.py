@@ -105,7 +105,8 @@ def _columns_inside(
     source: FileSource, form: Format, files: pa.Table, stores: Stores, planned: pa.Schema | None
 ) -> tuple[Unified, list[int | None]]:
     """Return the columns that files are read with, and the layout of each file."""
-    names = source.names_inside
+    # Names in another case are looked at, too: Spark does not tell them from the declared ones.
+    names = source.names_inside and {*map(str.lower, source.names_inside)}
     paths = [path for path, size in row_tuples(files, "path", "size") if size]
 
     def schema_of(path: str) -> pa.Schema | None:
@@ -117,7 +118,7 @@ def _columns_inside(
         paths = []
     with ThreadPoolExecutor(_WORKERS) as pool:
         found = [
-            pa.schema([each for each in schema or [] if names is None or each.name in names])
+            pa.schema([each for each in schema or [] if not names or each.name.lower() in names])
             for schema in pool.map(schema_of, paths)
         ]
     if paths and source.drift is not None:

@@ -112,7 +112,8 @@ class TableCommits:
             if version == resumed_at:
                 at = _moved(at, version, text)
                 continue
-            if to_read and found.removed and found.replaced is not None and not found.metadata:
+            # Also one that only adds, where nothing was: its rows are of times that are long past.
+            if to_read and found.replaced is not None and not found.metadata:
                 return Appended(at, frozenset(paths), commits, found.replaced)
             rearranged = {str(each["path"]) for each in found.rearranged}
             if to_read and (paths & rearranged or (paths and found.removed)):
@@ -178,7 +179,7 @@ class TableCommits:
         for metadata in found.metadata:
             if metadata.get("id") != position.table_id:
                 self._refuse(position, f"was created again by the commit of version {version}")
-        if found.removed and found.replaced is not None:
+        if found.replaced is not None:
             what = f"a recomputed range, {found.replaced}"
             self._refuse(position, f"got version {version} by {what}", _FOLLOW)
         if found.removed:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
@@ -12,13 +12,16 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sources.common.schema import check_event_time, leaves, normalize_schema, type_name
+from sources.common.schema import (
+    check_event_time,
+    leaves,
+    normalize_schema,
+    type_name,
+    with_leaves,
+)
 from sources.common.sql.select import EventColumn
 from sources.errors import InputError
-from sources.formats.event_times import (
-    EventTimeRange,
-    table_of_ranges,
-)
+from sources.formats.event_times import EventTimeRange, table_of_ranges
 from sources.formats.open_file import in_file
 from sources.formats.parquet.event_time_range import (
     REQUESTS,
@@ -43,6 +46,11 @@ OBJECTS_AT_ONCE = 1_000
 _CODECS_BY_ARROW_ALONE = ("BROTLI",)
 _ENCODINGS_BY_ARROW_ALONE = {"BYTE_STREAM_SPLIT"}
 _FLOATS = ("FLOAT", "DOUBLE")
+# What Arrow reads as bytes or, of parquet-java's intervals, as null: a text to Spark, or no type.
+_READ_OTHERWISE = {
+    ("ENUM", "BYTE_ARRAY"): pa.string(),
+    ("UNKNOWN", "FIXED_LEN_BYTE_ARRAY"): pa.month_day_nano_interval(),
+}
 # What `created_by` begins with: Arrow and pandas, and Polars.
 _WRITERS_OF_NO_TYPE = ("parquet-cpp", "Polars")
 
@@ -227,7 +235,7 @@ def _read_chunk(
             schema = metadata.schema
             # A look at each column of each file would take as long as to parse the footer. Writers
             # such as DuckDB choose the encoding of numbers by their values.
-            looked_at: Iterable[int] = (column, *floats)
+            looked_at: Sequence[int] = (column, *floats)
             if metadata.created_by != writer:
                 looked_at, writer = range(len(schema)), metadata.created_by
             if last is None or not schema.equals(last):
@@ -268,11 +276,18 @@ def _read_chunk(
 def _inside(metadata: pq.FileMetaData, declared: Sequence[str] | None) -> pa.Schema:
     """Return the declared columns of a Parquet file, or all of them, as Arrow reads them.
 
-    Names in another case are among them: Spark does not tell them from the declared ones.
+    Names in another case are among them: Spark does not tell them from the declared ones. An
+    enumeration is a text, as in Spark; an interval has its own type, which is refused.
     """
     footer = pa.BufferOutputStream()
     metadata.write_metadata_file(footer)
     schema = parquet_file(pa.BufferReader(footer.getvalue())).schema_arrow
+    stored = map(metadata.schema.column, range(len(metadata.schema)))
+    kinds = [(column.logical_type.type, column.physical_type) for column in stored]
+    if not _READ_OTHERWISE.keys().isdisjoint(kinds):
+        leaf_kinds = iter(kinds)
+        read = partial(with_leaves, change=lambda leaf: _READ_OTHERWISE.get(next(leaf_kinds), leaf))
+        schema = pa.schema([field.with_type(read(field.type)) for field in schema])
     if declared is None:
         return schema
     names = {name.lower() for name in declared}
@@ -293,15 +308,12 @@ def needs_parsing(kind: pa.DataType) -> bool:
     )
 
 
-def _is_stored_otherwise(metadata: pq.FileMetaData, columns: Iterable[int]) -> bool:
+def _is_stored_otherwise(metadata: pq.FileMetaData, columns: Sequence[int]) -> bool:
     """Return whether columns of a file have a codec or an encoding that Spark does not have."""
-    if not metadata.num_row_groups:
-        return False
-    # Writers have one way for all row groups.
-    group = metadata.row_group(0)
     return any(
         chunk.compression in _CODECS_BY_ARROW_ALONE
         or not _ENCODINGS_BY_ARROW_ALONE.isdisjoint(chunk.encodings)
+        for group in map(metadata.row_group, range(metadata.num_row_groups))
         for chunk in map(group.column, columns)
     )
 

@@ -76,11 +76,10 @@ def fit_sample(
     sample = without_tombstones(source, of_value, sample)
     if changes is not None and changes.policies != ALL_STOP:
         sample = [record for record in sample if not _is_followed(record.value or b"", reader)]
-    if source.value.parser != "json":
-        return compare_sample(left, of_value, sample, reader, tolerant=tolerant), []
+    may_lack = source.value.parser == "json"
+    fits = compare_sample(left, of_value, sample, reader, tolerant=tolerant, may_lack=may_lack)
     needed = identifying_columns(pipeline, source)
     names = judge_names(source.name, of_value, _readable(sample, reader), "sampled record", needed)
-    fits = compare_sample(left, of_value, sample, reader, tolerant=tolerant, may_lack=True)
     return fits, names
 
 

@@ -304,8 +304,10 @@ def test_a_commit_of_others_in_between_is_seen(
         return verified_record(*args)
 
     monkeypatch.setattr("hybrid_extensions.adopt.run.verified_record", late)
-    with pytest.raises(StateError, match="Another writer has committed to the table"):
+    with pytest.raises(StateError, match="Another writer has committed to the table") as refused:
         adopt(loaded, at(100))
+    assert f"move the state folder {loaded.state} away" in refused.value.hint
+    assert "generation finish" not in refused.value.hint
     assert DeltaTable(str(case.out)).metadata().configuration == {}
     with pytest.raises(StateError, match="the table has changed since"):
         adopt(loaded, at(100))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -219,3 +219,42 @@ def test_a_time_beyond_the_year_9999_is_read_as_it_is(tmp_path: Path) -> None:
     region = Region(*(split[name] for name in Region._fields))
     (batch,) = read_region(format_of(source), region, found.read, STORES)
     assert batch["far"].cast(pa.int64()).to_pylist() == [253402300800000000]
+
+
+def test_a_column_whose_name_the_file_has_in_another_case_is_refused_not_null(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path / "a.avro", [{"name": "userId", "type": "string"}], {"userId": "u"})
+    declared = {"at": "timestamp", "userid": "string"}
+    with pytest.raises(InputError, match="`userId`, whose name differs only in upper") as refused:
+        listing(tmp_path, schema=declared)
+    assert "schema_drift: {renamed: {userId: userid}}" in refused.value.hint
+    renamed = {"schema": declared, "schema_drift": {"renamed": {"userId": "userid"}}}
+    assert read(tmp_path, **renamed)[1] == [{"at": NOON, "userid": "u"}]
+
+
+@pytest.mark.parametrize(
+    "mark", [{"org.apache.spark.legacyDateTime": ""}, {"org.apache.spark.version": "2.4.8"}]
+)
+@pytest.mark.parametrize(
+    ("stored", "first"),
+    [
+        (logical("int", "date"), date(1582, 10, 15)),
+        (logical("long", "timestamp-micros"), datetime(1900, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_old_days_that_spark_marks_as_of_the_julian_calendar_are_refused(
+    tmp_path: Path, mark: dict[str, str], stored: dict[str, Any], first: date
+) -> None:
+    schema = {"type": "record", "name": "Row", "fields": [AT, {"name": "x", "type": stored}]}
+
+    def of(value: Any, **metadata: str) -> Any:
+        with (tmp_path / "a.avro").open("wb") as file:
+            fastavro.writer(file, schema, [{"at": NOON, "x": value}], metadata=metadata)
+        return read(tmp_path)[1][0]["x"]
+
+    before = first - timedelta(days=1)
+    assert of(first, **mark) == first
+    assert of(before, **{"org.apache.spark.version": "4.2.0"}) == before
+    with pytest.raises(InputError, match=r"Column `x` has a value before .* Julian calendar"):
+        of(before, **mark)

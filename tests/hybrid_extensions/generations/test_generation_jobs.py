@@ -221,6 +221,25 @@ def test_ticks_that_come_at_once_or_while_one_is_under_way_make_one_rerun(tmp_pa
         assert "of the same kind has not ended" in held.skip_message
 
 
+@pytest.mark.parametrize(
+    ("by", "promote", "is_rerun"),
+    [("Ada", "checks", False), ("Ada", "never", True), ("", "checks", True)],
+)
+def test_no_tick_promotes_a_candidate_that_a_person_has_begun(
+    tmp_path: Path, by: str, promote: str, is_rerun: bool
+) -> None:
+    case = GenerationCase(tmp_path)
+    case.write(generations={"reruns": [{**NIGHTLY, "promote": promote, "rows_at_least": 0.5}]})
+    case.run({1: 10})
+    begin(case.loaded, by)
+    (tmp_path / "dagster").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "dagster")) as instance:
+        tick = evaluate(case, instance)
+    assert bool(tick.run_requests) == is_rerun
+    if not is_rerun:
+        assert "Generation g2, which Ada has begun, is a candidate" in tick.skip_message
+
+
 @needs("ranges")
 def test_by_the_clock_the_last_whole_ranges_of_history_are_made_anew(tmp_path: Path) -> None:
     case = GenerationCase(tmp_path)

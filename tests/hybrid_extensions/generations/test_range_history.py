@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from hybrid_extensions.generations.files.range_history import (
     RANGES,
     REMOVED,
     RemovedFiles,
     history_files,
+    range_transaction,
 )
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
@@ -41,10 +42,19 @@ def test_files_that_were_recorded_are_those_and_what_backfills_removed_is_gone(
     record_history_files(context.generation, ["a.parquet", "b.parquet"])
     recorded = {"a.parquet", "b.parquet"}
     assert history_files(context, context.loaded.target) == HistoryFiles(recorded, set())
-    ranges = context.generation.folder(RANGES)
+    generation, empty = context.generation, DeltaTable(tmp_path / "out").to_pyarrow_table()[:0]
+    ranges = generation.folder(RANGES)
     for number, path in enumerate(("a.parquet", "c.parquet")):
         ranges.replace(f"{number}/{REMOVED}", RemovedFiles(paths=[path]))
+        once = CommitProperties(
+            app_transactions=[Transaction(range_transaction(generation, f"{number}"), 1)]
+        )
+        write_deltalake(tmp_path / "out", empty, mode="append", commit_properties=once)
     gone = {"a.parquet", "c.parquet"}
+    assert history_files(context, context.loaded.target) == HistoryFiles(recorded, gone)
+    # Of a process that was killed before its commit: the file is in the table, unless others
+    # have removed it since, which is to be noticed.
+    ranges.replace(f"2/{REMOVED}", RemovedFiles(paths=["b.parquet"]))
     assert history_files(context, context.loaded.target) == HistoryFiles(recorded, gone)
 
 

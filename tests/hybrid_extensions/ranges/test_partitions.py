@@ -31,6 +31,11 @@ def test_rows_are_counted_by_range(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "out"), rows)
     windows = {f"{n}": (day(n), day(n + 1)) for n in (1, 2, 3)}
     assert rows_by_range(case.loaded, windows) == {"1": 2, "2": 1, "3": 0}
+    # Of the form: any times.
+    within = (day(1) + timedelta(hours=23, minutes=30), day(2) + timedelta(microseconds=1))
+    assert rows_by_range(case.loaded, {"range": within}) == {"range": 2}
+    always = (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+    assert rows_by_range(case.loaded, {"range": always}) == {"range": 4}
 
 
 @pytest.mark.parametrize("kind", ["starts", "ends", "windows"])

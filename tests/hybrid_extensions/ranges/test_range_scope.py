@@ -92,7 +92,7 @@ class ScopeCase(GenerationCase):
             splits=1,
             rows=20,
         )
-        for source in self.loaded.pipeline.sources:
+        for source in self.loaded.pipeline.bounded_files:
             self.context.switch_state.finish(end.model_copy(update={"source": source.name}))
         self.batch(0, watermark)
         return self
@@ -134,6 +134,31 @@ def test_single_rows_are_read_as_they_are(tmp_path: Path) -> None:
     assert (scope.read, scope.windows, scope.why) == ((at(3), at(5)), None, None)
     assert scope.where("at") == Range("at", at(3), at(5))
     assert "complete through 2024-03-01T17:59:59.999Z" in case.refused(3, 19).message
+
+
+def test_ranges_of_history_end_with_the_files_before_a_growing_folder(tmp_path: Path) -> None:
+    columns = {"id": "bigint", "at": "timestamp", "v": "bigint"}
+    history = {"type": "files", "format": "json", "schema": columns, "name": "history"}
+    more = {**history, "name": "more", "path": "more/*.json", "discovery_interval": "10 s"}
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more/b.json").write_text('{"id": 50, "at": "2024-03-02T00:00:00Z", "v": 1}\n')
+    sink = {"path": "out", "mode": "append", "key": ["id"]}
+    case = ScopeCase(tmp_path, sink=sink, sources=[{**history, "path": "in/*.json"}, more])
+    case.known(None, operators="a watermark of 1 hour on at").ended()
+    # The last millisecond of a day belongs to it: its partition is of history.
+    assert latest_end(case.loaded) == at(18)
+    assert case.fit(3, 18).read == (at(3), at(18))
+
+
+def test_without_files_no_range_is_covered(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    topic = {"type": "kafka", "name": "history", "topic": "events", "start": "earliest"}
+    columns = {"id": "bigint", "at": "timestamp", "v": "bigint"}
+    case.write(sources=[topic | {"schema": columns}])
+    generation = case.loaded.open_generation(create=True)
+    assert generation is not None
+    keep_definition(case.loaded, generation)
+    assert latest_end(case.loaded) is None
 
 
 def test_windows_that_end_after_the_watermark_of_history_are_the_live_runs(tmp_path: Path) -> None:

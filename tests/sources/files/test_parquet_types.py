@@ -7,6 +7,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -193,3 +194,50 @@ def test_slices_of_lists_and_maps_keep_their_items() -> None:
     assert as_column(maps, pa.map_(pa.string(), pa.int64())).to_pylist() == [None, [("b", None)]]
     views = pa.array([[1], None, [2, 3]], pa.list_view(pa.int32()))
     assert as_column(views, pa.list_(pa.int64())).to_pylist() == [[1], None, [2, 3]]
+
+
+def test_an_enumeration_is_a_text_as_in_spark_wherever_it_is(tmp_path: Path) -> None:
+    kinds = pa.struct([("b", pa.binary()), ("x", pa.string())])
+    inside = pa.array([[{"b": b"\xff", "x": "RED"}], None], pa.list_(kinds))
+    write_of_java(tmp_path, {"n": pa.array([1, 2]), "x": pa.array(["RED", None]), "y": inside})
+    _, found = listing(tmp_path)
+    read = {"n": "bigint", "x": "string", "y": "array<struct<b:binary,x:string>>"}
+    assert names_and_types(found.read) == {"at": "timestamp", **read}
+    (tmp_path / "a.parquet").rename(tmp_path / "a:b.parquet")
+    first = {"n": 1, "x": "RED", "y": [{"b": b"\xff", "x": "RED"}]}
+    assert parsed(tmp_path) == [first, {"n": 2, "x": None, "y": None}]
+
+
+def test_an_interval_that_java_marks_as_null_is_refused_or_left_out(tmp_path: Path) -> None:
+    write_of_java(tmp_path, {"x": pa.array([b"twelve bytes"], pa.binary(12))})
+    with pytest.raises(InputError, match=r"Column `x`: Spark SQL has no type .*interval"):
+        listing(tmp_path)
+    assert listing(tmp_path, schema={"at": "timestamp"})[1].read.names == ["at"]
+
+
+def write_of_java(folder: Path, columns: dict[str, pa.Array]) -> None:
+    """A file in which all columns `x` are marked as parquet-java marks enumerations, intervals."""
+    write(folder, "a", **columns)
+    path = folder / "a.parquet"
+    table = pq.read_table(path)
+    pq.write_table(table, path, store_schema=False, use_compliant_nested_type=True)
+    content = path.read_bytes()
+    start = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    # Thrift's compact protocol: the name, then the converted and the logical type.
+    name = b"\x18\x01x"
+    footer = content[start:-8].replace(name + b"\x25\0\x4c\x1c\0\0", name + b"\x25\x08\x4c\x4c\0\0")
+    footer = footer.replace(name + b"\0", name + b"\x6c\xbc\0\0\0")
+    path.write_bytes(content[:start] + footer + len(footer).to_bytes(4, "little") + b"PAR1")
+
+
+def test_each_row_group_may_have_an_encoding_that_spark_does_not_have(tmp_path: Path) -> None:
+    # As DuckDB chooses: few values have a dictionary, many have none.
+    path = tmp_path / "a.parquet"
+    rows = "SELECT TIMESTAMPTZ '2024-01-01 12:00:00+00' AS at, if(i < 2048, 1.5, i / 7) AS x"
+    options = "PARQUET_VERSION V2, ROW_GROUP_SIZE 2048"
+    with duckdb.connect() as database:
+        database.execute(f"COPY ({rows} FROM range(4096) t(i)) TO '{path}' ({options})")
+    groups = pq.read_metadata(path)
+    encodings = [groups.row_group(at).column(1).encodings for at in range(2)]
+    assert ["BYTE_STREAM_SPLIT" in each for each in encodings] == [False, True]
+    assert listing(tmp_path)[1].parsed == str(path)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pytest
 from rich.console import Console
 
@@ -168,3 +170,27 @@ def test_the_plan_of_a_topic_asks_its_records() -> None:
         fit({"at": NOON})
     with pytest.raises(InputError, match=r'bigint +\| string, as in "x"'):
         fit({"no": "x", "at": NOON})
+
+
+@needs("avro")
+def test_fields_within_columns_are_asked_of_formats_with_schemas_too(tmp_path: Path) -> None:
+    record = {"type": "record", "name": "Who", "fields": [{"name": "userId", "type": "string"}]}
+    fields = [{"name": "no", "type": "long"}, {"name": "who", "type": record}]
+    schema = {"type": "record", "name": "Row", "fields": fields}
+    (tmp_path / "row.avsc").write_text(json.dumps(schema))
+    value = io.BytesIO()
+    fastavro.schemaless_writer(value, schema, {"no": 1, "who": {"userId": "u"}})
+    records = [LogRecord(TopicPartition("t", 0), 0, 0, value.getvalue())]
+
+    def fit(who: str) -> list[str]:
+        kinds = {"no": "bigint", "who": f"struct<{who}:string>"}
+        declared = {"type": "kafka", "name": "live", "topic": "t", "start": "earliest"}
+        avro = {"format": "avro", "avro_schema": str(tmp_path / "row.avsc")}
+        source = KafkaSource.model_validate({**declared, **avro, "schema": kinds})
+        return fit_sample(pipeline(source), source, "live", kinds, records)[1]
+
+    assert fit("userId") == []
+    with pytest.raises(InputError, match=r"none has `who\.userid`, but `who\.userId`"):
+        fit("userid")
+    (warned,) = fit("account")
+    assert "none has `who.account`" in warned

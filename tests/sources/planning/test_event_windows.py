@@ -76,3 +76,12 @@ def test_the_tables_column_selects_the_windows_that_start_in_the_range(
     value = start + (by.length_us if by.holds == "end" else 0)
     low, high = by.in_column(at(since), at(since + length))
     assert (low <= at(value) < high) == (since <= start < since + length)
+
+
+def test_a_range_since_the_year_one_touches_windows_from_then_on() -> None:
+    day_us = 24 * 3_600_000_000
+    daily = EventWindows(
+        length_us=day_us, slide_us=day_us, offset_us=7, column="start", holds="start"
+    )
+    since = datetime.min.replace(tzinfo=UTC)
+    assert daily.touched_by(since, EPOCH) == (since, EPOCH)

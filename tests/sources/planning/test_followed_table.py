@@ -282,25 +282,31 @@ def test_what_is_appended_before_rows_are_rewritten_is_found_first(
             case.look()
 
 
-def replace_range(table: Path) -> None:
-    """Replace the row of minute 1, as the recomputation of a range does."""
+def replace_range(table: Path, *, was_empty: bool) -> None:
+    """Replace the row of minute 1, as the recomputation of a range does; or one that was missing.
+
+    Where nothing was, nothing is removed.
+    """
     replaced = ReplacedRange(column="at", since=BEGIN, until=BEGIN + timedelta(minutes=2))
+    said = CommitProperties(custom_metadata=replaced.as_metadata())
+    if was_empty:
+        write_deltalake(table, rows(range(1, 2)), mode="append", commit_properties=said)
+        return
     write_deltalake(
-        table,
-        rows(range(1, 2)),
-        mode="overwrite",
-        predicate="id = 1",
-        commit_properties=CommitProperties(custom_metadata=replaced.as_metadata()),
+        table, rows(range(1, 2)), mode="overwrite", predicate="id = 1", commit_properties=said
     )
 
 
-def test_before_a_replaced_range_reading_waits_until_it_has_followed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("was_empty", [False, True], ids=["replaced", "filled"])
+def test_before_a_replaced_range_reading_waits_until_it_has_followed(
+    tmp_path: Path, was_empty: bool
+) -> None:
     case = Followed(tmp_path)
     case.append()
     case.plan()
     running = case.growing()
     case.append()
-    replace_range(case.table)
+    replace_range(case.table, was_empty=was_empty)
     case.append()
     found = running.discover()
     assert found is not None

@@ -186,6 +186,71 @@ def test_a_table_without_the_column_is_refused(tmp_path: Path) -> None:
         one.run(lambda _: None)
 
 
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (pa.timestamp("us"), BEGIN.replace(tzinfo=None)),
+        (pa.date32(), BEGIN.date()),
+        (pa.string(), "2024-03-01"),
+        (pa.int64(), 7),
+    ],
+    ids=str,
+)
+def test_a_table_whose_column_is_no_timestamp_is_refused_as_one_without_it(
+    tmp_path: Path, kind: pa.DataType, value: object
+) -> None:
+    write_deltalake(tmp_path / "t", pa.table({"id": [1], "at": pa.array([value], kind)}))
+    where = Range("at", BEGIN, BEGIN + timedelta(hours=1))
+    table, scratch = Folder(tmp_path / "t"), Folder(tmp_path / "s")
+    one = Replacement(table, None, where, NO_HISTORY, ["id"], "x", scratch)
+    with pytest.raises(InputError, match="no column `at` of type timestamp"):
+        one.run(lambda _: None)
+
+
+@pytest.mark.parametrize("live", [{}, {1001: (5, "live")}], ids=["history", "live"])
+def test_rows_without_an_event_time_stay_and_are_not_doubled(tmp_path: Path, live: Rows) -> None:
+    timeless = table({99: (0, "old")}).set_column(
+        1, "at", pa.array([None], pa.timestamp("us", "UTC"))
+    )
+    target = Target(tmp_path, [hours(range(10), "old")], [], None)
+    write_deltalake(target.path, timeless, mode="append")
+    target.history.update(pa.table(DeltaTable(target.path).get_add_actions())["path"].to_pylist())
+    if live:
+        write_deltalake(target.path, table(live), mode="append")
+    again = target.replacement(4, 6, hours(range(4, 6), "new"))
+    # They are in the same files as rows of the range, and read with these.
+    assert again.side is not None
+    write_deltalake(again.side.url, timeless, mode="append")
+    assert again.run(target.gone.update) == Replaced(2, 2, 0)
+    rows = DeltaTable(target.path).to_pyarrow_table()
+    assert sorted(rows["id"].to_pylist()) == sorted([*range(10), 99, *live])
+    assert rows["v"].to_pylist().count("new") == 2
+
+
+@pytest.mark.parametrize("year", [1, 2024, 9999])
+def test_the_earliest_and_the_latest_time_are_limits_like_others(year: int) -> None:
+    first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+    at = BEGIN.replace(year=year)
+    row = {side: {"at": at} for side in ("min", "max")} | {"null_count": {"at": 0}}
+    whole = Range("at", first, last)
+    assert whole.may_be_in(row)
+    assert whole.holds_all(row)
+    assert not Range("at", at, at).may_be_in(row)
+    assert not Range("at", first, at).holds_all(row)
+
+
+@pytest.mark.parametrize("hour", [3, 6])
+def test_a_row_that_the_transform_moved_out_of_the_range_is_refused(
+    tmp_path: Path, hour: int
+) -> None:
+    target = Target(tmp_path, [hours(range(10), "old")], [], None)
+    version = DeltaTable(target.path).version()
+    with pytest.raises(StateError, match=f"1 row of other times, such as 2024-03-01T0{hour}:00"):
+        target.replace(4, 6, {4: (4, "new"), 5: (hour, "new")})
+    assert DeltaTable(target.path).version() == version
+    assert target.seen() == hours(range(10), "old")
+
+
 row_sets = st.dictionaries(
     st.integers(0, 60), st.tuples(st.integers(0, 12), st.sampled_from("abc")), max_size=12
 )

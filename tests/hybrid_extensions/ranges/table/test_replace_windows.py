@@ -36,6 +36,7 @@ def replacement(folder: Path, since: int, until: int) -> Replacement:
         key=["window"],
         transaction="range-1",
         scratch=Folder(folder / "scratch"),
+        has_others=True,
     )
 
 

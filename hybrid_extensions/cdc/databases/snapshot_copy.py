@@ -100,6 +100,7 @@ class SnapshotCopy:
             first_only: Whether one copied chunk is enough, as a run may begin with it.
 
         Raises:
+            InputError: The folder has the snapshot of another table.
             StateError: The manifest is damaged.
         """
         manifest = self._read()
@@ -318,7 +319,19 @@ class SnapshotCopy:
         return pa.record_batch([values_of[name] for name in columns.names], schema=columns)
 
     def _read(self) -> SnapshotManifest | None:
-        return self.folder.read(MANIFEST, SnapshotManifest)
+        """Return the manifest; refuse one of another table, whose rows would be taken for these."""
+        found = self.folder.read(MANIFEST, SnapshotManifest)
+        if found is None or found.table == self._table.name:
+            return found
+        message = (
+            f"{self.folder} has the snapshot of table `{found.table}`, and the topic after source "
+            f"`{self._table.source}` is of `{self._table.name}`."
+        )
+        hint = (
+            f"Give source `{self._table.source}` another `path`, or correct `table` of the topic; "
+            "then take the snapshot: `hybrid snapshot P`."
+        )
+        raise InputError(message, hint, source=self._table.source, table=self._table.name)
 
     def _keep(self, known: SnapshotManifest | None, manifest: SnapshotManifest) -> None:
         """Write the manifest over the one that this process knows.

@@ -195,8 +195,14 @@ class SnapshotCopy:
                     manifest = manifest.model_copy(update={"bounds": list(division.bounds)})
                 if not shared.is_merged:
                     # Rows of a later snapshot would come by the topic once more.
-                    anew = {"snapshots": [], "done": {}, "definition": table.definition}
-                    manifest = manifest.model_copy(update={**anew, "offsets": self._log_end or {}})
+                    manifest = manifest.model_copy(
+                        update={
+                            "snapshots": [],
+                            "offsets": self._log_end or {},
+                            "done": {},
+                            "definition": table.definition,
+                        }
+                    )
                 snapshots = list(manifest.snapshots)
                 # Earlier ones first: the first of all is the position of the whole.
                 numbers = [_number(each.snapshot, snapshots) for each in readers]

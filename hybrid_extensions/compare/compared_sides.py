@@ -64,11 +64,13 @@ def compared_sides(
         )
         raise InputError(message, hint, table=asked.table) from None
     except (duckdb.DataError, duckdb.InvalidInputException) as error:
-        message = f"A row of `{asked.table}` in the database can't be read: {error_text(error)}"
+        # Behind its first line may be the row itself.
+        text = str(error).splitlines()[0].rstrip(".")
+        message = f"A row of `{asked.table}` in the database can't be read: {text}."
         hint = (
             "If a column was widened in the database, declare its new type in `widened_columns` "
-            "and run `hybrid resume P`; otherwise correct the row. Then compare again: `hybrid "
-            "compare P`."
+            "and run `hybrid resume P`. If rows have 64 MB or more, leave their long column out: "
+            "`ignored_columns`. Otherwise correct the row. Then compare again: `hybrid compare P`."
         )
         raise InputError(message, hint, table=asked.table) from None
 

@@ -96,7 +96,7 @@ def write_rows(
     return (
         f"SELECT {', '.join(values)} FROM read_csv({literal(str(file))}, "
         f"header=false, auto_detect=false, delim=',', quote='\"', escape='\"', nullstr='', "
-        f"allow_quoted_nulls=false, max_line_size=16777216, columns={{{texts}}})"
+        f"allow_quoted_nulls=false, max_line_size=67108864, columns={{{texts}}})"
     )
 
 

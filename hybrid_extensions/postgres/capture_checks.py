@@ -112,9 +112,9 @@ def require_capturable(
     _require_table(found, table)
     _require_partitions(connection, found, table)
     _require_identity(connection, found, table, sink)
-    _require_key_in_deletes(connection, found, table, columns, sink)
     _require_published(connection, found, table, truncates=truncates, publication=publication)
     described = [each for each in connection.execute(_COLUMNS, [found.oid]) if each[0] in columns]
+    _require_key_in_deletes(connection, found, table, [name for name, *_ in described], sink)
     generated = [name for name, how, _ in described if how]
     if generated:
         listed = ", ".join(generated)
@@ -224,7 +224,10 @@ def _require_key_in_deletes(
     columns: Collection[str],
     sink: Sink,
 ) -> None:
-    """Refuse a key of the sink that deletes do not carry, so that they would remove other rows."""
+    """Refuse a key of the sink that deletes do not carry, so that they would remove other rows.
+
+    Of the columns that the table has now: one may have got another name since the snapshot.
+    """
     if sink.mode != "merge" or found.identity not in ("d", "i"):
         return
     carried = [name for (name,) in connection.execute(_IDENTITY, [found.oid, found.identity])]

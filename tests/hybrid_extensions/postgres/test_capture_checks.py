@@ -156,6 +156,13 @@ def test_deletes_have_to_carry_the_key_by_which_they_are_merged(connection: Conn
         assert warned(connection, "x", by_note) == warned(connection, "x") == []
 
 
+def test_a_key_that_was_renamed_since_the_snapshot_is_in_deletes(connection: Connection) -> None:
+    with connection.transaction(force_rollback=True):
+        connection.execute("CREATE TABLE x (id int PRIMARY KEY, note text)")
+        connection.execute("ALTER TABLE x RENAME id TO number")
+        assert warned(connection, "x") == []
+
+
 def test_a_column_that_a_key_only_includes_is_in_no_delete(connection: Connection) -> None:
     with connection.transaction(force_rollback=True):
         made = "CREATE TABLE x (id int, note text, PRIMARY KEY (id) INCLUDE (note))"

@@ -53,6 +53,7 @@ _IDENTITY = (
     "AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) WHERE i.indrelid = %s "
     "AND CASE WHEN %s = 'i' THEN i.indisreplident ELSE i.indisprimary END"
 )
+_NEVER_NULL = "SELECT attname::text FROM pg_attribute WHERE attrelid = %s AND attnotnull"
 _PUBLICATIONS = (
     "SELECT p.pubname::text, p.pubinsert AND p.pubupdate AND p.pubdelete, p.pubtruncate, "
     "p.pubviaroot, {filter} FROM pg_publication p JOIN pg_publication_tables t "
@@ -228,10 +229,20 @@ def _require_key_in_deletes(
 
     Of the columns that the table has now: one may have got another name since the snapshot.
     """
-    if sink.mode != "merge" or found.identity not in ("d", "i"):
+    if sink.mode != "merge" or not {*sink.key} <= {*columns}:
+        return
+    never_null = {name for (name,) in connection.execute(_NEVER_NULL, [found.oid])}
+    if never_null.isdisjoint(sink.key):
+        message = (
+            f"All columns of `sink.key` ({', '.join(sink.key)}) may be null in table `{table}`: "
+            "rows without a key would be one row, and a delete of it be taken for a TRUNCATE."
+        )
+        hint = f"Name columns in `sink.key` that are NOT NULL, as of the primary key; {_AGAIN}"
+        raise InputError(message, hint, table=table, field="sink.key", value=sink.key[0])
+    if found.identity not in ("d", "i"):
         return
     carried = [name for (name,) in connection.execute(_IDENTITY, [found.oid, found.identity])]
-    lacking = [name for name in sink.key if name in columns and name not in carried]
+    lacking = [name for name in sink.key if name not in carried]
     if not (carried and lacking):
         return
     message = (

@@ -156,6 +156,15 @@ def test_deletes_have_to_carry_the_key_by_which_they_are_merged(connection: Conn
         assert warned(connection, "x", by_note) == warned(connection, "x") == []
 
 
+def test_a_key_that_may_be_null_as_a_whole_is_refused(connection: Connection) -> None:
+    with connection.transaction(force_rollback=True):
+        made = "CREATE TABLE x (id int PRIMARY KEY, note text UNIQUE)"
+        by_note = MERGE.model_copy(update={"key": ["note"]})
+        full = "ALTER TABLE x REPLICA IDENTITY FULL"
+        assert "(note) may be null" in told(connection, "x", made, full, sink=by_note).message
+        assert warned(connection, "x", MERGE.model_copy(update={"key": ["id", "note"]})) == []
+
+
 def test_a_key_that_was_renamed_since_the_snapshot_is_in_deletes(connection: Connection) -> None:
     with connection.transaction(force_rollback=True):
         connection.execute("CREATE TABLE x (id int PRIMARY KEY, note text)")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import posixpath
 from collections import Counter
 
 from sources.config.pipeline import Pipeline
 from sources.config.section import Section
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.snapshot import folder_of
 from sources.decoding.changes.schema_policies import ALL_STOP
 
 
@@ -68,6 +70,17 @@ def _check_snapshots(pipeline: Pipeline, snapshots: list[FileSource], topics: li
             f"`snapshot.topic: {twice[0]}`. Give each the topic of its own connector."
         )
         raise ValueError(message)
+    folders: dict[str, str] = {}
+    for each in snapshots:
+        folder = posixpath.normpath(folder_of(each.patterns))
+        other = folders.setdefault(folder, each.name)
+        if other != each.name:
+            message = (
+                f"sources `{other}` and `{each.name}` have one folder for their snapshots, "
+                f"`{folder}`: the rows of the first one would be those of both. Give each another "
+                "`path`."
+            )
+            raise ValueError(message)
     for topic, source in pipeline.shards.items():
         if topic not in topics:
             message = (

@@ -47,8 +47,9 @@ def compared_sides(
         and the names of the columns in them.
 
     Raises:
-        InputError: The target does not exist, one of the tables can't be read, or DuckDB needs more
-            memory or temporary space than there is, also in the body.
+        InputError: The target does not exist, one of the tables can't be read, a value of the
+            database does not fit its column, or DuckDB needs more memory or temporary space than
+            there is, also in the body.
         UnavailableError: The database does not answer, or ends the connection.
     """
     try:
@@ -60,6 +61,16 @@ def compared_sides(
             f"A comparison takes {MEMORY_LIMIT} of memory, and what is more is in the folder for "
             "temporary files, `TMPDIR`: free space there, then compare again. If rows have values "
             "of many kilobytes, leave their column out: `ignored_columns`."
+        )
+        raise InputError(message, hint, table=asked.table) from None
+    except (duckdb.DataError, duckdb.InvalidInputException) as error:
+        # Behind its first line may be the row itself.
+        text = str(error).splitlines()[0].rstrip(".")
+        message = f"A row of `{asked.table}` in the database can't be read: {text}."
+        hint = (
+            "If a column was widened in the database, declare its new type in `widened_columns` "
+            "and run `hybrid resume P`. If rows have 64 MB or more, leave their long column out: "
+            "`ignored_columns`. Otherwise correct the row. Then compare again: `hybrid compare P`."
         )
         raise InputError(message, hint, table=asked.table) from None
 

@@ -83,6 +83,25 @@ def duckdb_type(kind: pa.DataType) -> str:
     return _TYPES.get(name, name.upper())
 
 
+def exact_cast(name: str, kind: pa.DataType) -> str:
+    """Return DuckDB's SQL that converts a text to a type.
+
+    Where a number would be rounded, as CAST does it, the query fails with
+    ``duckdb.InvalidInputException``.
+
+    Args:
+        name: SQL of the text, such as a quoted name.
+        kind: The type.
+    """
+    cast = f"CAST({name} AS {duckdb_type(kind)})"
+    if not (pa.types.is_integer(kind) or pa.types.is_decimal(kind)):
+        return cast
+    scale = kind.scale if pa.types.is_decimal(kind) else 0
+    rounds = f"length(rtrim(split_part({name}, '.', 2), '0')) > {scale}"
+    told = literal(f"a value of {name} has more digits than {duckdb_type(kind)}")
+    return f"CASE WHEN {rounds} THEN error({told}) ELSE {cast} END"
+
+
 def columns_of(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, str]:
     """Return the DuckDB types of the columns of a query or of a table (quoted name), by name."""
     return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {query}").fetchall()}

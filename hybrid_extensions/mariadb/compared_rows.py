@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import pyarrow as pa
 
 from hybrid_extensions.cdc.compared.database_rows import AWAY_HINT
-from hybrid_extensions.comparison.duckdb_database import duckdb_type
+from hybrid_extensions.comparison.duckdb_database import duckdb_type, exact_cast
 from hybrid_extensions.mariadb.server import (
     LOST,
     PASSWORD_VARIABLE,
@@ -154,7 +154,7 @@ def _parsed(name: str, declared: pa.DataType, kind: str) -> str:
         seconds = f"CAST({parts}[3] AS DECIMAL(18,6))"
         whole = f"(CAST({parts}[1] AS BIGINT) * 3600 + CAST({parts}[2] AS BIGINT) * 60)"
         return f"CAST({sign} * ({whole} + {seconds}) * 1000000 AS {duckdb_type(declared)})"
-    return f"CAST({name} AS {duckdb_type(declared)})"
+    return exact_cast(name, declared)
 
 
 def _run(address: Address, table: str, query: str, file: Path) -> None:

@@ -221,9 +221,14 @@ def _require_null_before(
     schema, _, name = table.partition(".")
     query = sql.SQL(
         "SELECT EXISTS (SELECT FROM {table} AS t WHERE t.{column} IS NOT NULL "
-        "AND age(t.xmin) >= age(%s::text::xid))"
-    ).format(table=sql.Identifier(schema, name), column=sql.Identifier(column.name))
-    row = connection.execute(query, [column.changed_by]).fetchone()
+        "AND age(t.xmin) >= age({changed}::text::xid))"
+    ).format(
+        table=sql.Identifier(schema, name),
+        column=sql.Identifier(column.name),
+        # Next to a parameter, a `%` in a name would be one, too.
+        changed=sql.Literal(column.changed_by),
+    )
+    row = connection.execute(query).fetchone()
     if row is None or row[0]:
         reason = (
             f"rows of table `{table}` from before `{column.name}` was added, or of the transaction "

@@ -47,6 +47,13 @@ _UNIQUE = (
     "AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indimmediate "
     "GROUP BY i.indexrelid HAVING bool_and(a.attnotnull)"
 )
+# Columns that a delete carries: of the primary key, or of the index that was chosen for that.
+_IDENTITY = (
+    "SELECT a.attname::text FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid "
+    "AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) WHERE i.indrelid = %s "
+    "AND CASE WHEN %s = 'i' THEN i.indisreplident ELSE i.indisprimary END"
+)
+_NEVER_NULL = "SELECT attname::text FROM pg_attribute WHERE attrelid = %s AND attnotnull"
 _PUBLICATIONS = (
     "SELECT p.pubname::text, p.pubinsert AND p.pubupdate AND p.pubdelete, p.pubtruncate, "
     "p.pubviaroot, {filter} FROM pg_publication p JOIN pg_publication_tables t "
@@ -108,6 +115,7 @@ def require_capturable(
     _require_identity(connection, found, table, sink)
     _require_published(connection, found, table, truncates=truncates, publication=publication)
     described = [each for each in connection.execute(_COLUMNS, [found.oid]) if each[0] in columns]
+    _require_key_in_deletes(connection, found, table, [name for name, *_ in described], sink)
     generated = [name for name, how, _ in described if how]
     if generated:
         listed = ", ".join(generated)
@@ -208,6 +216,45 @@ def _require_identity(
             f"keep every change with `sink.mode: append`; {_AGAIN}"
         )
         raise InputError(message, hint, table=table, field="sink.key")
+
+
+def _require_key_in_deletes(
+    connection: psycopg.Connection[Any],
+    found: _Table,
+    table: str,
+    columns: Collection[str],
+    sink: Sink,
+) -> None:
+    """Refuse a key of the sink that deletes do not carry, so that they would remove other rows.
+
+    Of the columns that the table has now: one may have got another name since the snapshot.
+    """
+    if sink.mode != "merge" or not {*sink.key} <= {*columns}:
+        return
+    never_null = {name for (name,) in connection.execute(_NEVER_NULL, [found.oid])}
+    if never_null.isdisjoint(sink.key):
+        message = (
+            f"All columns of `sink.key` ({', '.join(sink.key)}) may be null in table `{table}`: "
+            "rows without a key would be one row, and a delete of it be taken for a TRUNCATE."
+        )
+        hint = f"Name columns in `sink.key` that are NOT NULL, as of the primary key; {_AGAIN}"
+        raise InputError(message, hint, table=table, field="sink.key", value=sink.key[0])
+    if found.identity not in ("d", "i"):
+        return
+    carried = [name for (name,) in connection.execute(_IDENTITY, [found.oid, found.identity])]
+    lacking = [name for name in sink.key if name not in carried]
+    if not (carried and lacking):
+        return
+    message = (
+        f"Deletes of table `{table}` carry only {', '.join(f'`{each}`' for each in carried)}, and "
+        f"`sink.key` has `{lacking[0]}`: they would not find their row, and without any value of "
+        "the key be taken for a TRUNCATE."
+    )
+    hint = (
+        f"Declare `sink: {{key: [{', '.join(carried)}]}}`. Or run `ALTER TABLE {table} REPLICA "
+        f"IDENTITY FULL`, and name `sink.key` in `message.key.columns` of the connector; {_AGAIN}"
+    )
+    raise InputError(message, hint, table=table, field="sink.key", value=lacking[0])
 
 
 def _require_published(

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from hybrid_extensions.cdc.compared.database_rows import AWAY_HINT
-from hybrid_extensions.comparison.duckdb_database import duckdb_type
+from hybrid_extensions.comparison.duckdb_database import duckdb_type, exact_cast
 from hybrid_extensions.libpq.connections import connect, is_away, server_of
 from sources.common.optional import needs_extra
 from sources.common.schema import parse_type
@@ -96,7 +96,7 @@ def write_rows(
     return (
         f"SELECT {', '.join(values)} FROM read_csv({literal(str(file))}, "
         f"header=false, auto_detect=false, delim=',', quote='\"', escape='\"', nullstr='', "
-        f"allow_quoted_nulls=false, max_line_size=16777216, columns={{{texts}}})"
+        f"allow_quoted_nulls=false, max_line_size=67108864, columns={{{texts}}})"
     )
 
 
@@ -136,4 +136,4 @@ def _parsed(name: str, kind: pa.DataType) -> str:
             return f"CAST({name}::JSON AS {duckdb_type(kind)})"
         # PostgreSQL writes bytes within JSON as hexadecimal digits after "\x".
         return f"list_transform(CAST({name}::JSON AS VARCHAR[]), lambda x: unhex(x[3:]))"
-    return f"unhex({name})" if pa.types.is_binary(kind) else f"CAST({name} AS {duckdb_type(kind)})"
+    return f"unhex({name})" if pa.types.is_binary(kind) else exact_cast(name, kind)

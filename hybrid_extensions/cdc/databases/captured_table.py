@@ -223,8 +223,11 @@ class CapturedTable:
 
     @property
     def is_merged(self) -> bool:
-        """Whether the target has one row per key, so that a change may be merged twice."""
-        return self.sink.mode == "merge"
+        """Whether the target has one row per key, so that a change may be merged twice.
+
+        Not with ``sink.history``, where the value from before the change would lack its version.
+        """
+        return self.sink.mode == "merge" and self.sink.history is None
 
     @property
     def parts(self) -> tuple[str, str]:

@@ -2,7 +2,8 @@
 
 It can be interrupted: chunks that are written are kept, and the next call reads the others under a
 new snapshot. The position of the whole is that of the first one; changes that later chunks already
-hold are merged again.
+hold are merged again. A target that keeps every change would have them twice: its chunks are all of
+one snapshot, and an interrupted copy begins anew.
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ class SnapshotCopy:
             first_only: Whether one copied chunk is enough, as a run may begin with it.
 
         Raises:
+            InputError: The folder has the snapshot of another table.
             StateError: The manifest is damaged.
         """
         manifest = self._read()
@@ -146,6 +148,7 @@ class SnapshotCopy:
         """Copy the chunks of the table that are not written yet, under a new database snapshot.
 
         A chunk is a key range of the table and becomes one file; a complete copy is left as it is.
+        All are copied again for a target that keeps every change.
 
         Args:
             exported: A snapshot that several tables share (:func:`snapshot_of`), before which
@@ -190,6 +193,16 @@ class SnapshotCopy:
                     # The rows that the table got since are in the last chunk.
                     division = table.divide(Division(manifest.key, manifest.bounds))
                     manifest = manifest.model_copy(update={"bounds": list(division.bounds)})
+                if not shared.is_merged:
+                    # Rows of a later snapshot would come by the topic once more.
+                    manifest = manifest.model_copy(
+                        update={
+                            "snapshots": [],
+                            "offsets": self._log_end or {},
+                            "done": {},
+                            "definition": table.definition,
+                        }
+                    )
                 snapshots = list(manifest.snapshots)
                 # Earlier ones first: the first of all is the position of the whole.
                 numbers = [_number(each.snapshot, snapshots) for each in readers]
@@ -207,6 +220,11 @@ class SnapshotCopy:
                 f"{len(kept.done)} of {kept.total} chunks are kept. Run it again with `hybrid "
                 "snapshot P`: the others are read under a new snapshot."
             )
+            if not self._table.is_merged:
+                hint = (
+                    "Run it again with `hybrid snapshot P`: all chunks are read anew, as the table "
+                    "keeps every change, and so has to be of one snapshot."
+                )
             raise RunError(
                 message,
                 hint,
@@ -307,7 +325,19 @@ class SnapshotCopy:
         return pa.record_batch([values_of[name] for name in columns.names], schema=columns)
 
     def _read(self) -> SnapshotManifest | None:
-        return self.folder.read(MANIFEST, SnapshotManifest)
+        """Return the manifest; refuse one of another table, whose rows would be taken for these."""
+        found = self.folder.read(MANIFEST, SnapshotManifest)
+        if found is None or found.table == self._table.name:
+            return found
+        message = (
+            f"{self.folder} has the snapshot of table `{found.table}`, and the topic after source "
+            f"`{self._table.source}` is of `{self._table.name}`."
+        )
+        hint = (
+            f"Give source `{self._table.source}` another `path`, or correct `table` of the topic; "
+            "then take the snapshot: `hybrid snapshot P`."
+        )
+        raise InputError(message, hint, source=self._table.source, table=self._table.name)
 
     def _keep(self, known: SnapshotManifest | None, manifest: SnapshotManifest) -> None:
         """Write the manifest over the one that this process knows.

@@ -19,6 +19,7 @@ from sources.config.table.sink import Sink
 from sources.decoding.changes.widened_columns import is_widened
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
+from spark_jobs.run_state.table_locks import table_turn
 
 
 def widen_columns(
@@ -54,22 +55,25 @@ def widen_columns(
     }
     if not wider:
         return
-    version = table.version()
-    rows = spark.read.format("delta").option("versionAsOf", version).load(target.hadoop_path)
-    writer = (
-        rows.withColumns(
-            {name: F.col(in_backticks(name)).cast(kind) for name, kind in wider.items()}
+    # A rewrite takes nothing along that is committed between its version and itself.
+    with table_turn(generation):
+        table.update_incremental()
+        version = table.version()
+        rows = spark.read.format("delta").option("versionAsOf", version).load(target.hadoop_path)
+        writer = (
+            rows.withColumns(
+                {name: F.col(in_backticks(name)).cast(kind) for name, kind in wider.items()}
+            )
+            .write.format("delta")
+            .mode("overwrite")
+            .option("overwriteSchema", "true")
+            # So that the commit is recognized as the pipeline's own.
+            .option("txnAppId", f"{generation.info.transaction_id}-columns")
+            .option("txnVersion", str(version + 1))
         )
-        .write.format("delta")
-        .mode("overwrite")
-        .option("overwriteSchema", "true")
-        # So that the commit is recognized as the pipeline's own.
-        .option("txnAppId", f"{generation.info.transaction_id}-columns")
-        .option("txnVersion", str(version + 1))
-    )
-    if sink.partition_by:
-        writer = writer.partitionBy(*sink.partition_by)
-    writer.save(target.hadoop_path)
+        if sink.partition_by:
+            writer = writer.partitionBy(*sink.partition_by)
+        writer.save(target.hadoop_path)
     table.update_incremental()
 
 

@@ -8,7 +8,11 @@ from contextlib import ExitStack
 from hybrid_extensions.cdc.databases.captured_table import CapturedTable, Misfit, QueryError
 from hybrid_extensions.mariadb.log.gtid import ONE_DOMAIN, only_gtid
 from hybrid_extensions.mariadb.server import Address, ask, connect_raw
-from hybrid_extensions.mariadb.snapshot.capture_checks import is_mariadb, log_status
+from hybrid_extensions.mariadb.snapshot.capture_checks import (
+    is_mariadb,
+    log_status,
+    require_none_prepared,
+)
 from hybrid_extensions.mariadb.snapshot.read_lock import read_lock
 from sources.common.database_snapshot import BinlogSnapshot
 from sources.common.optional import needs_extra
@@ -47,7 +51,8 @@ def begin(
         The snapshots, each with its connection, the one with the earliest position first.
 
     Raises:
-        InputError: The server has GTIDs of several domains, or MySQL's lock was not granted.
+        InputError: The server has GTIDs of several domains, or prepared transactions; or MySQL's
+            lock was not granted.
         UnavailableError: MySQL does not answer the connection that locks commits.
         QueryError: MariaDB reports no position.
         pymysql.MySQLError: The server refuses, or a connection ended.
@@ -91,6 +96,7 @@ def _begin_mariadb(
         places = [_place(connection) for connection in made]
         if len({*places}) == 1:
             break
+    require_none_prepared(made[0], table)
     taken_ms = _now_ms(made[0])
     return [
         _snapshot(table, connection, variables, place, taken_ms)
@@ -134,6 +140,8 @@ def _begin_mysql(
             ask(connection, "START TRANSACTION WITH CONSISTENT SNAPSHOT")
         [(file, offset, *_)] = ask(lock, log_status(variables["version"]))
         [(server,)] = ask(lock, "SELECT @@server_uuid")
+        # While none of them can be committed.
+        require_none_prepared(lock, table)
     snapshot = BinlogSnapshot(
         file=file_number(file),
         offset=int(offset),

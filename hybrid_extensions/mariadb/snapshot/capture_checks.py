@@ -82,6 +82,21 @@ def check_log(
         pymysql.MySQLError: The server refuses, or the connection ended.
     """
     check_settings(connection, table, variables)
+    require_none_prepared(connection, table)
+
+
+def require_none_prepared(connection: Connection[Cursor], table: CapturedTable) -> None:
+    """Refuse a database with prepared transactions: asked before a snapshot begins, and after it.
+
+    Args:
+        connection: Open connection to the database.
+        table: The table, for messages.
+
+    Raises:
+        InputError: There are some.
+        MissingRight: The user may not ask.
+        pymysql.MySQLError: The server refuses, or the connection ended.
+    """
     if ask_with_right(connection, "XA RECOVER", table, "XA_RECOVER_ADMIN"):
         message = (
             "The database has transactions that are prepared and not committed (XA): their changes "

@@ -54,7 +54,7 @@ def require_key(connection: Connection[Cursor], table: CapturedTable) -> list[st
         hint = f"Add a primary key to the table; {_AGAIN}"
         raise InputError(message, hint, source=table.source, table=table.name)
     name, key = next(iter(keys.items()))
-    if name != _PRIMARY and table.is_merged and {*table.sink.key} != {*key}:
+    if name != _PRIMARY and table.sink.mode == "merge" and {*table.sink.key} != {*key}:
         message = (
             f"Table `{table.name}` has no primary key; Debezium identifies its rows by the unique "
             f"key `{name}`, and `sink.key` has other columns: {', '.join(table.sink.key)}."

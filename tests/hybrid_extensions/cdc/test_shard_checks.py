@@ -60,6 +60,10 @@ def of_one_name(document: dict[str, Any]) -> None:
     document["sources"][1]["snapshot"]["topic"] = TOPICS[0]
 
 
+def of_one_folder(document: dict[str, Any]) -> None:
+    document["sources"][1]["path"] = "./eu/*.parquet"
+
+
 def without_topic(document: dict[str, Any]) -> None:
     del document["sources"][1]["snapshot"]["topic"]
 
@@ -86,6 +90,7 @@ def of_changes(**fields: Any) -> Edit:
     [
         (without_shard_in_key, r"`sink\.key` \(id\) lacks the shard\. Declare .*`_shard`"),
         (of_one_name, r"`eu` and `us` are two shards of one name: .*eu\.public\.orders"),
+        (of_one_folder, r"`eu` and `us` have one folder for their snapshots, `eu`: .*`path`"),
         (without_topic, r"source `us` is one of several with a `snapshot`.*`snapshot\.topic`"),
         (of_another_topic, r"`snapshot\.topic: asia\.public\.orders`, which is no topic"),
         (without_snapshot, r"topic `us\.public\.orders` is that of a shard without a snapshot"),

@@ -141,3 +141,23 @@ def test_a_snapshot_that_is_there_is_told_without_asking_the_database(tmp_path: 
     assert isinstance(table, dg.TableMetadataValue)
     [row] = table.records
     assert (row.data["LSN"], row.data["transactions in flight"]) == (77, 1)
+
+
+def test_a_snapshot_of_another_table_is_not_taken_for_this_ones(tmp_path: Path) -> None:
+    # As after a pipeline's file was copied, and only the topic changed.
+    loaded = load_pipeline(make(tmp_path))
+    (tmp_path / "snapshot").mkdir()
+    manifest = SnapshotManifest(
+        table="public.orders_2023",
+        key=None,
+        bounds=[],
+        snapshots=[SEEN],
+        offsets={},
+        done={0: Chunk(rows=3, snapshot=0)},
+    )
+    (tmp_path / "snapshot" / MANIFEST).write_text(manifest.model_dump_json())
+    with pytest.raises(
+        InputError, match=r"of table `public\.orders_2023`.* of `public\.orders`"
+    ) as seen:
+        run_step(ChainRun(loaded), "take_snapshot")
+    assert "another `path`" in seen.value.hint

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 
+import duckdb
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
@@ -12,6 +14,10 @@ from deltalake import write_deltalake
 from hybrid_extensions.cdc.compared.compared_table import ComparedTable
 from hybrid_extensions.compare import compared_sides as module
 from hybrid_extensions.compare.compare_source import compare_table
+from hybrid_extensions.comparison.duckdb_database import exact_cast
+from hybrid_extensions.mariadb import compared_rows as mariadb
+from hybrid_extensions.postgres import compared_rows as postgres
+from sources.common.schema import parse_type
 from sources.errors import InputError
 from sources.storage.folder import Folder
 
@@ -32,3 +38,45 @@ def test_rows_that_need_more_memory_than_a_comparison_takes_are_an_error_with_a_
     ) as seen:
         compare_table(asked)
     assert "`ignored_columns`" in seen.value.hint
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "why"),
+    [
+        # A CAST would make the target's values of them.
+        ("decimal(10,2)", "12.5001", "more digits than DECIMAL"),
+        ("int", "12.5", "more digits than INT"),
+        ("int", "3000000000", "INT32"),
+        ("decimal(10,2)", "123456789.00", "DECIMAL"),
+        ("decimal(10,2)", "NaN", "NaN"),
+        ("date", "no date", "no date"),
+    ],
+)
+def test_a_value_that_no_longer_fits_its_column_is_an_error_with_a_way_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, value: str, why: str
+) -> None:
+    query = f"SELECT {exact_cast('note', parse_type(kind))} AS note FROM (SELECT '{value}' AS note)"
+    rows = SimpleNamespace(write_rows=lambda *_: query, quote=str)
+    monkeypatch.setattr(module, "rows_of", lambda _: rows)
+    written = pa.table({"note": pa.array([None], parse_type(kind))})
+    write_deltalake(str(tmp_path / "out"), written)
+    asked = ComparedTable("own://db", "public.orders", {"note": kind}, Folder(tmp_path / "out"))
+    with pytest.raises(InputError, match=why) as seen:
+        compare_table(asked)
+    assert "`widened_columns`" in seen.value.hint
+
+
+def test_each_kind_of_database_reads_numbers_so() -> None:
+    kind = parse_type("decimal(10,2)")
+    assert postgres._parsed("note", kind) == exact_cast("note", kind)
+    assert mariadb._parsed("note", kind, "decimal") == exact_cast("note", kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [("decimal(10,2)", "-12.5000"), ("decimal(10,2)", "7"), ("int", "-12.00")]
+)
+def test_zeros_behind_the_point_are_no_further_digits(kind: str, value: str) -> None:
+    read = exact_cast("note", parse_type(kind))
+    query = f"SELECT {read} FROM (SELECT '{value}' AS note)"
+    [(found,)] = duckdb.connect().execute(query).fetchall()
+    assert found == Decimal(value)

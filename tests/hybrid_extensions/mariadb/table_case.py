@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from hybrid_extensions.cdc.databases.captured_table import CapturedTable, OpenTable
@@ -28,6 +29,19 @@ class Case:
         with self.server.connect(self.name) as connection, connection.cursor() as cursor:
             for statement in statements:
                 cursor.execute(statement)
+
+    @contextmanager
+    def prepared(self) -> Iterator[None]:
+        """A prepared transaction with a row of table `t`, which is in the log already."""
+        with self.server.connect(self.name) as connection, connection.cursor() as cursor:
+            cursor.execute("XA START 'x'")
+            cursor.execute("INSERT INTO t VALUES (1, 'x')")
+            cursor.execute("XA END 'x'")
+            cursor.execute("XA PREPARE 'x'")
+            try:
+                yield
+            finally:
+                cursor.execute("XA ROLLBACK 'x'")
 
     def table(
         self,

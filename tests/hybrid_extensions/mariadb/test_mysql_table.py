@@ -104,6 +104,18 @@ def test_a_snapshot_in_another_server_than_the_connectors_is_refused(case: Case)
                 pass
 
 
+def test_a_transaction_that_is_prepared_while_the_table_is_checked_is_refused(
+    case: Case, connector: str
+) -> None:
+    case.execute("CREATE TABLE t (id bigint PRIMARY KEY, v text)")
+    with (
+        open_table(case.table(connector=connector)) as opened,
+        case.prepared(),
+        pytest.raises(InputError, match="are prepared"),
+    ):
+        opened.readers(2)
+
+
 def test_updates_of_parts_of_json_are_refused(case: Case) -> None:
     case.execute("CREATE TABLE t (id bigint PRIMARY KEY, v text)")
     with connect(parse_address(case.server.dsn(case.name)), "s") as connection:

@@ -211,16 +211,19 @@ def test_a_server_without_a_log_of_all_changes_is_refused(
 
 def test_a_prepared_transaction_is_refused(case: Case) -> None:
     case.execute("CREATE TABLE t (id bigint PRIMARY KEY, v text)")
-    with case.server.connect(case.name) as connection, connection.cursor() as cursor:
-        for statement in ("START 'x'", "END 'x'", "PREPARE 'x'"):
-            cursor.execute(f"XA {statement}")
-            if statement.startswith("START"):
-                cursor.execute("INSERT INTO t VALUES (1, 'x')")
-        try:
-            with pytest.raises(InputError, match="are prepared"), open_table(case.table()):
-                pass
-        finally:
-            cursor.execute("XA ROLLBACK 'x'")
+    refused = pytest.raises(InputError, match="are prepared")
+    with case.prepared(), refused, open_table(case.table()):
+        pass
+
+
+def test_one_that_is_prepared_while_the_table_is_checked_is_refused(case: Case) -> None:
+    case.execute("CREATE TABLE t (id bigint PRIMARY KEY, v text)")
+    with (
+        open_table(case.table()) as opened,
+        case.prepared(),
+        pytest.raises(InputError, match="are prepared"),
+    ):
+        opened.readers(2)
 
 
 def test_a_binary_log_of_two_domains_is_refused() -> None:

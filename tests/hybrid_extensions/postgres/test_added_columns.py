@@ -7,6 +7,7 @@ from typing import Any
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from hybrid_extensions.cdc.databases.captured_table import NewColumns, UnknownDefault
 from hybrid_extensions.postgres.added_columns import find_added_columns
@@ -114,6 +115,12 @@ def test_a_default_that_is_computed_once_is_known(table: Table) -> None:
     assert row is not None
     found = find_added_columns(table.asked("c"))
     assert (found["c"].value, found["c"].value) == row
+
+
+@pytest.mark.parametrize("name", ["discount_%", "%s off", 'a"b', "c'd", "{e}"])
+def test_a_column_may_have_any_name(table: Table, name: str) -> None:
+    table.execute(f"ALTER TABLE t ADD {sql.Identifier(name).as_string()} int")
+    assert table.find(name) == [("int", None)]
 
 
 def test_numbers_at_the_snapshot_tell_added_columns_from_others(table: Table) -> None:

@@ -139,6 +139,47 @@ def test_a_partition_whose_changes_are_not_all_in_the_log_is_refused(
         assert text in refused.message
 
 
+def test_deletes_have_to_carry_the_key_by_which_they_are_merged(connection: Connection) -> None:
+    by_note = MERGE.model_copy(update={"key": ["note"]})
+    with connection.transaction(force_rollback=True):
+        made = "CREATE TABLE x (id int PRIMARY KEY, note text NOT NULL UNIQUE)"
+        refused = told(connection, "x", made, sink=by_note)
+        assert "carry only `id`, and `sink.key` has `note`" in refused.message
+        assert "`sink: {key: [id]}`" in refused.hint
+        # A column of the transform is none of the table's.
+        assert warned(connection, "x", MERGE.model_copy(update={"key": ["number"]})) == []
+        assert warned(connection, "x", APPEND.model_copy(update={"key": ["note"]})) == []
+        connection.execute("ALTER TABLE x REPLICA IDENTITY USING INDEX x_note_key")
+        assert warned(connection, "x", by_note) == []
+        assert "carry only `note`, and `sink.key` has `id`" in told(connection, "x").message
+        connection.execute("ALTER TABLE x REPLICA IDENTITY FULL")
+        assert warned(connection, "x", by_note) == warned(connection, "x") == []
+
+
+def test_a_key_that_may_be_null_as_a_whole_is_refused(connection: Connection) -> None:
+    with connection.transaction(force_rollback=True):
+        made = "CREATE TABLE x (id int PRIMARY KEY, note text UNIQUE)"
+        by_note = MERGE.model_copy(update={"key": ["note"]})
+        full = "ALTER TABLE x REPLICA IDENTITY FULL"
+        assert "(note) may be null" in told(connection, "x", made, full, sink=by_note).message
+        assert warned(connection, "x", MERGE.model_copy(update={"key": ["id", "note"]})) == []
+
+
+def test_a_key_that_was_renamed_since_the_snapshot_is_in_deletes(connection: Connection) -> None:
+    with connection.transaction(force_rollback=True):
+        connection.execute("CREATE TABLE x (id int PRIMARY KEY, note text)")
+        connection.execute("ALTER TABLE x RENAME id TO number")
+        assert warned(connection, "x") == []
+
+
+def test_a_column_that_a_key_only_includes_is_in_no_delete(connection: Connection) -> None:
+    with connection.transaction(force_rollback=True):
+        made = "CREATE TABLE x (id int, note text, PRIMARY KEY (id) INCLUDE (note))"
+        by_both = MERGE.model_copy(update={"key": ["id", "note"]})
+        assert "carry only `id`" in told(connection, "x", made, sink=by_both).message
+        assert warned(connection, "x") == []
+
+
 def test_a_table_without_a_key_may_be_appended(connection: Connection) -> None:
     with connection.transaction(force_rollback=True):
         connection.execute("CREATE TABLE x (id int NOT NULL, note text)")

@@ -116,9 +116,11 @@ def _open_snapshots(found: Mapping[str, Document], table: Table) -> Iterator[str
         "number of chunks that were read when the row was changed. In the end the table is "
         "compared with the database, row for row.\n"
     )
-    for each in sorted(known, key=lambda one: one["rows"]):
+    for each in sorted(known, key=lambda one: (one["rows"], one["vectors"])):
+        by = "marked by deletion vectors" if each["vectors"] else "in files that are written again"
         yield (
-            f"{each['rows']:,} rows in {each['chunks']} chunks, {each['rate']:g} changes a second. "
+            f"{each['rows']:,} rows in {each['chunks']} chunks, {each['rate']:g} changes a second, "
+            f"changed rows {by}. "
             f"The first chunk was read after {each['first chunk after s']:.0f} s, the last one "
             f"after {each['all chunks read after s']:.0f} s, and the table was whole after "
             f"{each['whole after s']:.0f} s.\n"

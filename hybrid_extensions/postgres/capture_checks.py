@@ -225,9 +225,10 @@ def _require_key_in_deletes(
     columns: Collection[str],
     sink: Sink,
 ) -> None:
-    """Refuse a key of the sink that deletes do not carry, so that they would remove other rows.
+    """Refuse a key of the sink that several rows have, or that deletes do not carry.
 
-    Of the columns that the table has now: one may have got another name since the snapshot.
+    Such deletes would remove other rows. Asked of the columns that the table has now: one may have
+    got another name since the snapshot.
     """
     if sink.mode != "merge" or not {*sink.key} <= {*columns}:
         return
@@ -238,6 +239,16 @@ def _require_key_in_deletes(
             "rows without a key would be one row, and a delete of it be taken for a TRUNCATE."
         )
         hint = f"Name columns in `sink.key` that are NOT NULL, as of the primary key; {_AGAIN}"
+        raise InputError(message, hint, table=table, field="sink.key", value=sink.key[0])
+    primary = {name for (name,) in connection.execute(_IDENTITY, [found.oid, "d"])}
+    unique = [set(row[0]) for row in connection.execute(_UNIQUE, [found.oid])]
+    if {*sink.key} < primary and not any(each <= {*sink.key} for each in unique):
+        message = (
+            f"`sink.key` ({', '.join(sink.key)}) is only a part of the primary key of table "
+            f"`{table}`: rows that differ in {', '.join(sorted(primary - {*sink.key}))} alone "
+            "would be merged into one."
+        )
+        hint = f"Name all columns of the primary key in `sink.key`; {_AGAIN}"
         raise InputError(message, hint, table=table, field="sink.key", value=sink.key[0])
     if found.identity not in ("d", "i"):
         return

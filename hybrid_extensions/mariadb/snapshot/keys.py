@@ -36,7 +36,7 @@ def require_key(connection: Connection[Cursor], table: CapturedTable) -> list[st
     """Return the columns of a table's key; refuse one by which its rows can't be identified.
 
     Refused are tables without a primary key, or a unique one that is never null, and tables whose
-    unique key differs from ``sink.key`` if they are merged.
+    unique key differs from ``sink.key``, or whose primary key has more columns, if they are merged.
 
     Returns:
         The columns in their order.
@@ -63,6 +63,16 @@ def require_key(connection: Connection[Cursor], table: CapturedTable) -> list[st
         raise InputError(
             message, hint, source=table.source, table=table.name, field="sink.key", value=name
         )
+    merged = {*table.sink.key}
+    is_part = table.sink.mode == "merge" and merged < {*key}
+    if is_part and not any({*each} <= merged for each in keys.values()):
+        message = (
+            f"`sink.key` ({', '.join(table.sink.key)}) is only a part of the primary key of table "
+            f"`{table.name}`: rows that differ in {', '.join(sorted({*key} - merged))} alone would "
+            "be merged into one."
+        )
+        hint = f"Name all columns of the primary key in `sink.key`; {_AGAIN}"
+        raise InputError(message, hint, source=table.source, table=table.name, field="sink.key")
     return key
 
 

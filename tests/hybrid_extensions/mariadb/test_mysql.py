@@ -90,6 +90,16 @@ def test_a_table_is_found_and_read_by_the_unique_key_that_its_events_have(case: 
     assert "no unique key whose columns are never null" in refusal(case.table("nullable"))
 
 
+def test_a_part_of_the_primary_key_is_refused_unless_it_is_unique(case: Case) -> None:
+    case.execute("CREATE TABLE part (tenant int, id int, v varchar(9), PRIMARY KEY (tenant, id))")
+    columns = {**COLUMNS, "tenant": "int"}
+    said = refusal(case.table("part", columns))
+    assert "rows that differ in tenant alone would be merged into one" in said
+    case.execute("ALTER TABLE part ADD UNIQUE (id)")
+    with open_table(case.table("part", columns)) as opened:
+        assert read(opened) == []
+
+
 def test_foreign_keys_that_change_rows_are_taken_where_the_log_has_these_changes(
     case: Case,
 ) -> None:

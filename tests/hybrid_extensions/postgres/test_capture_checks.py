@@ -165,6 +165,17 @@ def test_a_key_that_may_be_null_as_a_whole_is_refused(connection: Connection) ->
         assert warned(connection, "x", MERGE.model_copy(update={"key": ["id", "note"]})) == []
 
 
+def test_a_part_of_the_primary_key_is_refused_unless_it_is_unique(connection: Connection) -> None:
+    with connection.transaction(force_rollback=True):
+        made = "CREATE TABLE x (id int, tenant int, note text, PRIMARY KEY (tenant, id))"
+        refused = told(connection, "x", made)
+        assert "rows that differ in tenant alone would be merged into one" in refused.message
+        by_both = MERGE.model_copy(update={"key": ["id", "tenant"]})
+        assert warned(connection, "x", by_both) == []
+        connection.execute("ALTER TABLE x ADD UNIQUE (id)")
+        assert warned(connection, "x") == []
+
+
 def test_a_key_that_was_renamed_since_the_snapshot_is_in_deletes(connection: Connection) -> None:
     with connection.transaction(force_rollback=True):
         connection.execute("CREATE TABLE x (id int PRIMARY KEY, note text)")

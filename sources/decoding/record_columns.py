@@ -129,8 +129,5 @@ class RecordColumns(Declared):
                     f"`include.{name}: {part}` is of type {' or '.join(types)}, but there is a "
                     f"column `{name}` of type {columns[name]}."
                 )
-                hint = (
-                    f"Give one of them another name, or declare column `{name}` as "
-                    f"{' or '.join(types)}."
-                )
+                hint = f"Rename one of them, or declare column `{name}` as {' or '.join(types)}."
                 raise InputError(message, hint, field=f"include.{name}", column=name)

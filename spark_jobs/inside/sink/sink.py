@@ -11,7 +11,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
-from sources.config.table.sink import Sink
+from sources.config.table.sink import VECTORS, Sink
 from sources.serving import owner_properties
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
@@ -90,7 +90,13 @@ def prepare_table(
         storage_options=target.documents.delta_options,
     )
     require_owner(generation, target, table)
-    if missing := missing_properties(sink, rows.schema, table.metadata().configuration):
+    missing = missing_properties(sink, rows.schema, table.metadata().configuration)
+    if missing.get(VECTORS) == "true":
+        # From Delta's Rust library it would be a table of readers that know VARIANT, too.
+        setting = f"SET TBLPROPERTIES ('{VECTORS}' = '{missing.pop(VECTORS)}')"
+        rows.sparkSession.sql(f"ALTER TABLE delta.`{target.hadoop_path}` {setting}")
+        table.update_incremental()
+    if missing:
         table.alter.set_table_properties(missing)
     follow_later_columns(later, sink, TargetTable(target, table, generation), rows)
     require_same_columns(target, json.loads(table.schema().to_json()), rows.schema)

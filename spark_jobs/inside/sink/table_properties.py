@@ -23,7 +23,7 @@ from pyspark.sql.types import (
 )
 
 from sources.common.sql.sql_names import in_backticks
-from sources.config.table.sink import Sink
+from sources.config.table.sink import VECTORS, Sink
 
 STATISTICS = "delta.dataSkippingStatsColumns"
 """Property of a Delta table: the columns of which files have statistics."""
@@ -35,7 +35,7 @@ _MOST_STATISTICS = 32
 
 
 def table_properties(sink: Sink, columns: StructType) -> dict[str, str]:
-    """Return the properties of a new target.
+    """Return the properties of a new target, but those that only Spark sets (:data:`VECTORS`).
 
     A table that is merged into has statistics of all columns of :data:`SAME_STATISTICS`, since its
     MERGE may be done without Spark; one that only grows, of key and times.
@@ -50,7 +50,8 @@ def table_properties(sink: Sink, columns: StructType) -> dict[str, str]:
     times = [each.name for each in others if isinstance(each.dataType, TIMES)]
     first = [name for name in [*sink.key, *sink.order] if name in able]
     listed = _listed([*first, *(able if sink.mode == "merge" else times)])
-    return {**({STATISTICS: listed} if listed else {}), **sink.properties}
+    declared = {name: value for name, value in sink.properties.items() if name != VECTORS}
+    return {**({STATISTICS: listed} if listed else {}), **declared}
 
 
 def missing_properties(sink: Sink, columns: StructType, found: Mapping[str, str]) -> dict[str, str]:
@@ -65,7 +66,7 @@ def missing_properties(sink: Sink, columns: StructType, found: Mapping[str, str]
     """
     wanted = dict(sink.properties)
     if sink.mode == "merge" and STATISTICS not in found:
-        wanted = table_properties(sink, columns)
+        wanted |= table_properties(sink, columns)
     return {name: value for name, value in wanted.items() if found.get(name) != value}
 
 

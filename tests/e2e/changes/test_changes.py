@@ -222,6 +222,8 @@ def test_rows_are_marked_as_deleted_where_that_is_declared_and_no_file_is_writte
     target.merge(up(3, "b", 2), gone(4, 2))
     assert before < set(target.files())
     assert list((tmp_path / "out").glob("deletion_vector_*.bin"))
+    # Readers need to know nothing else.
+    assert DeltaTable(str(tmp_path / "out")).protocol().reader_features == ["deletionVectors"]
     others = {key: ("a", "0001") for key in range(20) if key != 4}
     assert target.rows() == [(key, *row) for key, row in {**others, 3: ("b", "0002")}.items()]
 

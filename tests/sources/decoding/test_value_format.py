@@ -76,7 +76,7 @@ def live(folder: Path, **changes: Any) -> KafkaSource:
         ({"registry": {"url": "http://r"}}, "`registry` has no meaning with `format: json`"),
         ({"include": {"k": "keys"}}, "include.k"),
         ({"include": {"at": "topic"}}, "`include.at: topic` is of type string, but there is a col"),
-        ({"include": {"at": "offset"}}, "of type timestamp. Give one of them another name"),
+        ({"include": {"at": "offset"}}, "of type timestamp. Rename one of them"),
         (
             {"format": "raw", "schema": SCHEMA},
             "`format: raw` has one column next to those of `include`. Declare `schema: {value: ",

@@ -82,3 +82,11 @@ def test_rows_may_be_marked_as_deleted_only_where_they_are_merged(name: str) -> 
     assert sink(mode="merge", properties={name: "true"}).properties == {name: "true"}
     with pytest.raises(ValueError, match=f"`{name}` is not .* declared with `mode: append`"):
         sink(properties={name: "true"})
+
+
+def test_spark_alone_lets_rows_be_marked_as_deleted_also_where_the_table_exists() -> None:
+    declared = sink(mode="merge", properties={"delta.enableDeletionVectors": "true"})
+    created = table_properties(declared, COLUMNS)
+    assert [*created] == [STATISTICS]
+    for found in (created, {}):
+        assert missing_properties(declared, COLUMNS, found)["delta.enableDeletionVectors"] == "true"

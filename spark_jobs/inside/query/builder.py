@@ -117,10 +117,10 @@ def build_query(spark: SparkSession, query: QueryDeclaration) -> BuiltQuery:
     context, generation = query.context, query.generation
     pipeline = context.pipeline
     on_no_rows = apply_to_no_rows(spark, context)
+    require_stream(pipeline.transform.name, on_no_rows.rows)
     streams = _streams(spark, query, on_no_rows)
     stream = streams[query.index]
     beside = {number: streams[number] for number in query.beside}
-    require_stream(pipeline.transform.name, on_no_rows.rows)
     is_direct = may_be_direct(query, streams, on_no_rows)
     # It takes seconds to build a stream of parsed rows, which tasks that write them do not need.
     given, rows = _applied(query, streams, on_no_rows, is_direct=is_direct)

@@ -115,7 +115,7 @@ def require_capturable(
     _require_identity(connection, found, table, sink)
     _require_published(connection, found, table, truncates=truncates, publication=publication)
     described = [each for each in connection.execute(_COLUMNS, [found.oid]) if each[0] in columns]
-    _require_key_in_deletes(connection, found, table, [name for name, *_ in described], sink)
+    _require_fitting_key(connection, found, table, [name for name, *_ in described], sink)
     generated = [name for name, how, _ in described if how]
     if generated:
         listed = ", ".join(generated)
@@ -204,8 +204,7 @@ def _require_identity(
             f"`sink.mode: append`, run `ALTER TABLE {table} REPLICA IDENTITY FULL`; {_AGAIN}"
         )
         raise InputError(message, hint, table=table)
-    unique = [set(row[0]) for row in connection.execute(_UNIQUE, [found.oid])]
-    if sink.mode == "merge" and not any(each <= {*sink.key} for each in unique):
+    if sink.mode == "merge" and not _identifies_rows(connection, found, sink):
         message = (
             f"Table `{table}` has no primary key, and no unique index of columns that are never "
             f"null makes `sink.key` ({', '.join(sink.key)}) identify a row: equal rows would be "
@@ -218,17 +217,17 @@ def _require_identity(
         raise InputError(message, hint, table=table, field="sink.key")
 
 
-def _require_key_in_deletes(
+def _require_fitting_key(
     connection: psycopg.Connection[Any],
     found: _Table,
     table: str,
     columns: Collection[str],
     sink: Sink,
 ) -> None:
-    """Refuse a key of the sink that several rows have, or that deletes do not carry.
+    """Refuse a key of the sink that may be null, that several rows have, or that deletes lack.
 
-    Such deletes would remove other rows. Asked of the columns that the table has now: one may have
-    got another name since the snapshot.
+    Deletes without it would remove other rows. Asked of the columns that the table has now: one may
+    have got another name since the snapshot.
     """
     if sink.mode != "merge" or not {*sink.key} <= {*columns}:
         return
@@ -241,8 +240,7 @@ def _require_key_in_deletes(
         hint = f"Name columns in `sink.key` that are NOT NULL, as of the primary key; {_AGAIN}"
         raise InputError(message, hint, table=table, field="sink.key", value=sink.key[0])
     primary = {name for (name,) in connection.execute(_IDENTITY, [found.oid, "d"])}
-    unique = [set(row[0]) for row in connection.execute(_UNIQUE, [found.oid])]
-    if {*sink.key} < primary and not any(each <= {*sink.key} for each in unique):
+    if {*sink.key} < primary and not _identifies_rows(connection, found, sink):
         message = (
             f"`sink.key` ({', '.join(sink.key)}) is only a part of the primary key of table "
             f"`{table}`: rows that differ in {', '.join(sorted(primary - {*sink.key}))} alone "
@@ -266,6 +264,12 @@ def _require_key_in_deletes(
         f"IDENTITY FULL`, and name `sink.key` in `message.key.columns` of the connector; {_AGAIN}"
     )
     raise InputError(message, hint, table=table, field="sink.key", value=lacking[0])
+
+
+def _identifies_rows(connection: psycopg.Connection[Any], found: _Table, sink: Sink) -> bool:
+    """Return whether ``sink.key`` has all columns of a unique index that is never null."""
+    unique = connection.execute(_UNIQUE, [found.oid])
+    return any({*columns} <= {*sink.key} for (columns,) in unique)
 
 
 def _require_published(

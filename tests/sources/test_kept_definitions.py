@@ -9,13 +9,14 @@ import pytest
 import yaml
 
 from hybrid_extensions.audit.computed.expected_query import expected_query
-from sources.config.loader import KEPT, load_pipeline
+from sources.config.loader import KEPT, LoadedPipeline, load_pipeline
 from sources.kept_definitions import (
     keep_definition,
     kept_declaration,
     kept_folder,
     which_file,
 )
+from sources.state.generation import Generation
 
 MODULES = {
     "transforms.py": "from shop.rules import vip\nimport plain\nimport json\n",
@@ -42,6 +43,14 @@ def declaration(transform: Any) -> dict[str, Any]:
     }
 
 
+def kept_generation(loaded: LoadedPipeline) -> Generation:
+    """The first generation, for which the definition is kept."""
+    generation = loaded.open_generation(create=True)
+    assert generation is not None
+    keep_definition(loaded, generation)
+    return generation
+
+
 def test_the_modules_that_a_transform_imports_are_kept_and_no_others(tmp_path: Path) -> None:
     for name, text in MODULES.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -49,9 +58,7 @@ def test_the_modules_that_a_transform_imports_are_kept_and_no_others(tmp_path: P
     document = declaration("transforms:identity")
     (tmp_path / "orders.yaml").write_text(yaml.safe_dump(document))
     loaded = load_pipeline(tmp_path / "orders.yaml")
-    generation = loaded.open_generation(create=True)
-    assert generation is not None
-    keep_definition(loaded, generation)
+    generation = kept_generation(loaded)
     kept = {name.removeprefix("definition/") for name in generation.names("definition/*")}
     assert kept - {KEPT} == {"orders.yaml", *MODULES} - {"unused.py"}
 
@@ -61,9 +68,7 @@ def test_a_query_is_kept_and_its_runs_go_by_the_copy(tmp_path: Path) -> None:
     (tmp_path / "sql/f.sql").write_text("SELECT * FROM input")
     (tmp_path / "orders.yaml").write_text(yaml.safe_dump(declaration({"sql": "sql/f.sql"})))
     loaded = load_pipeline(tmp_path / "orders.yaml")
-    generation = loaded.open_generation(create=True)
-    assert generation is not None
-    keep_definition(loaded, generation)
+    generation = kept_generation(loaded)
     (tmp_path / "sql/f.sql").write_text("SELECT id FROM input")
     kept = load_pipeline(kept_folder(loaded, generation.name).path("orders.yaml"))
     assert kept.own_file("sql/f.sql").read_text() == "SELECT * FROM input"
@@ -75,9 +80,7 @@ def test_the_audit_of_a_generation_that_goes_by_its_copy_goes_by_its_query(tmp_p
     (tmp_path / "orders.yaml").write_text(yaml.safe_dump(document))
     (tmp_path / "audit.sql").write_text("SELECT * FROM input")
     loaded = load_pipeline(tmp_path / "orders.yaml")
-    generation = loaded.open_generation(create=True)
-    assert generation is not None
-    keep_definition(loaded, generation)
+    generation = kept_generation(loaded)
     (tmp_path / "audit.sql").write_text("SELECT id FROM input")
     kept = kept_declaration(loaded, generation.name)
     declared = expected_query(kept)
@@ -98,9 +101,7 @@ def test_an_audit_s_query_outside_of_the_pipeline_s_folder_is_not_kept(
     (folder / "orders.yaml").write_text(yaml.safe_dump(document))
     (tmp_path / "audit.sql").write_text("SELECT * FROM input")
     loaded = load_pipeline(folder / "orders.yaml")
-    generation = loaded.open_generation(create=True)
-    assert generation is not None
-    keep_definition(loaded, generation)
+    generation = kept_generation(loaded)
     assert set(generation.names("definition/*")) == {"definition/orders.yaml", f"definition/{KEPT}"}
 
 
@@ -110,9 +111,7 @@ def test_a_generation_that_goes_by_its_copy_says_where_its_declaration_is_change
     (tmp_path / "orders.yaml").write_text(yaml.safe_dump(declaration({"sql": "f.sql"})))
     (tmp_path / "f.sql").write_text("SELECT * FROM input")
     loaded = load_pipeline(tmp_path / "orders.yaml")
-    generation = loaded.open_generation(create=True)
-    assert generation is not None
-    keep_definition(loaded, generation)
+    generation = kept_generation(loaded)
     assert which_file(loaded) == ""
     kept = kept_declaration(loaded, generation.name)
     assert which_file(kept) == (

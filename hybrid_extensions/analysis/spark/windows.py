@@ -25,10 +25,10 @@ from hybrid_extensions.analysis.spark.window_lengths import (
 )
 from sources.planning.event_windows import EventWindows
 from spark_jobs.inside.checkpoint.plan_nodes import (
+    aggregates_of,
     analyzed_plan,
     each_of,
     kind_of,
-    nodes_of,
     number_of,
 )
 from spark_jobs.inside.checkpoint.transform_shape import Shape
@@ -92,9 +92,7 @@ def _event_windows(rows: DataFrame, given: DataFrame, event_time: str) -> EventW
 def _only_aggregate(rows: DataFrame, root: Any) -> Any:
     """Return the node of a transform's only stateful operator, which groups rows."""
     stateful = Shape(rows).stateful
-    groups = [
-        node for node in nodes_of(root) if kind_of(node) == "Aggregate" and node.isStreaming()
-    ]
+    groups = aggregates_of(root)
     if len(stateful) != 1 or len(groups) != 1:
         others = "; ".join(stateful)
         message = f"it keeps {others}, of which a range of event times needs all rows before it"

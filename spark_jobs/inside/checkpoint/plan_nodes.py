@@ -21,10 +21,9 @@ def analyzed_plan(rows: DataFrame) -> Any:
     return catalyst.analysis.EliminateView.apply(inlined)
 
 
-def has_aggregate(rows: DataFrame) -> bool:
-    """Return whether a DataFrame aggregates a stream."""
-    nodes = nodes_of(analyzed_plan(rows))
-    return any(kind_of(node) == "Aggregate" and node.isStreaming() for node in nodes)
+def aggregates_of(plan: Any) -> list[Any]:
+    """Return the nodes of a plan that aggregate a stream, from the output on."""
+    return [each for each in nodes_of(plan) if kind_of(each) == "Aggregate" and each.isStreaming()]
 
 
 def nodes_of(root: Any) -> Iterator[Any]:

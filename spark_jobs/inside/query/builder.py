@@ -20,7 +20,7 @@ from spark_jobs.checkpoint.history_watermark import keep_history_watermark
 from spark_jobs.checkpoint.kept_settings import overruled_settings
 from spark_jobs.checkpoint.transform_compatibility import first_batch, record_transform
 from spark_jobs.inside.checkpoint.kept_event_times import require_no_watermark_on
-from spark_jobs.inside.checkpoint.plan_nodes import has_aggregate
+from spark_jobs.inside.checkpoint.plan_nodes import aggregates_of, analyzed_plan
 from spark_jobs.inside.checkpoint.watermark import (
     QueryWatermark,
     judge_alignment,
@@ -177,9 +177,9 @@ def _streams(
 ) -> list[PlaceStream]:
     """Return the streams of all places of a query."""
     # What is aggregated is appended once the watermark has passed it, not by the first commit.
-    is_seen_late = query.context.pipeline.sink.mode == "append" and has_aggregate(on_no_rows.rows)
+    aggregates = aggregates_of(analyzed_plan(on_no_rows.rows))
     for place in query.places:
-        place.may_begin_small = not is_seen_late
+        place.may_begin_small = not (aggregates and query.context.pipeline.sink.mode == "append")
     return [place.stream(spark) for place in query.places]
 
 

@@ -93,7 +93,8 @@ def prepare_table(
     missing = missing_properties(sink, rows.schema, table.metadata().configuration)
     if missing.get(VECTORS) == "true":
         # From Delta's Rust library it would be a table of readers that know VARIANT, too.
-        setting = f"SET TBLPROPERTIES ('{VECTORS}' = '{missing.pop(VECTORS)}')"
+        del missing[VECTORS]
+        setting = f"SET TBLPROPERTIES ('{VECTORS}' = 'true')"
         rows.sparkSession.sql(f"ALTER TABLE delta.`{target.hadoop_path}` {setting}")
         table.update_incremental()
     if missing:

@@ -116,18 +116,23 @@ def test_a_database_that_is_not_there_fails_the_asset_with_the_cause(
     assert not (tmp_path / "snapshot" / MANIFEST).exists()
 
 
-def test_a_snapshot_that_is_there_is_told_without_asking_the_database(tmp_path: Path) -> None:
-    loaded = load_pipeline(make(tmp_path))
-    (tmp_path / "snapshot").mkdir()
+def write_manifest(folder: Path, table: str) -> None:
+    """Write the manifest of a table's snapshot that is complete, with one chunk of three rows."""
+    (folder / "snapshot").mkdir()
     manifest = SnapshotManifest(
-        table="public.orders",
+        table=table,
         key=None,
         bounds=[],
         snapshots=[SEEN],
         offsets={},
         done={0: Chunk(rows=3, snapshot=0)},
     )
-    (tmp_path / "snapshot" / MANIFEST).write_text(manifest.model_dump_json())
+    (folder / "snapshot" / MANIFEST).write_text(manifest.model_dump_json())
+
+
+def test_a_snapshot_that_is_there_is_told_without_asking_the_database(tmp_path: Path) -> None:
+    loaded = load_pipeline(make(tmp_path))
+    write_manifest(tmp_path, "public.orders")
     outcome = run_step(ChainRun(loaded), "take_snapshot")
     assert outcome.document["snapshots"][0]["rows"] == 3
     assert "3 rows of public.orders as of 2023-11-14T22:13:20Z" in outcome.text
@@ -146,16 +151,7 @@ def test_a_snapshot_that_is_there_is_told_without_asking_the_database(tmp_path: 
 def test_a_snapshot_of_another_table_is_not_taken_for_this_ones(tmp_path: Path) -> None:
     # As after a pipeline's file was copied, and only the topic changed.
     loaded = load_pipeline(make(tmp_path))
-    (tmp_path / "snapshot").mkdir()
-    manifest = SnapshotManifest(
-        table="public.orders_2023",
-        key=None,
-        bounds=[],
-        snapshots=[SEEN],
-        offsets={},
-        done={0: Chunk(rows=3, snapshot=0)},
-    )
-    (tmp_path / "snapshot" / MANIFEST).write_text(manifest.model_dump_json())
+    write_manifest(tmp_path, "public.orders_2023")
     with pytest.raises(
         InputError, match=r"of table `public\.orders_2023`.* of `public\.orders`"
     ) as seen:

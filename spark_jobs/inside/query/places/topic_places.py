@@ -202,8 +202,8 @@ class FollowedTopicPlace(SourcePlace):
             ends = self._context.switch_state.ends_before(self._source.name)
             expected = ExpectedKey.of(self._context.pipeline.sink, self._source, ends)
             keep_key(self._context.generation, self._source, log, self._start.offsets(), expected)
-        is_first = self.may_begin_small and not reached
-        is_first = is_first and is_small_at_first(self._source, self._rate, log, partitions)
+        may_be_small = self.may_begin_small and not reached
+        is_first = may_be_small and is_small_at_first(self._source, self._rate, log, partitions)
         offsets, interval = pace_of(self._source, self._rate, partitions, is_first=is_first)
         filtering = not self._seam.is_passed(reached)
         alignment = alignment_of(self._context.generation, self._source)

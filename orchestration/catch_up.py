@@ -89,8 +89,7 @@ def held_in_words(held: int) -> str:
 
 def _open_transaction(name: str, held: int) -> RunError:
     message = (
-        f"`{name}` has not caught up with its input after {OPEN_S / 60:.0f} minutes: "
-        f"{held_in_words(held)}"
+        f"`{name}` is still behind its input after {OPEN_S / 60:.0f} minutes: {held_in_words(held)}"
     )
     hint = (
         "The run continues. Let the producer commit or abort; find a transaction that hangs with "

@@ -137,6 +137,17 @@ def test_texts_of_times_are_those_of_iso_8601_and_some_that_spark_does_not_take(
     assert (len(values), len(refused)) == (len(good), len(bad))
 
 
+def test_digits_after_those_of_microseconds_are_cut_off_as_by_spark(tmp_path: Path) -> None:
+    texts = ['"1969-12-31T23:59:59.9999999Z"', '"2024-01-01 12:00:00.123456789+02:00"']
+    assert read(tmp_path, "timestamp", *texts) == (
+        [
+            datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+            datetime(2024, 1, 1, 10, 0, 0, 123_456, tzinfo=UTC),
+        ],
+        [],
+    )
+
+
 @pytest.mark.parametrize(("text", "sign"), [("-0", 1), ("-0.0", -1), ("0", 1), ("-0e1", -1)])
 @pytest.mark.parametrize("kind", ["double", "array<double>", "map<string,double>"])
 def test_the_integer_zero_has_no_sign(tmp_path: Path, kind: str, text: str, sign: int) -> None:

@@ -145,13 +145,13 @@ class UpToNow:
         self._backlog = backlog_of(context, as_of_now=True)
         self.is_committed = False
 
-    def left(self, beat: Heartbeat) -> int:
+    def left(self, beat: Heartbeat | None) -> int:
         """Look again; return how much of that input is not committed yet.
 
         0 is not the end while the connector is behind: see ``is_committed``.
 
         Args:
-            beat: The run's latest heartbeat.
+            beat: The run's latest heartbeat; None if it does not run.
 
         Raises:
             RunError: No connector reads the captured database's log, it confirms nothing more, or

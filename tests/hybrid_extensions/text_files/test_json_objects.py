@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow.json as pa_json
 import pytest
+from pyspark.sql import SparkSession
 
 from hybrid_extensions.text_files.json.lines import JsonLines
 from sources.common.schema import parse_schema
@@ -67,6 +68,28 @@ def test_a_value_is_what_spark_makes_of_it(
         assert [str(each) for each in found[0]] == ["1.50", "2.25", "3.00"]
     else:
         assert found == [wanted]
+
+
+WRITTEN = ["1", "-0", "12345678901234567890123", "1.50", "1e5", "true", "false", "null", '"1"']
+
+
+def test_a_number_in_the_place_of_a_text_is_what_was_written(tmp_path: Path) -> None:
+    texts = [None if each == "null" else each.strip('"') for each in WRITTEN]
+    assert read(tmp_path, "string", *WRITTEN) == (texts, [])
+    listed = f"[{', '.join(WRITTEN)}]"
+    found, bad = read(tmp_path, "struct<n:bigint,t:array<string>>", f'{{"n": 7, "t": {listed}}}')
+    assert (found, bad) == ([{"n": 7, "t": texts}], [])
+    found, bad = read(tmp_path, "map<string,string>", '{"k": 1.0}')
+    assert (found, bad) == ([[("k", "1.0")]], [])
+
+
+@pytest.mark.spark
+def test_a_number_in_the_place_of_a_text_is_that_of_sparks_reader(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    found, _ = read(tmp_path, "string", *WRITTEN)
+    rows = spark.read.schema("x string").json(str(tmp_path / "x.json")).collect()
+    assert found == [row.x for row in rows]
 
 
 def test_a_text_for_no_number_is_one(tmp_path: Path) -> None:

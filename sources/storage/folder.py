@@ -17,10 +17,7 @@ from sources.storage.base import hadoop_path
 from sources.storage.documents import Document, DocumentStore, LocalDocuments
 
 R = TypeVar("R", bound=Record)
-_TO_WRITE = (
-    "Free space on its disk, or make the folder writable, then try again: completed steps are "
-    "skipped."
-)
+_TO_WRITE = "Free space, or make the folder writable, then try again: completed steps are skipped."
 _TO_READ = (
     "Let the user of this process read the file, or restore it from a backup of the state folder, "
     "then try again."

@@ -68,10 +68,7 @@ def check_format(source: FileSource) -> None:
     if source.format == "json":
         require_text_keys(source.columns or {})
     if source.format == "text" and source.columns:
-        message = (
-            "`schema` has no meaning with `format: text`, whose only column is `value`. Remove "
-            "`schema`."
-        )
+        message = "With `format: text` the only column is `value`. Remove `schema`."
         raise ValueError(message)
     if source.is_table and len(source.patterns) > 1:
         message = (

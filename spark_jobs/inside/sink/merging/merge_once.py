@@ -7,9 +7,11 @@ from contextlib import contextmanager
 
 from deltalake import Transaction
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import IntegralType
 
+from sources.common.sql.sql_names import in_backticks
 from sources.storage.folder import Folder
-from spark_jobs.inside.sink.merging.clauses import When, spark_sql
+from spark_jobs.inside.sink.merging.clauses import When, column, spark_sql
 from spark_jobs.inside.sink.merging.keys import Match
 from spark_jobs.inside.sink.merging.small_merge import (
     USER_METADATA_SETTING,
@@ -18,6 +20,8 @@ from spark_jobs.inside.sink.merging.small_merge import (
 )
 
 _PREFIX = "spark.databricks.delta.write."
+# Rows up to which the condition of Spark's MERGE names their keys.
+_MOST_KEYS = 1000
 
 
 @contextmanager
@@ -77,10 +81,24 @@ def merge_once(
     try:
         spark.sql(
             f"MERGE INTO delta.`{target.hadoop_path}` t USING {{source}} s "
-            f"ON {match.condition} {spark_sql(clauses)}",
+            f"ON {_with_keys(match, rows, small)} {spark_sql(clauses)}",
             source=rows,
         )
     finally:
         # Delta applies them to every later write of the session, which it would skip.
         for name in options:
             spark.conf.unset(name)
+
+
+def _with_keys(match: Match, rows: DataFrame, small: SmallMerge | None) -> str:
+    """Return the condition, with the keys themselves if they are few.
+
+    Spark then leaves the rows of a large table out before it joins them.
+    """
+    if small is None or small.rows > _MOST_KEYS:
+        return match.condition
+    names = [each for each in match.ranges if isinstance(rows.schema[each].dataType, IntegralType)]
+    keys = rows.select(*map(in_backticks, names)).collect() if names else []
+    listed = {each: ", ".join({str(key[each]) for key in keys}) for each in names}
+    parts = [f"{column('t', each)} IN ({values})" for each, values in listed.items()]
+    return " AND ".join([match.condition, *parts])

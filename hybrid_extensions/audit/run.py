@@ -84,7 +84,7 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     from hybrid_extensions.audit.computed.expected_query import expected_query  # noqa: PLC0415
     from hybrid_extensions.audit.computed.proven_expressions import NotProvenError  # noqa: PLC0415
     from hybrid_extensions.audit.computed.snapshot_rows import settle_snapshot_rows  # noqa: PLC0415
-    from hybrid_extensions.audit.expected_and_target import create_sides  # noqa: PLC0415
+    from hybrid_extensions.audit.expected_and_target import create_sides, with_rounded  # noqa: PLC0415
     from hybrid_extensions.audit.inputs import create_inputs  # noqa: PLC0415
     from hybrid_extensions.audit.readers.history_files import AuditFiles  # noqa: PLC0415
     from hybrid_extensions.audit.records_in_flight import records_in_flight  # noqa: PLC0415
@@ -131,7 +131,8 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
             {} if pipeline.audit is None else pipeline.audit.tolerance,
             without=_not_compared(pipeline, inputs.ambiguous),
         )
-        comparison, doubt = _believed(comparison, query)
+        computed = None if query is None else with_rounded(connection, query)
+        comparison, doubt = _believed(comparison, computed)
         unchecked += doubt
         if in_flight is not None:
             comparison, doubt = _on_its_way(comparison, in_flight.count())

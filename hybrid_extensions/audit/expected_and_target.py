@@ -17,6 +17,7 @@ from hybrid_extensions.comparison.compared_tables import (
     comparable_as,
     create_target_rows,
     open_target,
+    require_own_rows,
 )
 from hybrid_extensions.comparison.duckdb_database import FLOATING, columns_of, error_text
 from sources.common.sql.sql_names import column_list
@@ -50,7 +51,7 @@ def create_sides(
         NotProvenError: A query is declared, and a column of its input is not proven to be right.
         InputError: The query fails, its columns differ from the target's, or the target can't be
             read.
-        StateError: The state is damaged.
+        StateError: Another generation has replaced this one in the target; or the state is damaged.
         UnavailableError: A store does not answer.
     """
     if query is not None and query.is_declared and unproven:
@@ -58,6 +59,8 @@ def create_sides(
     key = loaded.pipeline.sink.row_key
     path = target_of(loaded)
     target = open_target(path)
+    # After the version is known: a promotion that comes later takes none of its rows away.
+    require_own_rows(loaded)
     # Says of which change a value is, and is in no row of the input.
     unchanged = loaded.pipeline.sink.unchanged
     fields = target.schema().fields if target else []

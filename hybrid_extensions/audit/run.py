@@ -45,8 +45,8 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     Raises:
         InputError: A file, a record, ``audit.sql`` or the target can't be read, or the columns of
             the target and of the computation do not match.
-        StateError: The declaration changed in a way that the checkpoint can't follow, or the state
-            is damaged.
+        StateError: The declaration changed in a way that the checkpoint can't follow, another
+            generation has replaced this one in the target, or the state is damaged.
         UnavailableError: A broker or a store does not answer.
     """
     started = time.monotonic()
@@ -90,6 +90,7 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     from hybrid_extensions.audit.records_in_flight import records_in_flight  # noqa: PLC0415
     from hybrid_extensions.audit.recount.recounted_ledger import recount_ledgers  # noqa: PLC0415
     from hybrid_extensions.comparison.compare_tables import compare  # noqa: PLC0415
+    from hybrid_extensions.comparison.compared_tables import require_own_rows  # noqa: PLC0415
     from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, open_database  # noqa: PLC0415
     from sources.planning.context import PipelineContext  # noqa: PLC0415
     from sources.planning.files.open_snapshot import open_in_words  # noqa: PLC0415
@@ -97,6 +98,7 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     from spark_jobs.run_state.repairs import read_repairs  # noqa: PLC0415
 
     repaired: list[str] = []
+    require_own_rows(loaded)
     if (context := PipelineContext.find(loaded)) is not None:
         # It knows the places of tables that are declared by their names.
         loaded = context.loaded

@@ -179,16 +179,18 @@ def check_columns(
             raise InputError(message, hint, field=query.field, column=name)
 
 
-def with_rounded(connection: duckdb.DuckDBPyConnection, query: ExpectedQuery) -> ExpectedQuery:
+def with_rounded(
+    connection: duckdb.DuckDBPyConnection, query: ExpectedQuery | None
+) -> ExpectedQuery | None:
     """Return a query of the transform as not proven if DuckDB has no digits of a decimal column.
 
     Averages of decimals are decimals in Spark, with as many digits as its rule says.
 
     Args:
         connection: The audit's database, with ``audit.expected`` and ``audit.found``.
-        query: The query of the expected rows.
+        query: The query of the expected rows; None if there is none.
     """
-    if query.field != "transform.sql" or query.unproven is not None:
+    if query is None or query.field != "transform.sql" or query.unproven is not None:
         return query
     found = columns_of(connection, "audit.found")
     for name, kind in columns_of(connection, "audit.expected").items():

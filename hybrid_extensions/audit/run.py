@@ -133,8 +133,7 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
             {} if pipeline.audit is None else pipeline.audit.tolerance,
             without=_not_compared(pipeline, inputs.ambiguous),
         )
-        computed = None if query is None else with_rounded(connection, query)
-        comparison, doubt = _believed(comparison, computed)
+        comparison, doubt = _believed(comparison, with_rounded(connection, query))
         unchecked += doubt
         if in_flight is not None:
             comparison, doubt = _on_its_way(comparison, in_flight.count())

@@ -86,7 +86,8 @@ def settled_deletes(sink: dict[str, Any], change: str, found: str) -> list[tuple
         connection.execute(f"INSERT INTO audit.found VALUES {found}")
         settle_snapshot_rows(connection, pipeline)
         query = "SELECT seq, gone FROM audit.expected ORDER BY seq NULLS FIRST"
-        return connection.execute(query).fetchall()
+        settled_rows: list[tuple[Any, ...]] = connection.execute(query).fetchall()
+        return settled_rows
 
 
 def test_a_delete_that_the_target_has_lost_is_expected_though_it_left_the_values() -> None:

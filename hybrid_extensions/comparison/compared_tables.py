@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import duckdb
 from deltalake import DeltaTable
@@ -11,7 +12,7 @@ from deltalake.exceptions import DeltaError
 from hybrid_extensions.comparison.copied_rows import copy_rows
 from hybrid_extensions.comparison.duckdb_database import FLOATING, INTEGERS
 from sources.common.sql.sql_names import column_list
-from sources.config.loader import LoadedPipeline
+from sources.config.loader import KeptDefinition, LoadedPipeline
 from sources.errors import StateError
 from sources.serving import declared_generation, read_serving
 from sources.storage.folder import Folder
@@ -37,6 +38,17 @@ def open_target(table: Folder) -> DeltaTable | None:
         repair = "Restore the files of its `_delta_log` from a backup, then try again."
         what = f"The target table {table} can't be read"
         raise unreadable_table(what, table, error, repair) from None
+
+
+def of_one_generation(loaded: LoadedPipeline) -> LoadedPipeline:
+    """Return a declaration as that of the generation that it is about now.
+
+    A pipeline's own file is about the newest one: another one may be begun while tables are read.
+    """
+    name = declared_generation(loaded)
+    if loaded.kept is not None or name is None:
+        return loaded
+    return replace(loaded, kept=KeptDefinition(generation=name, home=str(loaded.folder)))
 
 
 def require_own_rows(loaded: LoadedPipeline) -> None:

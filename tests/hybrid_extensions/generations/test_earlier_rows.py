@@ -9,20 +9,30 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hybrid_extensions.audit import inputs
 from hybrid_extensions.audit.expected_and_target import create_sides
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.compare.compare_source import compare_with_source
 from hybrid_extensions.comparison.duckdb_database import open_database
 from hybrid_extensions.training.point_in_time import open_history
-from orchestration.comparison.kept_audit import last_audit
+from orchestration.comparison.kept_audit import last_audit, read_audit
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
-from sources.generations import acting_on
+from sources.generations import acting_on, begin
+from sources.state.generation import read_generation
 from tests.command_line import invoke
-from tests.hybrid_extensions.generations.test_generations import NEW, call, two
+from tests.hybrid_extensions.generations.test_generations import NEW, OLD, call, two
+from tests.orchestration.generations.generation_case import GenerationCase
+
+
+def lines_of(values: dict[int, int]) -> str:
+    """What history holds of the rows."""
+    rows = [{"id": key, "at": "2024-01-01T00:00:00Z", "v": value} for key, value in values.items()]
+    return "\n".join(map(json.dumps, rows))
 
 
 def compared_after_a_promotion_that_came_meanwhile(loaded: LoadedPipeline) -> object:
@@ -37,8 +47,7 @@ def compared_after_a_promotion_that_came_meanwhile(loaded: LoadedPipeline) -> ob
 def test_no_verdict_on_an_earlier_generation_is_kept(tmp_path: Path) -> None:
     case = two(tmp_path)
     (tmp_path / "in").mkdir()
-    rows = [{"id": key, "at": "2024-01-01T00:00:00Z", "v": value} for key, value in NEW.items()]
-    (tmp_path / "in" / "a.json").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "in" / "a.json").write_text(lines_of(NEW))
     call(case, "promote")
     shown = invoke(["audit", str(case.loaded.path), "--generation", "g1"])
     assert "served before: the table has the rows of g2 by now" in " ".join(shown.output.split())
@@ -59,3 +68,26 @@ def test_rows_of_an_earlier_generation_are_not_looked_at(
     call(case, "promote")
     with pytest.raises(StateError, match="Generation g1 of pipeline `events` served before"):
         look(acting_on(case.loaded, "g1"))
+
+
+def test_a_candidate_that_is_begun_during_an_audit_does_not_get_its_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = GenerationCase(tmp_path)
+    case.run(NEW)
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.json").write_text(lines_of(NEW))
+
+    def meanwhile(*given: Any) -> inputs.Inputs:
+        begin(case.loaded)
+        case.run(OLD)
+        return create_inputs(*given)
+
+    create_inputs = inputs.create_inputs
+    monkeypatch.setattr(inputs, "create_inputs", meanwhile)
+    done = invoke(["audit", str(case.loaded.path)])
+    assert done.exit_code == 0, done.output
+    kept = {name: read_audit(read_generation(case.loaded.state, name)) for name in ("g1", "g2")}
+    assert kept["g2"] is None
+    assert kept["g1"] is not None
+    assert kept["g1"].outcome == "passed"

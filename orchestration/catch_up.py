@@ -89,8 +89,7 @@ def held_in_words(held: int) -> str:
 
 def _open_transaction(name: str, held: int) -> RunError:
     message = (
-        f"`{name}` has not caught up with its input after {OPEN_S / 60:.0f} minutes: "
-        f"{held_in_words(held)}"
+        f"`{name}` is still behind its input after {OPEN_S / 60:.0f} minutes: {held_in_words(held)}"
     )
     hint = (
         "The run continues. Let the producer commit or abort; find a transaction that hangs with "
@@ -146,13 +145,13 @@ class UpToNow:
         self._backlog = backlog_of(context, as_of_now=True)
         self.is_committed = False
 
-    def left(self, beat: Heartbeat) -> int:
+    def left(self, beat: Heartbeat | None) -> int:
         """Look again; return how much of that input is not committed yet.
 
         0 is not the end while the connector is behind: see ``is_committed``.
 
         Args:
-            beat: The run's latest heartbeat.
+            beat: The run's latest heartbeat; None if it does not run.
 
         Raises:
             RunError: No connector reads the captured database's log, it confirms nothing more, or

@@ -9,20 +9,19 @@ import io
 import json
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from hybrid_extensions.avro.file_types import arrow_type, without_logical_types
 from sources.common.optional import needs_extra
-from sources.common.schema import TIMESTAMP, normalize_schema
+from sources.common.schema import normalize_schema
 from sources.errors import InputError
-from sources.formats.arrow_columns import in_columns, leaf_values
+from sources.formats.arrow_columns import in_columns
 from sources.formats.file_regions import Region, record_bounds
+from sources.formats.julian_calendar import gregorian
 from sources.formats.lines import OnBad, refuse
 from sources.formats.row_check import RowCheck
 
@@ -35,13 +34,6 @@ refuse_empty_decimals()
 _BATCH_ROWS = 20_000
 _HEADER_BYTES = 1 << 16
 _MAGIC = b"Obj\x01"
-# What Spark writes into a header: its version, and that it has used the older calendar.
-_SPARK, _LEGACY = "org.apache.spark.version", "org.apache.spark.legacyDateTime"
-# Before these both calendars may differ; for times in zones, until these had rules.
-_FIRST = {
-    pa.date32(): pa.scalar(date(1582, 10, 15), pa.date32()),
-    TIMESTAMP: pa.scalar(datetime(1900, 1, 1, tzinfo=UTC), TIMESTAMP),
-}
 # https://avro.apache.org/docs/1.12.0/specification/#object-container-files
 _FILE_HEADER = {
     "type": "record",
@@ -57,14 +49,14 @@ _FILE_HEADER = {
 class _Header(NamedTuple):
     """Header of an Avro file: its schema as JSON, codec, sync marker, and number of bytes.
 
-    Last, whether Spark has marked its old dates and times as those of the Julian calendar.
+    Last, its other metadata.
     """
 
     schema: Any
     codec: str
     sync: bytes
     length: int
-    may_be_julian: bool
+    marks: dict[bytes, bytes]
 
 
 @dataclass(frozen=True)
@@ -127,32 +119,7 @@ class Avro:
         rows = _decoded(stream)
         while batch := list(islice(rows, _BATCH_ROWS)):
             values = {each.name: partial(_values, batch, each) for each in stored}
-            found = in_columns(len(batch), values, columns)
-            if header.may_be_julian:
-                _refuse_julian(found)
-            yield found
-
-
-def _refuse_julian(rows: pa.RecordBatch) -> None:
-    """Refuse dates and times that Spark, which wrote them so, reads by the Julian calendar.
-
-    Raises:
-        InputError: There is one; names its column.
-    """
-    for name, column in zip(rows.schema.names, rows.columns, strict=True):
-        for leaf in leaf_values(column):
-            first = _FIRST.get(leaf.type)
-            if first is not None and pc.any(pc.less(leaf, first)).as_py():
-                message = (
-                    f"Column `{name}` has a value before {first.as_py():%Y-%m-%d}, which Spark "
-                    "wrote by the Julian calendar, as the file's header says."
-                )
-                hint = (
-                    "Write the file again by Spark, with "
-                    "`spark.sql.avro.datetimeRebaseModeInWrite=CORRECTED`, or leave the column "
-                    "out: declare a `schema` without it."
-                )
-                raise InputError(message, hint, column=name)
+            yield gregorian(in_columns(len(batch), values, columns), header.marks, "avro")
 
 
 def _values(rows: list[dict[str, Any]], column: pa.Field) -> pa.Array:
@@ -201,8 +168,8 @@ def _header(file: pa.NativeFile) -> _Header:
             continue
         meta = found["meta"]
         codec = meta.get("avro.codec", b"null").decode()
-        may_be_julian = _LEGACY in meta or meta.get(_SPARK, b"3") < b"3"
-        return _Header(schema, codec, found["sync"], stream.tell(), may_be_julian)
+        marks = {name.encode(): value for name, value in meta.items()}
+        return _Header(schema, codec, found["sync"], stream.tell(), marks)
 
 
 def _decoded(stream: Any) -> Iterator[Any]:

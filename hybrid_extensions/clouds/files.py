@@ -276,6 +276,8 @@ def split(path: str) -> tuple[str, str]:
 def is_missing(error: Exception) -> bool:
     """Return whether a store answered that there is no such object, in an existing container.
 
+    The answer to a HEAD names no reason: there a missing container counts as a missing object.
+
     Args:
         error: What obstore raised.
     """

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sources.common.schema import type_name
+from sources.formats.julian_calendar import may_be_julian
 
 # By Spark SQL type: the physical type, and what the logical type begins with, or is if it is none.
 _NONE = "None"
@@ -34,9 +35,6 @@ _ENCODINGS = {
     *("PLAIN", "RLE", "BIT_PACKED", "PLAIN_DICTIONARY", "RLE_DICTIONARY"),
     *("DELTA_BINARY_PACKED", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY"),
 }
-# Spark marks files whose dates before 1582 are of the Julian calendar; so are all of Spark 2.
-_JULIAN = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-_SPARK = b"org.apache.spark.version"
 
 
 def why_rewritten(file: pq.FileMetaData, columns: pa.Schema) -> str | None:
@@ -59,8 +57,7 @@ def why_rewritten(file: pq.FileMetaData, columns: pa.Schema) -> str | None:
     if further := sorted(found.keys() - set(columns.names)):
         # They would stay in the table's files, out of sight.
         return f"column `{further[0]}` is not in the table"
-    marks = file.metadata or {}
-    if any(mark in marks for mark in _JULIAN) or marks.get(_SPARK, b"3") < b"3":
+    if may_be_julian(file.metadata or {}):
         return "its dates may be of the Julian calendar"
     for chunk in _chunks(file):
         if chunk.compression not in _CODECS:

@@ -166,10 +166,11 @@ class Attempt:
     def open(self) -> None:
         """Write the barrier to the state of each table, then with the position that it stands for.
 
-        The position is asked of the database in between.
+        The position is asked of the database in between. After any error the caller has to call
+        :meth:`close`: barriers may be open.
 
         Raises:
-            StateError: A state can't be written; the caller has to call :meth:`close`.
+            StateError: A state can't be written.
             InputError: The database refuses.
             UnavailableError: The database or a store does not answer.
         """

@@ -59,11 +59,12 @@ def inputs_of(
 
     Args:
         loaded: The pipeline.
-        context: The pipeline with its plan; None if nothing is planned yet, which leaves columns
-            and sizes out.
-        source: Name of the only source; None for all of them.
+        context: The pipeline with its plan; None if nothing is planned yet, which leaves columns,
+            sizes, offsets, and the place of an export out.
+        source: Name of the only source; None for all of them. Of an unknown one the list is empty.
 
     Raises:
+        InputError: The state's store refuses.
         StateError: The state is damaged.
         UnavailableError: The state's store does not answer, or the local broker does not run.
     """

@@ -43,9 +43,9 @@ _COLUMNS = (
 # Columns of each unique index that identifies every row.
 _UNIQUE = (
     "SELECT array_agg(a.attname::text) FROM pg_index i JOIN pg_attribute a "
-    "ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey) WHERE i.indrelid = %s "
-    "AND i.indisunique AND i.indpred IS NULL AND i.indexprs IS NULL AND i.indimmediate "
-    "GROUP BY i.indexrelid HAVING bool_and(a.attnotnull)"
+    "ON a.attrelid = i.indrelid AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) "
+    "WHERE i.indrelid = %s AND i.indisunique AND i.indimmediate AND i.indpred IS NULL "
+    "AND i.indexprs IS NULL GROUP BY i.indexrelid HAVING bool_and(a.attnotnull)"
 )
 # Columns that a delete carries: of the primary key, or of the index that was chosen for that.
 _IDENTITY = (
@@ -53,7 +53,6 @@ _IDENTITY = (
     "AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1]) WHERE i.indrelid = %s "
     "AND CASE WHEN %s = 'i' THEN i.indisreplident ELSE i.indisprimary END"
 )
-_NEVER_NULL = "SELECT attname::text FROM pg_attribute WHERE attrelid = %s AND attnotnull"
 _PUBLICATIONS = (
     "SELECT p.pubname::text, p.pubinsert AND p.pubupdate AND p.pubdelete, p.pubtruncate, "
     "p.pubviaroot, {filter} FROM pg_publication p JOIN pg_publication_tables t "
@@ -224,27 +223,18 @@ def _require_fitting_key(
     columns: Collection[str],
     sink: Sink,
 ) -> None:
-    """Refuse a key of the sink that may be null, that several rows have, or that deletes lack.
+    """Refuse a key of the sink that does not identify rows, or that deletes lack.
 
     Deletes without it would remove other rows. Asked of the columns that the table has now: one may
     have got another name since the snapshot.
     """
     if sink.mode != "merge" or not {*sink.key} <= {*columns}:
         return
-    never_null = {name for (name,) in connection.execute(_NEVER_NULL, [found.oid])}
-    if never_null.isdisjoint(sink.key):
+    if not _identifies_rows(connection, found, sink):
         message = (
-            f"All columns of `sink.key` ({', '.join(sink.key)}) may be null in table `{table}`: "
-            "rows without a key would be one row, and a delete of it be taken for a TRUNCATE."
-        )
-        hint = f"Name columns in `sink.key` that are NOT NULL, as of the primary key; {_AGAIN}"
-        raise InputError(message, hint, table=table, field="sink.key", value=sink.key[0])
-    primary = {name for (name,) in connection.execute(_IDENTITY, [found.oid, "d"])}
-    if {*sink.key} < primary and not _identifies_rows(connection, found, sink):
-        message = (
-            f"`sink.key` ({', '.join(sink.key)}) is only a part of the primary key of table "
-            f"`{table}`: rows that differ in {', '.join(sorted(primary - {*sink.key}))} alone "
-            "would be merged into one."
+            f"`sink.key` ({', '.join(sink.key)}) does not identify a row of table `{table}`: it "
+            "has the columns neither of the primary key nor of a unique index that is never null. "
+            "Rows that are equal in it, or null, would be merged into one."
         )
         hint = f"Name all columns of the primary key in `sink.key`; {_AGAIN}"
         raise InputError(message, hint, table=table, field="sink.key", value=sink.key[0])

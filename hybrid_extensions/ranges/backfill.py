@@ -32,6 +32,7 @@ from hybrid_extensions.ranges.range_scope import RangeScope, require_fit, utc
 from hybrid_extensions.ranges.side_pipeline import compute_side, side_pipeline
 from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement, Turn
 from hybrid_extensions.ranges.table.replace_versions import VersionsReplacement
+from hybrid_extensions.ranges.table.waiting_rows import wait_for_late_rows
 from hybrid_extensions.ranges.windows import final_time
 from orchestration.display import size
 from sources.common.counting import counted
@@ -131,7 +132,7 @@ class RangeResult:
             )
         whose = "that are newer" if scope.order else "of the live run"
         kept = f"; {counted(live, 'row')} {whose} kept" if live else ""
-        kind = " of history" if scope.windows is None and not scope.order else ""
+        kind = " of history" if scope.is_of_single_rows else ""
         return (
             f"From {utc(scope.since)} until {utc(scope.until)}: "
             f"{counted(self.replaced.removed, 'row')}{kind} replaced by "
@@ -164,7 +165,8 @@ def backfill(  # noqa: PLR0913 - each is another thing
             nothing after a complete one.
         say: Called with a line of text for each step.
         by: Who asked for it; None if unknown.
-        is_regardless: Recompute the range even if a pipeline that follows the table can't follow.
+        is_regardless: Recompute the range even if a pipeline that follows the table can't follow,
+            and without a wait for late rows that the live run may have to deliver.
 
     Returns:
         The range, and how many rows were removed, written and kept.
@@ -174,7 +176,8 @@ def backfill(  # noqa: PLR0913 - each is another thing
             target has no column of the event time, or a file can't be read.
         StateError: Nothing was planned yet, a range of this pipeline can't be recomputed on its own
             (:func:`.range_scope.require_fit`), history is not read to its end yet, a pipeline that
-            follows the table can't follow, or a promotion, rollback or discard is under way.
+            follows the table can't follow, late rows may wait in the stream, or a promotion,
+            rollback or discard is under way.
         RunError: The Spark run that reads the files failed; the target is not changed.
         UnavailableError: The store does not answer.
     """
@@ -188,7 +191,7 @@ def backfill(  # noqa: PLR0913 - each is another thing
             require_followers(followers, loaded, where.replaced)
         of = {"since": since.isoformat(), "until": until.isoformat()}
         with recorded(loaded.state, "backfill", by, context.generation.name, of) as after:
-            done = _backfill(context, scope, run_id, say, held)
+            done = _backfill(context, scope, run_id, say, held, is_regardless=is_regardless)
             result = replace(done, followers=what_follows(followers))
             say(result.text)
             after["rows"] = result.text
@@ -201,6 +204,8 @@ def _backfill(
     run_id: str,
     say: Callable[[str], None],
     held: HeldSwitch,
+    *,
+    is_regardless: bool,
 ) -> RangeResult:
     """Recompute a range, as :func:`backfill`, while nothing else changes the table but the run."""
     generation = context.generation
@@ -226,8 +231,10 @@ def _backfill(
                 folder.folder(name).delete_all()
             error.hint = f"{error.hint} {_AGAIN}".strip()
             raise
-    held.note("2 of 2: replacing the range in the table")
     replacement = _replacement(context, scope, folder, side, turn)
+    if side is not None and scope.is_of_single_rows and not is_regardless:
+        wait_for_late_rows(context, parts, replacement, say)
+    held.note("2 of 2: replacing the range in the table")
     done = replacement.run(lambda paths: keep_removed(context, folder, paths))
     for name in ("scratch", "state", "rows"):
         folder.folder(name).delete_all()
@@ -245,12 +252,11 @@ def _replacement(
     """Return the replacement of a range by the rows that its pipeline has computed."""
     generation, sink = context.generation, context.pipeline.sink
     target = target_of(context.loaded, generation.name)
-    is_appended = scope.windows is None and not scope.order
     given: dict[str, Any] = {
         "table": target,
         "side": None if side is None else side.target,
         "where": scope.where(context.pipeline.event_time.column),
-        "history": history_files(context, target) if is_appended else None,
+        "history": history_files(context, target) if scope.is_of_single_rows else None,
         "key": sink.key,
         "transaction": range_transaction(generation, folder.name),
         "scratch": folder.folder("scratch"),

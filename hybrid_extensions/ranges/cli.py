@@ -49,7 +49,8 @@ def backfill(  # noqa: PLR0913, PLR0917 - each is an option
     regardless: Annotated[
         bool,
         typer.Option(
-            help="Recompute the range even if a table that follows this one can't follow."
+            help="Recompute the range even if a table that follows this one can't follow, or late "
+            "rows of it may wait in the stream."
         ),
     ] = False,
     by: By = None,

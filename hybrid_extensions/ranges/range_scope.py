@@ -43,6 +43,11 @@ class RangeScope:
     order: Sequence[str] = ()
 
     @property
+    def is_of_single_rows(self) -> bool:
+        """Whether rows are appended one by one: neither in windows, nor merged in order."""
+        return self.windows is None and not self.order
+
+    @property
     def why(self) -> str | None:
         """Sentence about rows around the range that are read, too; None if there are none."""
         if self.windows is None:

@@ -64,6 +64,9 @@ def start_capture(
     if not options.tables:
         message = "A database is named, but none of its tables: it needs the tables to capture."
         raise InputError(message, "Name each, such as `--tables shop.orders`.", field="tables")
+    if twice := [name for name in options.tables if options.tables.count(name) > 1]:
+        message = f"Table `{twice[0]}` is named twice."
+        raise InputError(message, "Name it once.", field="tables", value=twice[0])
     kind = _kind(options)
     tables, warnings = kind.tables(options)
     for table in tables:
@@ -74,8 +77,12 @@ def start_capture(
         ]
     names = _pipeline_names(tables)
     if twice := [name for name in names if names.count(name) > 1]:
-        message = f"Two of the tables would have a pipeline of the name `{twice[0]}`."
-        hint = "Start each of them by itself, in a folder of its own; nothing was written."
+        alike = [each.name for each, name in zip(tables, names, strict=True) if name == twice[0]]
+        message = f"Tables {' and '.join(alike)} would have pipelines of one name, `{twice[0]}`."
+        hint = (
+            "Run `hybrid init` for each of them, with another name and in another folder. Nothing "
+            "was written."
+        )
         raise InputError(message, hint, value=twice[0])
     made = {
         folder / f"{name}.yaml": _pipeline(kind, name, table, options)

@@ -87,13 +87,15 @@ def plan(loaded: LoadedPipeline, waiting: WaitingDriver | None = None) -> Plan:
             run at once; by default a process that ends with this call.
 
     Raises:
-        InputError: :func:`validate` refuses the declaration, it does not fit the data, or the
-            transform does not fit the planned columns, a stream or the sink.
+        InputError: :func:`validate` refuses the declaration, it does not fit the data, the
+            transform does not fit the planned columns, a stream or the sink, or the target can't be
+            read.
         UnavailableError: A broker, store, database or schema registry does not answer.
-        SeamError: Kafka's log no longer reaches back to where history ends, or the offsets of a
-            first topic can't be decided.
-        StateError: The declaration changed in a way that the checkpoint can't follow, or the state
-            can't be written.
+        SeamError: Kafka's log no longer reaches back to where history ends, the offsets of a first
+            topic can't be decided, or the transform would count rows of a seam twice.
+        StateError: The declaration changed in a way that the checkpoint can't follow; checkpoint,
+            state and target do not belong together; a run of the generation is active; a snapshot
+            or export is not complete; or the state is damaged or can't be written.
     """
     require_runnable(loaded)
     outdated = find_outdated(loaded)

@@ -249,8 +249,8 @@ class Batch:
     ) -> pa.Array | None:
         """Read the next bytes of each selected value as a decimal: a big-endian unscaled integer.
 
-        Moves the cursors. Values without bytes, with more than 15, or with too many digits become
-        undecided.
+        Moves the cursors. Values without bytes become undecided; if a column is made, those with
+        more than 15 bytes or with too many digits do, too.
 
         Args:
             lengths: Number of bytes, by value or the same for all.

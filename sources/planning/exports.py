@@ -17,7 +17,7 @@ from sources.config.source.exported_source import (
     ExportEnd,
     export_step,
 )
-from sources.config.source.file_option_conflicts import check_sequence
+from sources.config.source.file_option_conflicts import check_snapshot_sequence
 from sources.errors import HybridError, InputError, RunError, StateError
 from sources.extensions import distribution_of
 from sources.state.generation import Generation, digests
@@ -200,7 +200,7 @@ def _require_fitting(loaded: LoadedPipeline, source: ExportedFiles, end: ExportE
     after = pipeline.source_after(source.name)
     try:
         if end.sequence is not None:
-            check_sequence(source.name, after, pipeline)
+            check_snapshot_sequence(source.name, after, pipeline)
         if end.offsets is not None and (after is None or not after.has_hand_over):
             message = (
                 f"source `{source.name}` ends at offsets of a topic, but the source after it is "

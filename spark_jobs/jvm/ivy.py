@@ -83,8 +83,8 @@ def repository() -> Repository:
             "host unless it is a file, and neither a query (`?`) nor a fragment (`#`)."
         )
         hint = (
-            "Set it to https://host/path, https://user:password@host/path or file:///path, or "
-            "unset it to download from Maven Central."
+            "Set it to https://host:port/path, https://user:password@host/path (with `/` of a "
+            "password as `%2F`) or file:///path, or unset it to download from Maven Central."
         )
         raise InputError(message, hint)
     host = f"[{url.hostname}]" if ":" in (url.hostname or "") else (url.hostname or "")

@@ -182,8 +182,8 @@ def find_set(name: str) -> JarSet:
         message = f"The set of JVM parts `{name}` does not exist for Spark {parts.spark}."
         newest = SUPPORTED[DEFAULT].spark
         hint = (
-            f"Install Spark {newest} (`pip install pyspark=={newest}`), or declare nothing that "
-            "needs this set. Nothing was fetched or started."
+            f"Install Spark {newest} (`pip install pyspark=={newest}`, or set `SPARK_HOME` to its "
+            "folder), or declare nothing that needs this set. Nothing was fetched or started."
         )
         raise InputError(message, hint, value=name)
     every = sets_with(parts)

@@ -36,10 +36,7 @@ def require_java() -> Path:
     path = find_java()
     version = java_version(path)
     if version < MINIMUM:
-        message = (
-            f"The Java at {path} is version {version}; Spark and Kafka need version {MINIMUM} or "
-            "later."
-        )
+        message = f"Java at {path} is version {version}; Spark and Kafka need {MINIMUM} or later."
         raise InputError(message, _way_out(), file=str(path), value=str(version))
     return path
 

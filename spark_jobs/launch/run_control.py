@@ -228,10 +228,7 @@ def _held_by_another(generation: Generation, beat: Heartbeat) -> RunError:
     )
     if is_driven_here(generation):
         message += "it has just been started. No process was ended."
-        hint = (
-            "Try again in a minute: `hybrid stop P`. If the message stays, end the driver where it "
-            "was started."
-        )
+        hint = "Try `hybrid stop P` again in a minute. If it fails, end the driver where it runs."
     else:
         message += (
             f"no process that is seen from here holds its lock {lock}, so it runs in another "

@@ -275,10 +275,7 @@ def _lock_or_find(
                 f"Another process has been launching pipeline `{name}` for {2 * GRACE_S:.0f} s, "
                 "and no driver came up; it may still start one. Nothing was started here."
             )
-            hint = (
-                f"Find the process that holds {lock_file} (`fuser` shows its number) and end it, "
-                "then try again."
-            )
+            hint = f"End the process that holds {lock_file} (`fuser` names it), then try again."
             raise StateError(message, hint, pipeline=name, file=lock_file)
         if time.monotonic() > deadline and found is not None:
             # Its driver has ended, the process that started it has not.

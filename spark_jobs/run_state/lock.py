@@ -163,10 +163,7 @@ def take_file(path: Path) -> int | None:
         file = open_lock(path)
     except OSError as error:
         message = f"The lock {path} can't be taken: {error.strerror}. Nothing was started."
-        hint = (
-            "Free space on the disk of its folder, or make the folder writable for this user, then "
-            "try again."
-        )
+        hint = "Free space on its disk, or make its folder writable for this user, then try again."
         raise StateError(message, hint, transient=error.errno in FULL, file=str(path)) from error
     if take_opened(file):
         return file

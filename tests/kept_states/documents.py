@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hybrid_extensions.cdc.spark.added_columns import ColumnsLog
+from hybrid_extensions.cdc.spark.followed_columns import ColumnsLog
 from hybrid_extensions.generations.switch.lock import SwitchHolder
 from orchestration.requested_state import RequestedState
 from orchestration.supervision.refused_restart import RefusedRestart

@@ -11,7 +11,7 @@ from hybrid_extensions.cdc.connector_restart import ConnectorRestarts
 from hybrid_extensions.cdc.databases.altered_table import AlteredTable, RequiredColumn, TableWatch
 from hybrid_extensions.cdc.databases.replication_slot import SlotGone
 from hybrid_extensions.cdc.slot_watch import SlotWatch
-from hybrid_extensions.cdc.spark.added_columns import ColumnsLog, FollowedColumn
+from hybrid_extensions.cdc.spark.followed_columns import ColumnsLog, FollowedColumn
 from hybrid_extensions.cuts.barrier import Barrier, Crossing
 from hybrid_extensions.generations.files.range_history import RemovedFiles
 from hybrid_extensions.generations.switch.group_members import Group, Member

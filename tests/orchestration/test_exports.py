@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import dagster as dg
-import pytest
 
 from orchestration.chain import ChainRun, run_step, steps_of
 from orchestration.defs.assets.chain_assets import pipeline_assets
@@ -13,7 +12,6 @@ from orchestration.defs.assets.upstream import upstream_specs
 from orchestration.defs.jobs import job_texts
 from sources.config.loader import LoadedPipeline
 from sources.config.source.exported_source import ExportedSource
-from sources.errors import InputError
 from sources.planning.plan import make_plan
 from tests.minimal import minimal_model
 from tests.sources.planning.export_kind import Numbers
@@ -54,15 +52,6 @@ def test_what_was_planned_and_not_read_is_exported_again_by_another_declaration(
     assert make_plan(second).files_of("history").splits == 3
     exported = list((tmp_path / "state/orders/g1/exports").rglob("*.parquet"))
     assert len(exported) == 3
-
-
-def test_only_an_exported_source_has_such_a_step(tmp_path: Path) -> None:
-    made = loaded(tmp_path, Numbers(name="history"))
-    with pytest.raises(InputError, match="There is no source `other`"):
-        made.pipeline.exported_source("other")
-    files = {"type": "files", "name": "history", "format": "parquet", "path": "in/*"}
-    with pytest.raises(InputError, match="`type: files`, which is not exported"):
-        minimal_model(files).exported_source("history")
 
 
 def test_the_job_of_the_chain_names_the_kind(tmp_path: Path) -> None:

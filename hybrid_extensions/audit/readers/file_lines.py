@@ -52,7 +52,10 @@ def lines_of(path: str, encoding: str | None = None) -> Iterator[tuple[int, str 
             yield offset, line.removeprefix(_BYTE_ORDER_MARK) if line and not offset else line
     except (OSError, UnicodeError) as error:
         message = f"File {path} can't be read: {error_text(error)}"
-        hint = "Restore the file from a backup, then run `hybrid audit P` again."
+        hint = (
+            "Restore the file, or let this user read it; if its text has another encoding, "
+            "correct `csv.encoding`. Then run `hybrid audit P` again."
+        )
         raise InputError(message, hint, file=path) from None
 
 

@@ -205,9 +205,13 @@ class JsonDialect:
     def _text(self, value: Any, _: pa.DataType) -> str:
         if isinstance(value, str) and not isinstance(value, Number):
             return self._characters(value)
-        if not self.is_topic:
-            raise Unfit
-        return self._characters(as_text(value))
+        if self.is_topic:
+            return self._characters(as_text(value))
+        if isinstance(value, Number):
+            return str(value)
+        if isinstance(value, bool):
+            return as_text(value)
+        raise Unfit
 
     def _characters(self, text: str) -> str:
         """Return a text; half of a character, which UTF-8 does not have, is `?` in topics."""

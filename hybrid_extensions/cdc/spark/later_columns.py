@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
-from hybrid_extensions.cdc.spark.added_columns import follow_columns
 from hybrid_extensions.cdc.spark.emptied_columns import empty_columns
+from hybrid_extensions.cdc.spark.followed_columns import follow_columns
 from hybrid_extensions.cdc.spark.widened_columns import widen_columns
 from sources.config.table.sink import Sink
 from spark_jobs.inside.sink.later_columns import LaterColumns, TargetTable

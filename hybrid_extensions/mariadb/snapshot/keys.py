@@ -35,8 +35,8 @@ def key_of(connection: Connection[Cursor], table: str) -> list[str]:
 def require_key(connection: Connection[Cursor], table: CapturedTable) -> list[str]:
     """Return the columns of a table's key; refuse one by which its rows can't be identified.
 
-    Refused are tables without a primary key, or a unique one that is never null, and tables whose
-    unique key differs from ``sink.key``, or whose primary key has more columns, if they are merged.
+    Refused are tables without a primary key, or a unique one that is never null; and, if they are
+    merged, tables whose unique key differs from ``sink.key``, or whose rows it does not identify.
 
     Returns:
         The columns in their order.
@@ -64,12 +64,12 @@ def require_key(connection: Connection[Cursor], table: CapturedTable) -> list[st
             message, hint, source=table.source, table=table.name, field="sink.key", value=name
         )
     merged = {*table.sink.key}
-    is_part = table.sink.mode == "merge" and merged < {*key}
-    if is_part and not any({*each} <= merged for each in keys.values()):
+    is_read = table.sink.mode == "merge" and merged <= {*table.columns}
+    if is_read and not any({*each} <= merged for each in keys.values()):
         message = (
-            f"`sink.key` ({', '.join(table.sink.key)}) is only a part of the primary key of table "
-            f"`{table.name}`: rows that differ in {', '.join(sorted({*key} - merged))} alone would "
-            "be merged into one."
+            f"`sink.key` ({', '.join(table.sink.key)}) does not identify a row of table "
+            f"`{table.name}`: it has the columns neither of the primary key nor of a unique key "
+            "that is never null. Rows that are equal in it, or null, would be merged into one."
         )
         hint = f"Name all columns of the primary key in `sink.key`; {_AGAIN}"
         raise InputError(message, hint, source=table.source, table=table.name, field="sink.key")

@@ -165,16 +165,16 @@ class LocalPostgres(Service):
             process = self._process = spawn([*as_nobody(), *server], log)
             if self._answers(programs, process):
                 return
-            printed = log.read_bytes()[begin:]
+            printed, has_ended = log.read_bytes()[begin:], process.poll() is not None
             end(process)
             self._process = None
             # Otherwise another process took the port before the server did.
             if not remaining or not is_taken(self.port):
-                message = (
-                    f"PostgreSQL ended at start, or did not answer within {START_TIMEOUT_S:.0f} s. "
-                    f"The end of its log:\n{last_lines(printed)}"
+                what = (
+                    "ended at start" if has_ended else f"did not answer for {START_TIMEOUT_S:g} s"
                 )
-                hint = "Correct the cause that the log names, then start PostgreSQL again."
+                message = f"PostgreSQL in {data} {what}. The end of its log:\n{last_lines(printed)}"
+                hint = "Correct the cause that the log names, if any; then start PostgreSQL again."
                 raise RunError(message, hint, file=str(folder))
 
     def _change_password(self, programs: Programs, data: Path) -> None:

@@ -8,6 +8,8 @@ import pyarrow.compute as pc
 from sources.formats.decimals import suspicious_decimals, why_bad
 
 _ZONE = r"(Z|[+-]\d\d(:?\d\d)?)$"
+_DAY = r"^(\d{4}-\d\d-\d\d)$"
+_TOO_FINE = r"(:\d\d\.\d{6})\d+"
 _INFINITY = r"(?i)^\s*[+-]?inf(inity)?\s*$"
 
 
@@ -81,9 +83,20 @@ def check_infinity(name: str, values: pa.ChunkedArray, texts: pa.ChunkedArray) -
 
 
 def _timestamps(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Cast texts to timestamps, in UTC if they have no zone."""
+    """Cast texts to timestamps, in UTC if they have no zone; a day is its start.
+
+    Digits after those of microseconds are cut off, as by Spark.
+    """
+    try:
+        return _in_utc(values).cast(kind)
+    except pa.ArrowInvalid:
+        whole = pc.replace_substring_regex(values, _DAY, r"\1T00:00:00")
+        return _in_utc(pc.replace_substring_regex(whole, _TOO_FINE, r"\1")).cast(kind)
+
+
+def _in_utc(values: pa.ChunkedArray) -> pa.ChunkedArray:
     zoned = pc.match_substring_regex(values, _ZONE)
-    return pc.if_else(zoned, values, pc.binary_join_element_wise(values, "Z", "")).cast(kind)
+    return pc.if_else(zoned, values, pc.binary_join_element_wise(values, "Z", ""))
 
 
 def _decimals(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:

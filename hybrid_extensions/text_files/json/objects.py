@@ -26,6 +26,7 @@ from sources.common.conversion import (
     short_repr,
     to_arrow_array,
 )
+from sources.common.schema import leaves
 from sources.formats.lines import BYTE_ORDER_MARK, check_utf8
 
 _LEVELS = 1000
@@ -42,7 +43,7 @@ _DATE = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:[T ](?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d(?:\.\d+)?)?Z?)?", re.ASCII
 )
 _TIME = re.compile(
-    r"\d{4}-\d\d-\d\d(?:[T ]\d\d(?::\d\d(?::\d\d(?:\.\d{1,6})?)?)?(?:Z|[+-]\d\d(?::?[0-5]\d)?)?)?",
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d(?::\d\d(?::\d\d(?:\.\d+)?)?)?(?:Z|[+-]\d\d(?::?[0-5]\d)?)?)?",
     re.ASCII,
 )
 
@@ -69,8 +70,11 @@ def parse_objects(block: bytes, columns: pa.Schema) -> pa.Table:
             check_depth(text)
             if text.strip(b" \t\r"):
                 members = _members(text)
-                for name, (value, _) in values.items():
-                    found[name].append(value(members.get(name)))
+                for name, (value, kind) in values.items():
+                    try:
+                        found[name].append(value(members.get(name)))
+                    except BadValue as error:
+                        found[name].append(_with_texts(text, name, kind, error))
         arrays = [to_arrow_array(found[name], kind) for name, (_, kind) in values.items()]
     except BadValue as error:
         raise pa.ArrowInvalid(str(error)) from None
@@ -95,12 +99,56 @@ def check_depth(line: bytes) -> None:
         raise pa.ArrowInvalid(message)
 
 
-def _members(line: bytes) -> dict[str, Any]:
+class _Written(str):
+    """Number as the text that was written."""
+
+    __slots__ = ()
+
+
+def _with_texts(line: bytes, name: str, kind: pa.DataType, error: BadValue) -> Any:
+    """Return a member in which numbers and booleans in the place of texts are what was written.
+
+    Raises:
+        BadValue: The given error: it does not fit its column all the same.
+    """
+    if not any(map(pa.types.is_string, leaves(kind))):
+        raise error
+    try:
+        return converter(kind, _reading)(_members(line, _Written)[name])
+    except BadValue:
+        raise error from None
+
+
+def _reading(kind: pa.DataType) -> Converter:
+    """Return what makes a value of a type of what JSON has in its place, as it is written."""
+    if pa.types.is_string(kind):
+        return _text
+    parse = _parsing(kind)
+    return lambda value: parse(_plain(value) if isinstance(value, _Written) else value)
+
+
+def _text(value: Any) -> Any:
+    if isinstance(value, bool):
+        return json.dumps(value)
+    return str(value) if isinstance(value, _Written) else value
+
+
+def _plain(written: str) -> Any:
+    return json.loads(written, parse_float=Decimal)
+
+
+def _members(line: bytes, number: type[str] | None = None) -> dict[str, Any]:
     if line.lstrip(b" \t").startswith(b"["):
         reason = "it begins a JSON array; each object has to be in a line of its own"
         raise BadValue(reason)
     # Given bytes, the parser would guess the encoding.
-    members = json.loads(line.decode(), parse_float=Decimal, object_pairs_hook=_once)
+    members = json.loads(
+        line.decode(),
+        parse_int=number,
+        parse_float=number or Decimal,
+        parse_constant=number,
+        object_pairs_hook=_once,
+    )
     if not isinstance(members, dict):
         reason = "it is not a JSON object"
         raise BadValue(reason)

@@ -31,7 +31,7 @@ from orchestration.display import shortened
 from orchestration.progress.table_facts import TableFacts
 from orchestration.supervision.card import Card, unknown_card
 from orchestration.supervision.live_look import look_at_live
-from orchestration.supervision.rules.verdict import FINDINGS, Finding
+from orchestration.supervision.rules.findings import merge_findings
 from orchestration.supervision.supervisor import Tick, watched
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
@@ -273,24 +273,3 @@ def _removed(loaded: LoadedPipeline) -> metadata.Metadata:
 
 def _name(loaded: LoadedPipeline) -> str:
     return loaded.require_generation().name
-
-
-def merge_findings(found: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
-    """Merge the findings of live runs that share an asset in Dagster: one for each check.
-
-    The worst one counts.
-
-    Args:
-        found: By live run: the name of its generation, and its findings.
-    """
-    if len(found) < 2:
-        return [each for _, findings in found for each in findings]
-    joined = []
-    for name in FINDINGS:
-        parts = [(who, each) for who, findings in found for each in findings if each.name == name]
-        if not parts:
-            continue
-        worst = min((each for _, each in parts), key=lambda each: (each.passed, each.is_pending))
-        text = " ".join(f"{who}: {each.text}" for who, each in parts)
-        joined.append(worst.model_copy(update={"text": text}))
-    return joined

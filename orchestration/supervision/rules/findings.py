@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from orchestration.capture.slot_state import SlotSeen, describe_unread
 from orchestration.display import count, size
 from orchestration.supervision.observation import Seen
 from orchestration.supervision.rules.catching_up import Behind
-from orchestration.supervision.rules.verdict import Finding
+from orchestration.supervision.rules.verdict import FINDINGS, Finding
 from sources.common.counting import Noun, counted, counted_as
 from sources.common.durations import duration, span_ms
 from sources.config.supervision import Supervision
@@ -266,3 +267,22 @@ def _slot(slot: SlotSeen, expected: Supervision, now_ms: int) -> Finding:
 
 def _span(ms: float) -> str:
     return duration(ms / 1000)
+
+
+def merge_findings(found: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
+    """Merge the findings of live runs that are shown as one: one for each check, the worst one.
+
+    Args:
+        found: By live run: the name of its generation, and its findings.
+    """
+    if len(found) < 2:
+        return [each for _, findings in found for each in findings]
+    joined = []
+    for name in FINDINGS:
+        parts = [(who, each) for who, findings in found for each in findings if each.name == name]
+        if not parts:
+            continue
+        worst = min((each for _, each in parts), key=lambda each: (each.passed, each.is_pending))
+        text = " ".join(f"{who}: {each.text}" for who, each in parts)
+        joined.append(worst.model_copy(update={"text": text}))
+    return joined

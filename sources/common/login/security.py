@@ -84,10 +84,7 @@ class Security(Declared):
     def _signs_in_as_the_protocol_asks(self) -> Security:
         given = [name for name in _SIGN_IN if getattr(self, name)]
         if self.protocol == "SSL" and given:
-            message = (
-                f"`protocol: SSL` has no login: remove {_listed(given)}, or declare "
-                "`protocol: SASL_SSL`."
-            )
+            message = f"SSL has no login: remove {_listed(given)}, or declare `protocol: SASL_SSL`."
             raise ValueError(message)
         needed = ("mechanism", *_NEEDED.get(self.mechanism or "", _USER))
         missing = [name for name in needed if name not in given]

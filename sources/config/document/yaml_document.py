@@ -102,11 +102,8 @@ def validated_parts(
         InputError: As :func:`validated` raises it.
     """
     if not isinstance(document, dict):
-        message = f"{path} contains a {type(document).__name__}, not a YAML mapping."
-        hint = (
-            "Write `field: value` lines, beginning with `name: <pipeline>`; `hybrid reference` "
-            "prints all fields."
-        )
+        message = f"{path} contains no `field: value` lines."
+        hint = "Write them, such as `name: shop`; `hybrid reference` prints all fields."
         raise InputError(message, hint, file=str(path))
     check_secrets_come_from_environment(document)
     unset: set[str] = set()

@@ -281,7 +281,7 @@ def check_following(name: str, after: DeclaredSource, chain: Chain) -> None:
     raise ValueError(message)
 
 
-def check_sequence(name: str, after: DeclaredSource | None, chain: Chain) -> None:
+def check_snapshot_sequence(name: str, after: DeclaredSource | None, chain: Chain) -> None:
     """Refuse a declared log position (``sequence``) that later rows can't be compared with.
 
     Args:

@@ -20,9 +20,9 @@ from sources.config.source.file_option_conflicts import (
     check_bad_rows,
     check_drift,
     check_endless,
-    check_sequence,
     check_snapshot,
     check_snapshot_changes,
+    check_snapshot_sequence,
 )
 from sources.config.source.file_options import (
     ArrivalOrder,
@@ -396,7 +396,7 @@ class FileSource(BadRecords):
             )
             raise ValueError(message)
         if self.sequence is not None:
-            check_sequence(self.name, after, chain)
+            check_snapshot_sequence(self.name, after, chain)
 
     @model_validator(mode="after")
     def _is_consistent(self) -> FileSource:

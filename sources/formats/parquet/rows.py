@@ -13,6 +13,7 @@ from sources.common.schema import normalize_schema
 from sources.formats.arrow_columns import batch_in_columns
 from sources.formats.event_times import microseconds
 from sources.formats.file_regions import Region
+from sources.formats.julian_calendar import gregorian
 from sources.formats.lines import OnBad, refuse
 from sources.formats.parquet.file import parquet_file
 from sources.formats.row_check import RowCheck
@@ -63,10 +64,13 @@ class ParquetRows:
         and check are ignored.
 
         Raises:
+            InputError: A date or time is of the Julian calendar.
             pyarrow.ArrowException: The file is damaged, or a column can't be cast to its type.
         """
-        for batch in parquet_file(file).iter_batches(columns=columns.names):
-            yield batch_in_columns(batch, columns)
+        parquet = parquet_file(file)
+        marks = parquet.metadata.metadata or {}
+        for batch in parquet.iter_batches(columns=columns.names):
+            yield gregorian(batch_in_columns(batch, columns), marks, "parquet")
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,7 @@ class ArrivedRows(ParquetRows):
         are cut off to microseconds. Region, handler of bad rows and check are ignored.
 
         Raises:
+            InputError: A date or time is of the Julian calendar.
             pyarrow.ArrowException: The file is damaged, or a column can't be cast to its type.
         """
         parquet = parquet_file(file)
@@ -107,12 +112,13 @@ class ArrivedRows(ParquetRows):
             at for at in range(parquet.metadata.num_row_groups) if self._may_hold(parquet, at)
         ]
         names = list(dict.fromkeys([*columns.names, self.column]))
+        marks = parquet.metadata.metadata or {}
         for batch in parquet.iter_batches(row_groups=groups, columns=names):
             arrived = arrival_numbers(pa.chunked_array([batch[self.column]]))
             within = pc.and_(pc.greater_equal(arrived, self.first), pc.less(arrived, self.after))
             rows = batch.filter(within.combine_chunks())
             if len(rows):
-                yield batch_in_columns(rows, columns)
+                yield gregorian(batch_in_columns(rows, columns), marks, "parquet")
 
     def _may_hold(self, parquet: pq.ParquetFile, group: int) -> bool:
         """Return whether a row group may have rows of the interval, by its statistics."""

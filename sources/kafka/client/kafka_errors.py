@@ -90,8 +90,5 @@ def request_failed(
     if helps_to_wait(error.args[0]):
         hint = f"Check that the broker {servers} runs, then try again."
         return UnavailableError(message, hint, source=source.name, server=servers)
-    hint = (
-        f"Check that the topic exists, and grant the user of `security` the permission "
-        f"`{permission}` on it."
-    )
+    hint = f"Check that the topic exists; grant the user of `security` `{permission}` on it."
     return InputError(message, hint, source=source.name, server=servers)

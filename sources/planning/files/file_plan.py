@@ -182,12 +182,13 @@ def plan_files(
         # A table may well be empty.
         times = times or (manifest.seen.taken_ms, manifest.seen.taken_ms)
     if times is None:
-        hold = counted(len(splits), "file holds", "files hold")
-        message = f"Source `{name}`: its {hold} no rows with a time that counts."
+        hold = counted(pc.count_distinct(splits["path"]).as_py(), "file holds", "files hold")
+        looked = "" if listing.exact else ", by a sample of their rows,"
+        message = f"Source `{name}`: its {hold}{looked} no rows with a time that counts."
         hint = (
             f"At least one row needs a value of the event-time column "
             f"`{pipeline.event_time.column}`: its end decides where the next source starts. "
-            "Correct `path`, or remove the source."
+            "Correct `path` or `table`, or remove the source."
         )
         text = " ".join([message, *outside, *listing.warnings])
         raise InputError(text, hint, source=name, column=pipeline.event_time.column)

@@ -166,7 +166,7 @@ def require_evaluable(rows: DataFrame, rules: RowRules) -> None:
             message = f"Rule {rules.text(name)} can't be evaluated: {str(error).splitlines()[0]}"
             hint = (
                 f"Correct the condition under `rules.{name}`; the columns that it may use are "
-                f"{', '.join(rows.columns)}. No row was read or written by it."
+                f"{', '.join(name for name in rows.columns if name[:2] != '__')}. No row was read."
             )
             raise InputError(message, hint, field=f"rules.{name}") from None
 

@@ -44,8 +44,8 @@ def require_columns(sink: Sink, rows: DataFrame) -> None:
                     f"It returns {', '.join(rows.columns)}."
                 )
                 hint = (
-                    f"Name one of these columns under `sink.{field}`, or let the function that "
-                    f"`transform` names return `{name}`. Nothing was read or written."
+                    f"Name one of these columns under `sink.{field}`, or let the function or query "
+                    f"of `transform` return `{name}`. Nothing was read or written."
                 )
                 raise InputError(message, hint, field=f"sink.{field}", column=name)
     if sink.deleted and (kind := rows.schema[sink.deleted].dataType) != BooleanType():
@@ -76,8 +76,8 @@ def _require_types_of_unchanged(sink: Sink, unchanged: str, columns: StructType)
                 f"`sink.unchanged` it has to be {needed.simpleString()}."
             )
             hint = (
-                f"Let `include` fill `{name}` with `{part}`, and let the function that `transform` "
-                "names pass it on. Nothing was read or written."
+                f"Let `include` fill `{name}` with `{part}`, and let the function or query of "
+                "`transform` pass it on. Nothing was read or written."
             )
             raise InputError(message, hint, field=f"sink.{field}", column=name)
 

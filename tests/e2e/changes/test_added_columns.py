@@ -10,7 +10,7 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
-from hybrid_extensions.cdc.spark import added_columns as add_columns_to_target
+from hybrid_extensions.cdc.spark import followed_columns as add_columns_to_target
 from sources.config.table.sink import Sink
 from sources.decoding.changes.added_columns import AddedColumn
 from sources.errors import StateError

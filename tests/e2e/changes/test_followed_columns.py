@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from examples.shop import Customers
 from hybrid_extensions.audit.run import audit
-from hybrid_extensions.cdc.spark import added_columns as add_columns_to_target
+from hybrid_extensions.cdc.spark import followed_columns as add_columns_to_target
 from hybrid_extensions.cdc.spark import later_columns, widened_columns
 from hybrid_extensions.compare.compare_source import compare_with_source
 from orchestration.operations import live_run, stopping

@@ -195,6 +195,34 @@ def test_a_corrected_range_takes_its_place_while_the_stream_goes_on(
     assert seen(tmp_path) == {n: n / 2 for n in ids if not 360 <= n < 600}
 
 
+def test_a_late_row_that_files_have_and_the_topic_still_holds_comes_once(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history([*range(400), *range(401, 1000)])
+    case.produce(range(1000, 1010))
+    loaded = case.pipeline()
+    run_history(spark, loaded)
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
+    keep_definition(loaded, loaded.require_generation())
+    # Rows that history has read are no late ones, whatever waits.
+    status, answer = call(loaded, 0, 100)
+    assert (status, answer["written"]) == (0, 100), answer
+
+    # The row arrives late in the topic, and whoever archives it has put it into a file.
+    case.produce([400])
+    case.write_history([400], files=1, name=lambda *_: "late.parquet")
+    status, answer = call(loaded, 300, 540)
+    assert (status, answer["kind"]) == (2, "state"), answer
+    assert answer["message"].startswith("1 row of the range is not in the table.")
+    assert "(11 records are left)" in answer["message"]
+    answers = []
+    run_live(spark, loaded, meanwhile=lambda: answers.append(call(loaded, 300, 540)))
+    [(status, answer)] = answers
+    assert (status, answer["written"], answer["kept_live"]) == (0, 239, 1), answer
+    assert seen(tmp_path) == {n: n / 2 for n in range(1010)}
+
+
 def test_a_damaged_file_of_another_time_does_not_hold_up_a_range(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

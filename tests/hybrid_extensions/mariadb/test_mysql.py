@@ -90,14 +90,20 @@ def test_a_table_is_found_and_read_by_the_unique_key_that_its_events_have(case: 
     assert "no unique key whose columns are never null" in refusal(case.table("nullable"))
 
 
-def test_a_part_of_the_primary_key_is_refused_unless_it_is_unique(case: Case) -> None:
+def test_a_key_that_does_not_identify_rows_is_refused(case: Case) -> None:
     case.execute("CREATE TABLE part (tenant int, id int, v varchar(9), PRIMARY KEY (tenant, id))")
     columns = {**COLUMNS, "tenant": "int"}
-    said = refusal(case.table("part", columns))
-    assert "rows that differ in tenant alone would be merged into one" in said
+    assert "(id) does not identify a row" in refusal(case.table("part", columns))
     case.execute("ALTER TABLE part ADD UNIQUE (id)")
     with open_table(case.table("part", columns)) as opened:
         assert read(opened) == []
+    case.execute("ALTER TABLE part ADD UNIQUE (v)")
+    assert "(v) does not identify a row" in refusal(case.table("part", columns, key=("v",)))
+    case.execute("ALTER TABLE part MODIFY v varchar(9) NOT NULL")
+    # A column that the transform makes is none of the table's.
+    for key in ("v", "number"):
+        with open_table(case.table("part", columns, key=(key,))) as opened:
+            assert read(opened) == []
 
 
 def test_foreign_keys_that_change_rows_are_taken_where_the_log_has_these_changes(

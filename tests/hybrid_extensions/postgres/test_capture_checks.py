@@ -156,24 +156,24 @@ def test_deletes_have_to_carry_the_key_by_which_they_are_merged(connection: Conn
         assert warned(connection, "x", by_note) == warned(connection, "x") == []
 
 
-def test_a_key_that_may_be_null_as_a_whole_is_refused(connection: Connection) -> None:
+@pytest.mark.parametrize(
+    "columns",
+    [
+        # A unique index may have many nulls.
+        "id int PRIMARY KEY, note text UNIQUE",
+        "id int PRIMARY KEY, note text NOT NULL",
+        "id int, note text, PRIMARY KEY (id, note)",
+    ],
+)
+def test_a_key_that_does_not_identify_rows_is_refused(connection: Connection, columns: str) -> None:
     with connection.transaction(force_rollback=True):
-        made = "CREATE TABLE x (id int PRIMARY KEY, note text UNIQUE)"
         by_note = MERGE.model_copy(update={"key": ["note"]})
-        full = "ALTER TABLE x REPLICA IDENTITY FULL"
-        assert "(note) may be null" in told(connection, "x", made, full, sink=by_note).message
+        made = (f"CREATE TABLE x ({columns})", "ALTER TABLE x REPLICA IDENTITY FULL")
+        refused = told(connection, "x", *made, sink=by_note)
+        assert "(note) does not identify a row" in refused.message
         assert warned(connection, "x", MERGE.model_copy(update={"key": ["id", "note"]})) == []
-
-
-def test_a_part_of_the_primary_key_is_refused_unless_it_is_unique(connection: Connection) -> None:
-    with connection.transaction(force_rollback=True):
-        made = "CREATE TABLE x (id int, tenant int, note text, PRIMARY KEY (tenant, id))"
-        refused = told(connection, "x", made)
-        assert "rows that differ in tenant alone would be merged into one" in refused.message
-        by_both = MERGE.model_copy(update={"key": ["id", "tenant"]})
-        assert warned(connection, "x", by_both) == []
-        connection.execute("ALTER TABLE x ADD UNIQUE (id)")
-        assert warned(connection, "x") == []
+        connection.execute("ALTER TABLE x ALTER note SET NOT NULL, ADD UNIQUE (note)")
+        assert warned(connection, "x", by_note) == []
 
 
 def test_a_key_that_was_renamed_since_the_snapshot_is_in_deletes(connection: Connection) -> None:

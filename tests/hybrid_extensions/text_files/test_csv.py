@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -278,3 +279,18 @@ def test_a_null_in_quotes_is_a_value_of_a_text_alone(tmp_path: Path) -> None:
     assert [row["name"] for row in good] == ["", ""]
     assert good[0]["id"] == 1
     assert {good[1][name] for name in columns.names[:-1]} == {None}
+
+
+def test_a_time_may_be_a_day_or_have_nanoseconds_which_are_cut_off_as_by_spark(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "x.csv"
+    texts = ["2024-01-01", "1969-12-31T23:59:59.9999999Z", "2024-01-01 12:00:00.123456789+02:00"]
+    path.write_text("\n".join(["at", *texts, "2024-01-01Z"]))
+    good, bad = read(path, CsvOptions(), parse_schema({"at": "timestamp"}))
+    assert [row["at"] for row in good] == [
+        datetime(2024, 1, 1, tzinfo=UTC),
+        datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+        datetime(2024, 1, 1, 10, 0, 0, 123_456, tzinfo=UTC),
+    ]
+    assert len(bad) == 1

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow.json as pa_json
 import pytest
+from pyspark.sql import SparkSession
 
 from hybrid_extensions.text_files.json.lines import JsonLines
 from sources.common.schema import parse_schema
@@ -67,6 +68,28 @@ def test_a_value_is_what_spark_makes_of_it(
         assert [str(each) for each in found[0]] == ["1.50", "2.25", "3.00"]
     else:
         assert found == [wanted]
+
+
+WRITTEN = ["1", "-0", "12345678901234567890123", "1.50", "1e5", "true", "false", "null", '"1"']
+
+
+def test_a_number_in_the_place_of_a_text_is_what_was_written(tmp_path: Path) -> None:
+    texts = [None if each == "null" else each.strip('"') for each in WRITTEN]
+    assert read(tmp_path, "string", *WRITTEN) == (texts, [])
+    listed = f"[{', '.join(WRITTEN)}]"
+    found, bad = read(tmp_path, "struct<n:bigint,t:array<string>>", f'{{"n": 7, "t": {listed}}}')
+    assert (found, bad) == ([{"n": 7, "t": texts}], [])
+    found, bad = read(tmp_path, "map<string,string>", '{"k": 1.0}')
+    assert (found, bad) == ([[("k", "1.0")]], [])
+
+
+@pytest.mark.spark
+def test_a_number_in_the_place_of_a_text_is_that_of_sparks_reader(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    found, _ = read(tmp_path, "string", *WRITTEN)
+    rows = spark.read.schema("x string").json(str(tmp_path / "x.json")).collect()
+    assert found == [row.x for row in rows]
 
 
 def test_a_text_for_no_number_is_one(tmp_path: Path) -> None:
@@ -135,6 +158,17 @@ def test_texts_of_times_are_those_of_iso_8601_and_some_that_spark_does_not_take(
     bad += ["2024-01-01 12:00:00 Europe/Berlin", "2024-01-01T12:00:00UTC"]
     values, refused = read(tmp_path, kind, *(shape % text for text in [*good, *bad]))
     assert (len(values), len(refused)) == (len(good), len(bad))
+
+
+def test_digits_after_those_of_microseconds_are_cut_off_as_by_spark(tmp_path: Path) -> None:
+    texts = ['"1969-12-31T23:59:59.9999999Z"', '"2024-01-01 12:00:00.123456789+02:00"']
+    assert read(tmp_path, "timestamp", *texts) == (
+        [
+            datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+            datetime(2024, 1, 1, 10, 0, 0, 123_456, tzinfo=UTC),
+        ],
+        [],
+    )
 
 
 @pytest.mark.parametrize(("text", "sign"), [("-0", 1), ("-0.0", -1), ("0", 1), ("-0e1", -1)])

@@ -39,7 +39,7 @@ COLUMNS = parse_schema(KINDS)
 NOON = "2024-01-01T12:00:00"
 BAD_JSON = [
     *[b"null", b"[1]", b"7", b"x", b"{", b'{"id": 1', b', "name": "x"}', b'{"id": {', b"}}"],
-    *[b'{"id": 1.5}', b'{"id": "7"}', b'{"name": 7}', b'{"id": 1, "id": 2}', b'{"id": 1e3}'],
+    *[b'{"id": 1.5}', b'{"id": "7"}', b'{"name": [7]}', b'{"id": 1, "id": 2}', b'{"id": 1e3}'],
     *[b'{"id": 8} {"id": 9}', b'{"id": 8}null', b'{"name": "a\x00"}'],
     *[b'{"at": "24:00"}', b'{"at": 7}', b'{"day": "2024-02-30"}', b'{"day": 7}', b"\x00"],
     *[b'{"name": "\xff"}', b'{"other": "\xff"}', b'{"name": "\\ud800"}', b"\xff\xfe"],

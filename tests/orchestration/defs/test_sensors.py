@@ -13,11 +13,10 @@ import yaml
 from orchestration.defs.keys import live_key, table_key
 from orchestration.defs.sensors import has_live_run, live_checks
 from orchestration.defs.show import reports
-from orchestration.defs.show.reports import Cursor, merge_findings
+from orchestration.defs.show.reports import Cursor
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.requested_state import read_requested
 from orchestration.supervision import controls
-from orchestration.supervision.rules.verdict import Finding
 from sources.config.loader import load_pipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import StateError
@@ -156,13 +155,6 @@ def test_the_checks_are_reported_with_what_was_judged(tmp_path: Path) -> None:
     ]
     shown = {name: value.value for name, value in lag.metadata.items()}
     assert shown == {"value": 2.0, "limit": 1.0, "unit": "splits"}
-
-
-def test_of_two_live_runs_the_worst_one_counts_with_its_number() -> None:
-    late = Finding(name="lag", passed=False, text="Much waits.", value=9, limit=3, unit="records")
-    good = Finding(name="lag", passed=True, text="Nothing waits.", value=0, limit=3, unit="records")
-    [found] = merge_findings([("g1", [good]), ("g2", [late])])
-    assert found == late.model_copy(update={"text": "g1: Nothing waits. g2: Much waits."})
 
 
 def test_a_launch_that_comes_up_is_no_failure_and_not_green_but_not_evaluated(

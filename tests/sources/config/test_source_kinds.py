@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from sources.config.source.exported_source import Export, ExportedSource, ExportEnd
 from sources.config.source.source_kinds import SOURCE_MODELS, added_kinds
 from sources.errors import InputError
-from tests.minimal import minimal_pipeline
+from tests.minimal import minimal_model, minimal_pipeline
+from tests.sources.planning.export_kind import Numbers
 
 
 class Pages(ExportedSource):
@@ -75,3 +76,13 @@ def test_a_kind_that_is_not_there_is_refused_with_those_that_are(
     with pytest.raises(InputError) as caught:
         minimal_pipeline(tmp_path, source)
     assert said in str(caught.value)
+
+
+def test_only_a_source_of_an_extensions_kind_is_found_as_exported() -> None:
+    pipeline = minimal_model(Numbers(name="history").as_files())  # type: ignore[arg-type]
+    assert pipeline.exported_source("history").name == "history"
+    with pytest.raises(InputError, match="There is no source `other`"):
+        pipeline.exported_source("other")
+    files = {"type": "files", "name": "history", "format": "parquet", "path": "in/*"}
+    with pytest.raises(InputError, match="`type: files`, which is not exported"):
+        minimal_model(files).exported_source("history")

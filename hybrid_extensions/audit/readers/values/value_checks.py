@@ -15,8 +15,8 @@ from hybrid_extensions.comparison.duckdb_database import duckdb_type
 from sources.common.sql.sql_names import literal
 
 _DATE = r"\d{4}-\d\d-\d\d"
-_TIME = r"([01]\d|2[0-3])(:\d\d(:\d\d(\.\d{1,6})?)?)?"
-_INSTANT = rf"{_DATE}[ T]{_TIME}(Z|[+-]([01]\d|2[0-3])(:?[0-5]\d)?)?"
+_TIME = r"([01]\d|2[0-3])(:\d\d(:\d\d(\.\d+)?)?)?"
+_INSTANT = rf"{_DATE}([ T]{_TIME}(Z|[+-]([01]\d|2[0-3])(:?[0-5]\d)?)?)?"
 _NUMBER = r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
 # White space around numbers and dates of CSV does not count.
 _FORMS = {

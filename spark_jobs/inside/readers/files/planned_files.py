@@ -263,9 +263,9 @@ class PlannedSource:
         log.folder.delete_all()
 
     def complete(self, spark: SparkSession) -> None:
-        """Mark the plan's log as complete for later queries, so that they need not list it.
+        """Tell a session that the plan's log is complete, so that later queries do not list it.
 
-        For a source that was read to its end. It has an effect in S3 only.
+        For a source that was read to its end. Nothing is written; it has an effect in S3 only.
         """
         self._log.complete(spark, len(self.entries))
 

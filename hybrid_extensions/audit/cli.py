@@ -41,6 +41,7 @@ def audit(
         from hybrid_extensions.audit.acceptance import accept_audit
         from hybrid_extensions.audit.run import audit as compare_with_input
         from hybrid_extensions.comparison import terminal as comparison_terminal
+        from hybrid_extensions.comparison.compared_tables import of_one_generation
         from orchestration.comparison.kept_audit import keep_audit
         from sources.serving import declared_generation, generation_with_role
 
@@ -49,6 +50,7 @@ def audit(
             accepted = accept_audit(loaded, accept, person(by))
             show({"ok": True, **accepted.model_dump(mode="json")}, accepted.text)
             return
+        loaded = of_one_generation(loaded)
         report = compare_with_input(loaded)
         typer.echo(f"Audit of generation {generation_with_role(loaded)}.", err=True)
         show(

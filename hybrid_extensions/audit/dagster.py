@@ -10,6 +10,7 @@ import dagster as dg
 from hybrid_extensions.audit.audit_check import audit_evaluation, audited_check
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.comparison.audit_metadata import audited
+from hybrid_extensions.comparison.compared_tables import of_one_generation
 from orchestration.comparison.kept_audit import keep_audit
 from orchestration.defs.assets.table import kept_action, last_action
 from orchestration.defs.jobs.actions import Action
@@ -50,7 +51,7 @@ def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: 
             :func:`hybrid_extensions.audit.run.audit`.
         StateError, UnavailableError: As that function.
     """
-    acting = acting_generation(context, loaded, config)
+    acting = of_one_generation(acting_generation(context, loaded, config))
     found = audit(acting)
     kept = keep_audit(acting, found)
     shown = audited(kept)

@@ -7,6 +7,7 @@ unexpected or different.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import duckdb
 
@@ -16,6 +17,7 @@ from hybrid_extensions.comparison.compared_tables import (
     comparable_as,
     create_target_rows,
     open_target,
+    require_own_rows,
 )
 from hybrid_extensions.comparison.duckdb_database import FLOATING, columns_of, error_text
 from sources.common.sql.sql_names import column_list
@@ -49,7 +51,7 @@ def create_sides(
         NotProvenError: A query is declared, and a column of its input is not proven to be right.
         InputError: The query fails, its columns differ from the target's, or the target can't be
             read.
-        StateError: The state is damaged.
+        StateError: Another generation has replaced this one in the target; or the state is damaged.
         UnavailableError: A store does not answer.
     """
     if query is not None and query.is_declared and unproven:
@@ -57,6 +59,8 @@ def create_sides(
     key = loaded.pipeline.sink.row_key
     path = target_of(loaded)
     target = open_target(path)
+    # After the version is known: a promotion that comes later takes none of its rows away.
+    require_own_rows(loaded)
     # Says of which change a value is, and is in no row of the input.
     unchanged = loaded.pipeline.sink.unchanged
     fields = target.schema().fields if target else []
@@ -173,6 +177,26 @@ def check_columns(
             message = f"Column `{name}` is {kind} in {query.name} and {found[name]} in the target."
             hint = query.hint or f"Cast `{name}` in the query of {query.name} to {found[name]}."
             raise InputError(message, hint, field=query.field, column=name)
+
+
+def with_rounded(
+    connection: duckdb.DuckDBPyConnection, query: ExpectedQuery | None
+) -> ExpectedQuery | None:
+    """Return a query of the transform as not proven if DuckDB has no digits of a decimal column.
+
+    Averages of decimals are decimals in Spark, with as many digits as its rule says.
+
+    Args:
+        connection: The audit's database, with ``audit.expected`` and ``audit.found``.
+        query: The query of the expected rows; None if there is none.
+    """
+    if query is None or query.field != "transform.sql" or query.unproven is not None:
+        return query
+    found = columns_of(connection, "audit.found")
+    for name, kind in columns_of(connection, "audit.expected").items():
+        if kind in FLOATING and found[name].startswith("DECIMAL"):
+            return replace(query, unproven=f"`{name}`, {kind} here and {found[name]} there,")
+    return query
 
 
 def _check_tolerance(

@@ -45,8 +45,8 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     Raises:
         InputError: A file, a record, ``audit.sql`` or the target can't be read, or the columns of
             the target and of the computation do not match.
-        StateError: The declaration changed in a way that the checkpoint can't follow, or the state
-            is damaged.
+        StateError: The declaration changed in a way that the checkpoint can't follow, another
+            generation has replaced this one in the target, or the state is damaged.
         UnavailableError: A broker or a store does not answer.
     """
     started = time.monotonic()
@@ -84,12 +84,13 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     from hybrid_extensions.audit.computed.expected_query import expected_query  # noqa: PLC0415
     from hybrid_extensions.audit.computed.proven_expressions import NotProvenError  # noqa: PLC0415
     from hybrid_extensions.audit.computed.snapshot_rows import settle_snapshot_rows  # noqa: PLC0415
-    from hybrid_extensions.audit.expected_and_target import create_sides  # noqa: PLC0415
+    from hybrid_extensions.audit.expected_and_target import create_sides, with_rounded  # noqa: PLC0415
     from hybrid_extensions.audit.inputs import create_inputs  # noqa: PLC0415
     from hybrid_extensions.audit.readers.history_files import AuditFiles  # noqa: PLC0415
     from hybrid_extensions.audit.records_in_flight import records_in_flight  # noqa: PLC0415
     from hybrid_extensions.audit.recount.recounted_ledger import recount_ledgers  # noqa: PLC0415
     from hybrid_extensions.comparison.compare_tables import compare  # noqa: PLC0415
+    from hybrid_extensions.comparison.compared_tables import require_own_rows  # noqa: PLC0415
     from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, open_database  # noqa: PLC0415
     from sources.planning.context import PipelineContext  # noqa: PLC0415
     from sources.planning.files.open_snapshot import open_in_words  # noqa: PLC0415
@@ -97,6 +98,7 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     from spark_jobs.run_state.repairs import read_repairs  # noqa: PLC0415
 
     repaired: list[str] = []
+    require_own_rows(loaded)
     if (context := PipelineContext.find(loaded)) is not None:
         # It knows the places of tables that are declared by their names.
         loaded = context.loaded
@@ -131,7 +133,7 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
             {} if pipeline.audit is None else pipeline.audit.tolerance,
             without=_not_compared(pipeline, inputs.ambiguous),
         )
-        comparison, doubt = _believed(comparison, query)
+        comparison, doubt = _believed(comparison, with_rounded(connection, query))
         unchecked += doubt
         if in_flight is not None:
             comparison, doubt = _on_its_way(comparison, in_flight.count())

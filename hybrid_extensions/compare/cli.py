@@ -32,11 +32,12 @@ def compare(
         from hybrid_extensions.compare.compare_source import compare_with_source
         from hybrid_extensions.compare.compare_whole import compared_in_words, keep_compared
         from hybrid_extensions.compare.live_run_state import look_at_run
+        from hybrid_extensions.comparison.compared_tables import of_one_generation
         from sources.common.times import now_ms
         from sources.planning.context import PipelineContext
         from sources.serving import declared_generation, generation_with_role
 
-        loaded = load_acting(pipeline, generation)
+        loaded = of_one_generation(load_acting(pipeline, generation))
         context = PipelineContext.find(loaded)
         # Before the rows are read: what is altered after that is found later.
         seen = None if context is None else inspect_uncompared(context.loaded, context.generation)

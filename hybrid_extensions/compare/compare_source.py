@@ -16,6 +16,7 @@ from hybrid_extensions.cdc.compared.compared_table import (
     compared_tables,
 )
 from hybrid_extensions.compare.compared_sides import compared_sides
+from hybrid_extensions.comparison.compared_tables import require_own_rows
 from hybrid_extensions.comparison.duckdb_database import as_json, count_rows
 from orchestration.comparison.report import EXAMPLES
 from sources.config.loader import LoadedPipeline
@@ -72,9 +73,11 @@ def compare_with_source(loaded: LoadedPipeline) -> SourceComparison:
     Raises:
         InputError: The pipeline captures no table, there is no target yet, or one of the two can't
             be read, such as for a wrong password.
-        StateError: The declaration changed in a way that the checkpoint can't follow.
+        StateError: The declaration changed in a way that the checkpoint can't follow; or another
+            generation has replaced this one in the target.
         UnavailableError: The database or the state's store does not answer.
     """
+    require_own_rows(loaded)
     if not loaded.pipeline.shards:
         return compare_table(compared_table(loaded))
     shards = tuple(compare_table(each) for each in compared_tables(loaded))

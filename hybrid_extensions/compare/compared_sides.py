@@ -11,6 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import duckdb
+import pyarrow as pa
 from deltalake import DeltaTable
 
 from hybrid_extensions.cdc.compared.compared_table import ComparedTable
@@ -128,8 +129,25 @@ def _create_target(
     target: DeltaTable,
     present: str,
 ) -> None:
-    """Create the DuckDB table ``target`` with the columns and types of the source."""
+    """Create the DuckDB table ``target`` with the columns and types of the source.
+
+    A column whose values that type would round keeps its own type.
+    """
     types = {name: parse_type(kind) for name, kind in columns.items()}
+    stored = pa.schema(target.schema().to_arrow())
     query = f"SELECT {column_list(columns)} FROM target WHERE {present}"
-    casts = [f"CAST({quoted(n)} AS {duckdb_type(k)}) AS {quoted(n)}" for n, k in types.items()]
+    casts = [
+        quoted(name)
+        if _is_rounded(stored.field(name).type, kind)
+        else f"CAST({quoted(name)} AS {duckdb_type(kind)}) AS {quoted(name)}"
+        for name, kind in types.items()
+    ]
     copy_rows(connection, "target", target, query, ", ".join(casts))
+
+
+def _is_rounded(stored: pa.DataType, kind: pa.DataType) -> bool:
+    """Return whether a value of the target loses digits or a time of day by a cast to a type."""
+    if pa.types.is_timestamp(stored):
+        return bool(pa.types.is_date(kind))
+    is_exact = stored.equals(kind) or pa.types.is_string(kind)
+    return not is_exact and bool(pa.types.is_floating(stored) or pa.types.is_decimal(stored))

@@ -228,13 +228,21 @@ def _values_differ(left: str, right: str, kinds: set[str], tolerance: float) -> 
     Args:
         left: One SQL expression.
         right: The other one.
-        kinds: Their DuckDB types. An integer never equals a floating-point number that only
-            rounds to the same one.
+        kinds: Their DuckDB types. An integer or a decimal never equals a floating-point number that
+            only rounds to the same one.
         tolerance: The part of the larger value by which they may differ; 0 for none.
     """
     differ = f"{left} IS DISTINCT FROM {right}"
     if kinds & FLOATING and kinds & INTEGERS:
         exact = [f"TRY_CAST({side} AS DECIMAL(38, 0))" for side in (left, right)]
+        return f"({differ} OR {exact[0]} IS DISTINCT FROM {exact[1]})"
+    scales = [kind.rpartition(",")[2].rstrip(")") for kind in kinds if kind.startswith("DECIMAL")]
+    if kinds & FLOATING and scales:
+        # By its text, as a number in binary is hardly ever that of its decimal digits.
+        exact = [
+            f"TRY_CAST(CAST({side} AS VARCHAR) AS DECIMAL(38, {scales[0]}))"
+            for side in (left, right)
+        ]
         return f"({differ} OR {exact[0]} IS DISTINCT FROM {exact[1]})"
     return f"({differ} AND NOT {_is_near(left, right, tolerance)})" if tolerance else differ
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import duckdb
 from deltalake import DeltaTable
@@ -11,6 +12,9 @@ from deltalake.exceptions import DeltaError
 from hybrid_extensions.comparison.copied_rows import copy_rows
 from hybrid_extensions.comparison.duckdb_database import FLOATING, INTEGERS
 from sources.common.sql.sql_names import column_list
+from sources.config.loader import KeptDefinition, LoadedPipeline
+from sources.errors import StateError
+from sources.serving import declared_generation, read_serving
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import delta_table, is_delta_table, unreadable_table
 
@@ -34,6 +38,43 @@ def open_target(table: Folder) -> DeltaTable | None:
         repair = "Restore the files of its `_delta_log` from a backup, then try again."
         what = f"The target table {table} can't be read"
         raise unreadable_table(what, table, error, repair) from None
+
+
+def of_one_generation(loaded: LoadedPipeline) -> LoadedPipeline:
+    """Return a declaration as that of the generation that it is about now.
+
+    A pipeline's own file is about the newest one: another one may be begun while tables are read.
+    """
+    name = declared_generation(loaded)
+    if loaded.kept is not None or name is None:
+        return loaded
+    return replace(loaded, kept=KeptDefinition(generation=name, home=str(loaded.folder)))
+
+
+def require_own_rows(loaded: LoadedPipeline) -> None:
+    """Refuse to look at rows of a generation that another one has replaced in the target.
+
+    Those of the other one would be taken for its own.
+
+    Args:
+        loaded: The pipeline, by the declaration of the generation.
+
+    Raises:
+        StateError: Another generation serves in its place; or the state is damaged.
+        UnavailableError: The state's store does not answer.
+    """
+    name, serving = declared_generation(loaded), read_serving(loaded)
+    if name is None or serving.served(name) is None:
+        return
+    message = (
+        f"Generation {name} of pipeline `{loaded.pipeline.name}` served before: the table has the "
+        f"rows of {serving.generation} by now, which say nothing about those of {name}."
+    )
+    hint = (
+        f"Leave out `--generation {name}` for the rows of {serving.generation}; or let readers see "
+        f"those of {name} again: `hybrid generation rollback P`."
+    )
+    raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
 
 
 def create_target_rows(

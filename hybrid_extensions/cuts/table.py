@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.exceptions import (
+    CommitFailedError,
+    DeltaError,
+    DeltaProtocolError,
+    TableNotFoundError,
+)
 
 from sources.common.sql.sql_names import quoted
 from sources.common.times import iso
 from sources.errors import HybridError, InputError
 from sources.storage.folder import Folder
-from sources.storage.tables.delta import dataset_of, delta_table, unreadable_table
+from sources.storage.tables.delta import dataset_of, delta_table, query_rows, unreadable_table
 
 if TYPE_CHECKING:
     import duckdb
+    import pyarrow.dataset as ds
 
     from sources.storage.stores import Stores
 
@@ -96,7 +102,8 @@ class Cut(NamedTuple):
     def create_views(self, connection: duckdb.DuckDBPyConnection, stores: Stores) -> None:
         """Create a DuckDB view for each table, named as in the database (``public.orders``).
 
-        Existing views of these names are replaced.
+        Existing views of these names are replaced. The rows of a table with deletion vectors are
+        held in memory.
 
         Args:
             connection: The connection that the views are for; others do not see them.
@@ -106,15 +113,15 @@ class Cut(NamedTuple):
             InputError: The version of a table is gone; no view was created or replaced.
             UnavailableError: A store does not answer; no view was created or replaced.
         """
-        opened = {name: self.open(name, stores) for name in self.tables}
-        for place, (name, table) in enumerate(opened.items()):
+        opened = {name: _rows_of(self.open(name, stores)) for name in self.tables}
+        for name, found in opened.items():
             schema, _, own = name.rpartition(".")
-            rows = f"_cut_{place}"
-            connection.register(rows, dataset_of(table))
+            # Not by its place: an earlier cut has other tables, and their views stay.
+            rows = f"_cut_{name}"
+            connection.register(rows, found)
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {quoted(schema)}")
-            connection.execute(
-                f"CREATE OR REPLACE VIEW {quoted(schema)}.{quoted(own)} AS SELECT * FROM {rows}"
-            )
+            view = f"{quoted(schema)}.{quoted(own)}"
+            connection.execute(f"CREATE OR REPLACE VIEW {view} AS SELECT * FROM {quoted(rows)}")
 
     def _gone(self, name: str, why: str) -> InputError:
         at = self.tables[name]
@@ -128,6 +135,14 @@ class Cut(NamedTuple):
             "VACUUM retain as much."
         )
         return InputError(message, hint, table=name, value=str(self.number))
+
+
+def _rows_of(table: DeltaTable) -> ds.Dataset | pa.Table:
+    """Return the rows of a table as DuckDB reads them: in memory if it has deletion vectors."""
+    try:
+        return dataset_of(table)
+    except DeltaProtocolError:
+        return query_rows(table, "SELECT * FROM target").read_all()
 
 
 def _files(table: DeltaTable) -> list[str]:

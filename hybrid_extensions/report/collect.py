@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import TypeVar
 
-from hybrid_extensions.comparison.compared_tables import open_target
+from hybrid_extensions.comparison.compared_tables import of_one_generation, open_target
 from hybrid_extensions.generations.overview import overview
 from hybrid_extensions.report import plot_data
 from hybrid_extensions.report.hand_overs import hand_overs
@@ -53,7 +53,7 @@ def collect(loaded: LoadedPipeline, *, with_audit: bool = False) -> Report:
         StateError: The state is damaged.
         UnavailableError: The state's store does not answer.
     """
-    name = loaded.pipeline.name
+    name, audited = loaded.pipeline.name, of_one_generation(loaded)
     return Report(
         pipeline=name,
         file=loaded.path.name,
@@ -69,7 +69,7 @@ def collect(loaded: LoadedPipeline, *, with_audit: bool = False) -> Report:
         hand_overs=_section(lambda: hand_overs(PipelineContext.require(loaded))),
         generations=_section(lambda: _generations(loaded)),
         audit=_section(
-            lambda: keep_audit(loaded, audit(loaded)) if with_audit else _kept_audit(loaded)
+            lambda: keep_audit(audited, audit(audited)) if with_audit else _kept_audit(loaded)
         ),
         progress=_section(lambda: _progress(PipelineContext.require(loaded))),
     )

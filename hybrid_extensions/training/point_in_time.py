@@ -14,7 +14,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
-from hybrid_extensions.comparison.compared_tables import create_target_rows, open_target
+from hybrid_extensions.comparison.compared_tables import (
+    create_target_rows,
+    open_target,
+    require_own_rows,
+)
 from hybrid_extensions.comparison.duckdb_database import (
     INSTANT,
     MEMORY_LIMIT,
@@ -201,6 +205,7 @@ def open_history(loaded: LoadedPipeline) -> DeltaTable:
         InputError, StateError, UnavailableError: As :func:`training_set`.
     """
     require_history(loaded)
+    require_own_rows(loaded)
     folder = target_of(loaded)
     if (table := open_target(folder)) is None:
         message = f"There is no table {folder} yet."

@@ -25,8 +25,8 @@ def leave_out_held(
 ) -> None:
     """Remove the changes that a snapshot contains from ``audit.rows`` of a table that keeps all.
 
-    Nothing is done where the sink merges changes by their position: of a row and a change with
-    equal values either may count (:func:`settle_snapshot_rows`).
+    Nothing is done where the sink keeps the last change of a key, by its position: of a row and a
+    change with equal values either may count (:func:`settle_snapshot_rows`).
 
     Args:
         connection: The audit's database, with ``audit.rows``.
@@ -34,7 +34,8 @@ def leave_out_held(
         ends: End positions of the planned sources, in order.
     """
     snapshot = held_snapshot(pipeline, ends) if pipeline.captures_tables else None
-    if snapshot is None or pipeline.sink.order or pipeline.seam_filter is not None:
+    merges = pipeline.sink.order and pipeline.sink.history is None
+    if snapshot is None or merges or pipeline.seam_filter is not None:
         return
     topic = pipeline.topics[-1]
     columns = {part: quoted(name) for name, part in topic.include.items()}
@@ -50,9 +51,9 @@ def settle_snapshot_rows(
     """Give expected rows the metadata of the target's row where all other values are the same.
 
     A row that the snapshot and the topic both have may be in the target with or without the
-    change's metadata (such as its log position); both are right. Nothing is done unless the
-    pipeline begins with a snapshot and merges changes by their position, or if ``audit.sql``
-    computes the rows.
+    change's metadata (such as its log position); both are right, unless the change is a delete.
+    Nothing is done unless the pipeline begins with a snapshot and keeps the last change of a key,
+    by its position, or if ``audit.sql`` computes the rows.
 
     Args:
         connection: The audit's database, with ``audit.rows``, ``audit.expected``, which is changed,
@@ -61,7 +62,9 @@ def settle_snapshot_rows(
         repaired: Log positions of the rows that repairs have written.
     """
     sink, topics = pipeline.sink, pipeline.topics
-    if not (pipeline.captures_tables and sink.order and topics) or pipeline.audit_sql is not None:
+    if not (pipeline.captures_tables and sink.order and topics) or sink.history is not None:
+        return
+    if pipeline.audit_sql is not None:
         return
     columns = columns_of(connection, "audit.expected")
     there = set(columns) & set(columns_of(connection, "audit.rows"))
@@ -71,6 +74,8 @@ def settle_snapshot_rows(
     if sink.order[0] not in parts or not values:
         return
     same = [f"e.{quoted(name)} IS NOT DISTINCT FROM s.{quoted(name)}" for name in values]
+    # A row that was deleted later has the same values, if deletes are soft.
+    same += [f"NOT coalesce(e.{quoted(name)}, false)" for name in parts if name == sink.deleted]
     of_key = [f"f.{quoted(name)} = s.{quoted(name)}" for name in sink.key]
     changed = ", ".join(f"{quoted(name)} = s.{quoted(name)}" for name in parts)
     connection.execute(

@@ -27,7 +27,8 @@ _ALIKE = frozenset(
         _WINDOW,
     }
 )
-_UNLIKE = (exp.Bracket, exp.Div, exp.ILike, exp.IntDiv, exp.Like, exp.RegexpLike)
+# Of `||`, numbers and times become other texts.
+_UNLIKE = (exp.Bracket, exp.Div, exp.DPipe, exp.ILike, exp.IntDiv, exp.Like, exp.RegexpLike)
 _EPOCH = "TIMESTAMPTZ '1970-01-01 00:00:00+00'"
 
 
@@ -150,6 +151,9 @@ def _replace_windows(select: exp.Select) -> None:
     if window.slide != window.length:
         _repeat_rows(select, window)
         start = quoted(_START)
+    else:
+        # A row without a time is in no window.
+        select.where(f"{window.time} IS NOT NULL", dialect="duckdb", copy=False)
     fields = {"start": start, "end": f"({start} + {window.length})"}
     whole = f"{{'start': {start}, 'end': {fields['end']}}}"
     for call in calls:

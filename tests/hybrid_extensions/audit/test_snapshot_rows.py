@@ -7,6 +7,7 @@ from typing import Any
 
 import duckdb
 
+from hybrid_extensions.audit.computed.row_versions import last_change_query
 from hybrid_extensions.audit.computed.snapshot_rows import leave_out_held, settle_snapshot_rows
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.common.positions import EndPosition
@@ -66,6 +67,43 @@ def test_the_targets_row_of_the_snapshot_is_expected_if_the_last_change_left_its
     ]
 
 
+# Column `gone` marks a delete, which leaves the values that the row had.
+DELETED = f"{COLUMNS}, gone BOOLEAN"
+IN_SNAPSHOT = "(1, 'a', NULL, NULL, NULL, NULL, NULL)"
+
+
+def settled_deletes(sink: dict[str, Any], change: str, found: str) -> list[tuple[Any, ...]]:
+    """Expected rows of a table that keeps what was deleted: of a snapshot's row and a change."""
+    changes = {**CHANGES, "schema": {"id": "bigint", "v": "string"}, "on_schema_change": "stop"}
+    pipeline = declared(SNAPSHOT, changes, sink=sink)
+    with duckdb.connect() as connection:
+        connection.execute("CREATE SCHEMA audit")
+        connection.execute(f"CREATE TABLE audit.rows ({DELETED}, _place INT)")
+        for place, row in enumerate((IN_SNAPSHOT, change)):
+            connection.execute(f"INSERT INTO audit.rows SELECT *, {place} FROM (VALUES {row})")
+        connection.execute(f"CREATE TABLE audit.expected AS {last_change_query(pipeline.sink)}")
+        connection.execute(f"CREATE TABLE audit.found ({DELETED})")
+        connection.execute(f"INSERT INTO audit.found VALUES {found}")
+        settle_snapshot_rows(connection, pipeline)
+        query = "SELECT seq, gone FROM audit.expected ORDER BY seq NULLS FIRST"
+        settled_rows: list[tuple[Any, ...]] = connection.execute(query).fetchall()
+        return settled_rows
+
+
+def test_a_delete_that_the_target_has_lost_is_expected_though_it_left_the_values() -> None:
+    soft = {**MERGE, "deletes": "soft"}
+    deleted = "(1, 'a', '07', NULL, 7, 7, true)"
+    assert settled_deletes(soft, deleted, IN_SNAPSHOT) == [("07", True)]
+    updated = "(1, 'a', '07', NULL, 7, 7, false)"
+    assert settled_deletes(soft, updated, IN_SNAPSHOT) == [(None, None)]
+
+
+def test_each_version_is_expected_where_the_table_keeps_every_one() -> None:
+    history = {**MERGE, "deletes": "soft", "history": "at"}
+    change = "(1, 'a', '07', '2024-01-01', 7, 7, false)"
+    assert settled_deletes(history, change, IN_SNAPSHOT) == [(None, None), ("07", False)]
+
+
 def test_a_repaired_row_is_expected_if_it_has_the_values_of_the_last_change() -> None:
     changes: list[Row] = [(1, "a", "07"), (2, "b", "07"), (3, "c", "07"), (4, "d", "09")]
     found: list[Row] = [
@@ -108,5 +146,6 @@ def test_of_a_table_that_keeps_each_change_those_that_the_snapshot_contains_are_
 
     grows = {"path": "out", "mode": "append", "key": ["id", "seq"]}
     assert left(grows, end) == [1, 3, 4]
+    assert left({**MERGE, "deletes": "soft", "history": "at"}, end) == [1, 3, 4]
     assert left(MERGE, end) == [1, 2, 3, 4]
     assert left(grows, end.model_copy(update={"snapshot": None})) == [1, 2, 3, 4]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from hybrid_extensions.audit.computed.translation import translate_query
@@ -70,6 +72,15 @@ def test_windows_are_those_of_spark(query: str, length: int, slide: int) -> None
     columns, rows = result(query)
     assert columns == ["start", "end", "n"]
     assert Counter({(start, end): n for start, end, n in rows}) == by_window(length, slide)
+
+
+def test_a_row_without_a_time_is_in_no_window_as_in_spark() -> None:
+    time = "nullif(at, TIMESTAMP '2013-01-01 00:00:00')"
+    _, rows = result(
+        "SELECT window.start, count(*) AS n FROM input WHERE id = 0 OR id = 1 "
+        f"GROUP BY window({time}, '1 hour')"
+    )
+    assert rows == [(BEGIN, 1)]
 
 
 def test_columns_get_the_names_that_spark_gives_them() -> None:
@@ -173,6 +184,20 @@ def test_a_difference_by_a_query_that_is_not_proven_is_no_alarm(case: Case) -> N
     assert told.endswith("with a DuckDB query that computes the target from `input`.")
 
 
+def test_an_average_of_decimals_has_other_digits_in_spark_and_is_no_alarm(case: Case) -> None:
+    query = "SELECT origin, avg(amount) AS a FROM input GROUP BY origin"
+    (case.folder / "f.sql").write_text(query)
+    amounts = pa.array([Decimal(1), Decimal(1), Decimal(0)], pa.decimal128(10, 2))
+    history = pa.Table.from_pylist(ROWS[:3], SCHEMA).append_column("amount", amounts)
+    pq.write_table(history, case.folder / "history" / "part-0.parquet")
+    kinds = pa.schema([("origin", "string"), ("a", pa.decimal128(14, 6))])
+    case.target([{"origin": "JFK", "a": Decimal("0.666667")}], kinds)
+    files = {"type": "files", "name": "history", "path": "history/*", "format": "parquet"}
+    report = case.audit(transform={"sql": "f.sql"}, sink=MERGE, sources=[files])
+    assert (report.outcome, wrong(report)) == ("unknown", {})
+    assert "`a`, DOUBLE here and DECIMAL(14,6) there," in report.unchecked[0]
+
+
 @pytest.mark.parametrize(
     ("query", "part"),
     [
@@ -182,6 +207,8 @@ def test_a_difference_by_a_query_that_is_not_proven_is_no_alarm(case: Case) -> N
         ("SELECT date_format(at, 'yyyy') AS y FROM input", "the function `date_format`"),
         ("SELECT id / 2 AS h FROM input", "`id / 2`"),
         ("SELECT CAST(id AS string) AS s FROM input", "`CAST(id AS STRING)`"),
+        # 1.0E10 in Spark, 10000000000.0 in DuckDB.
+        ("SELECT origin || delay AS s FROM input", "`origin || delay`"),
     ],
 )
 def test_parts_of_a_query_that_may_mean_something_else_are_named(

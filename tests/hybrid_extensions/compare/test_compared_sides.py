@@ -80,3 +80,36 @@ def test_zeros_behind_the_point_are_no_further_digits(kind: str, value: str) -> 
     query = f"SELECT {read} FROM (SELECT '{value}' AS note)"
     [(found,)] = duckdb.connect().execute(query).fetchall()
     assert found == Decimal(value)
+
+
+@pytest.mark.parametrize(
+    ("declared", "source", "stored", "is_equal"),
+    [
+        ("float", "0.1::FLOAT", "0.1::DOUBLE", False),
+        ("float", "0.1::FLOAT", "0.1::FLOAT::DOUBLE", True),
+        ("double", "0.1::DOUBLE", "0.1::FLOAT", False),
+        ("decimal(10,2)", "1.50::DECIMAL(10,2)", "1.5011::DECIMAL(12,4)", False),
+        ("decimal(10,2)", "1.50::DECIMAL(10,2)", "1.5::DECIMAL(12,4)", True),
+        ("date", "'2024-01-01'::DATE", "'2024-01-01 10:00:00+00'::TIMESTAMPTZ", False),
+        ("date", "'2024-01-01'::DATE", "'2024-01-01 00:00:00+00'::TIMESTAMPTZ", True),
+        ("bigint", "1::BIGINT", "1.4::DOUBLE", False),
+        ("int", "7", "7::BIGINT", True),
+    ],
+)
+def test_a_value_of_the_target_is_not_rounded_to_the_type_of_the_database(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    declared: str,
+    source: str,
+    stored: str,
+    is_equal: bool,
+) -> None:
+    rows = SimpleNamespace(write_rows=lambda *_: f"SELECT 1 AS id, {source} AS v", quote=str)
+    monkeypatch.setattr(module, "rows_of", lambda _: rows)
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        target = connection.sql(f"SELECT 1 AS id, {stored} AS v").to_arrow_table()
+    write_deltalake(str(tmp_path / "out"), target)
+    columns = {"id": "int", "v": declared}
+    asked = ComparedTable("own://db", "public.orders", columns, Folder(tmp_path / "out"))
+    assert compare_table(asked).ok is is_equal

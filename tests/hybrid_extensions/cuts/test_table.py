@@ -85,6 +85,29 @@ def test_views_show_the_versions_of_the_cut(tmp_path: Path) -> None:
         cut(1, tmp_path).open("orders", STORES)
 
 
+def test_a_view_of_another_cut_never_shows_another_table(tmp_path: Path) -> None:
+    for name, value in (("a", 1), ("b", 2)):
+        write_deltalake(str(tmp_path / name), pa.table({"v": [value]}))
+    tables = {f"main.{name}": TableVersion(str(tmp_path / name), 0) for name in ("a", "b")}
+    both = Cut(2, "0/16B3748", NOON, tables)
+    earlier = Cut(1, "0/16B3748", NOON, {"main.b": tables["main.b"]})
+    with duckdb.connect() as connection:
+        for each in (both, earlier):
+            each.create_views(connection, STORES)
+            assert connection.execute("SELECT v FROM main.b").fetchall() == [(2,)]
+            assert connection.execute("SELECT v FROM main.a").fetchall() == [(1,)]
+
+
+def test_a_table_whose_rows_are_marked_as_deleted_has_a_view(tmp_path: Path) -> None:
+    few = {"delta.enableDeletionVectors": "true"}
+    write_deltalake(str(tmp_path / "orders"), pa.table({"v": [1, 2]}), configuration=few)
+    with duckdb.connect() as connection:
+        cut(1, tmp_path).create_views(connection, STORES)
+        # A view can be read more than once.
+        for _ in range(2):
+            assert connection.execute("SELECT sum(v) FROM public.orders").fetchall() == [(3,)]
+
+
 def test_a_cut_whose_files_vacuum_has_removed_is_named(tmp_path: Path) -> None:
     write(tmp_path, 1)
     write(tmp_path, 2)

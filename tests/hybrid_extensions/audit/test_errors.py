@@ -63,7 +63,7 @@ def test_a_store_that_does_not_answer(case: Case, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hunter2")
     lake = {"type": "files", "name": "h", "path": "s3://lake/in/*", "format": "parquet"}
     text = refusal(case, sources=[lake], s3={"endpoint": "http://127.0.0.1:9"})
-    assert "s3://lake/in/* can't be read at http://127.0.0.1:9: " in text
+    assert "s3://lake/in can't be listed at http://127.0.0.1:9: " in text
     assert "hunter2" not in text
 
 

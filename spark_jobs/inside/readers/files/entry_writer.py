@@ -33,6 +33,8 @@ _ENTRY_COLUMNS = pa.schema(
         ("offset", pa.int64()),
         ("length", pa.int64()),
         ("size", pa.int64()),
+        ("modified_ns", pa.int64()),
+        ("etag", pa.string()),
         ("partition", pa.string()),
         *BOUNDS,
     ]

@@ -94,7 +94,7 @@ class ProtobufReader(BaseReader):
                 )
                 raise BadValue(reason)
         try:
-            message = kind.FromString(value)
+            message: Any = kind.FromString(value)
             # Of proto2; Python's parser alone does not look.
             if lacking := message.FindInitializationErrors():
                 error = f"it lacks the required field `{lacking[0]}`"

@@ -228,6 +228,8 @@ def _single(
     field: FieldDescriptor, kind: pa.DataType | None, around: frozenset[str]
 ) -> Type | None:
     """Return the batch decoder of one value of a Protobuf field, as :func:`_type` does."""
+    if field.type == FieldDescriptor.TYPE_GROUP:
+        return None
     if field.type in INTEGERS and (kind in (None, pa.float64()) or pa.types.is_integer(kind)):
         return Integer(kind, field.type)
     if field.type in FLOATS:

@@ -94,7 +94,12 @@ class ProtobufReader(BaseReader):
                 )
                 raise BadValue(reason)
         try:
-            fields: Mapping[str, Any] = read(kind.FromString(value))
+            message: Any = kind.FromString(value)
+            # Of proto2; Python's parser alone does not look.
+            if lacking := message.FindInitializationErrors():
+                error = f"it lacks the required field `{lacking[0]}`"
+                raise DecodeError(error)
+            fields: Mapping[str, Any] = read(message)
         except (DecodeError, OverflowError) as error:
             reason = f"the value is not a valid `{self._message}`: {error}"
             raise BadValue(reason) from None

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sources.common.schema import parse_type
+from sources.common.schema import TIMESTAMP, parse_type
 from sources.errors import InputError
 
 _DIGITS = {"Y": r"\d{4}", "m": r"\d{1,2}", "d": r"\d{1,2}", "H": r"\d{1,2}", "M": r"\d{1,2}"}
@@ -140,6 +141,24 @@ def values_of(partition: str) -> dict[str, str | None]:
     for part in partition.split("/") if partition else []:
         name, _, text = part.partition("=")
         values[_unescaped(name)] = None if text == _NULL else _unescaped(text)
+    return values
+
+
+@cache
+def spark_values_of(partition: str, columns: pa.Schema) -> dict[str, str | None]:
+    """Return the values of :func:`values_of` as texts that Spark casts to what they mean here.
+
+    Arrow takes `0x10` for an integer, and `2024-01-01T05Z` for a time; to Spark both are null.
+
+    Args:
+        partition: Text whose values fit their columns (:func:`check_partitions`).
+        columns: Columns with their types; the values of others are returned as they are.
+    """
+    values = values_of(partition)
+    for name in values.keys() & {*columns.names}:
+        kind, text = columns.field(name).type, values[name]
+        if text is not None and (pa.types.is_integer(kind) or kind == TIMESTAMP):
+            values[name] = _unescaped(_as_folder(typed_value(text, kind).as_py()))
     return values
 
 

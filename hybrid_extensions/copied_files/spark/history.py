@@ -13,7 +13,7 @@ from hybrid_extensions.copied_files.spark.sink import CopyingSink
 from sources.config.source.file_source import FileSource
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.inside.query.places.file_places import PlannedFilesPlace
+from spark_jobs.inside.query.places.file_places import PlannedFilesPlace, entries_of
 from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.inside.readers.files.planned_files import PlannedSource
 from spark_jobs.table.commit_position import CommitPositions
@@ -86,10 +86,9 @@ class CopiedHistory:
 
     def _entries(self, batch_id: int) -> tuple[int, int]:
         """Return the first entry of the plan's log in a micro-batch, and the one after the last."""
-        entries = self._planned.entries
-        before, after = self._offsets(batch_id, self._query.index)
-        position = offset_log.position_in_plan
-        return position(before, entries), position(after, entries)
+        query = self._query
+        found = entries_of(query.context, query.index, self._planned, batch_id)
+        return found.start, found.stop
 
     def _offsets(self, batch_id: int, place: int) -> tuple[Any, Any]:
         """Return the offsets of a source between which a micro-batch reads it."""

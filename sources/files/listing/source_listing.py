@@ -40,11 +40,7 @@ from sources.files.tables.table_files import require_declared, require_names
 from sources.files.tables.table_times import times_within
 from sources.files.time_range import in_range, in_range_by_folder, time_limits, within_limits
 from sources.formats.base import TEXT_COLUMNS
-from sources.formats.event_times import (
-    EVERY_TIME,
-    TimeLimits,
-    table_of_ranges,
-)
+from sources.formats.event_times import EVERY_TIME, TimeLimits, table_of_ranges
 from sources.formats.file_regions import Region
 from sources.storage.base import table_of
 from sources.storage.folder_partitions import by_folder, check_partitions, partition_of

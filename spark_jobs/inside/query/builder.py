@@ -32,17 +32,14 @@ from spark_jobs.inside.checkpoint.watermark import (
 from spark_jobs.inside.errors.error_reports import reporting_batch
 from spark_jobs.inside.query.added_sinks import catalog_entry, copying_sink, require_copying
 from spark_jobs.inside.query.direct_queries import direct_query, driver_batches, may_be_direct
+from spark_jobs.inside.query.places.file_places import entries_of
 from spark_jobs.inside.query.places.place import PlaceStream
 from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.inside.query.transform.described_transform import (
     TransformOnNoRows,
     apply_to_no_rows,
 )
-from spark_jobs.inside.query.transform.given_rows import (
-    Given,
-    frames_of,
-    require_declared_order,
-)
+from spark_jobs.inside.query.transform.given_rows import Given, frames_of, require_declared_order
 from spark_jobs.inside.query.transform.passed_columns import same_columns
 from spark_jobs.inside.query.transform.result_checks import (
     require_extensible,
@@ -210,7 +207,13 @@ def _writer(  # noqa: PLR0913 - the last one is rare
     pipeline, generation = query.context.pipeline, query.generation
 
     def reporting(write: sink.BatchFunction) -> sink.BatchFunction:
-        return reporting_batch(keeping_wrong_rows(write, pipeline, generation))
+        def write_planned(batch: DataFrame, batch_id: int) -> None:
+            if (files := query.place.files) is not None:
+                read = entries_of(query.context, query.index, files, batch_id)
+                files.require_unchanged(read.start, read.stop)
+            write(batch, batch_id)
+
+        return reporting_batch(keeping_wrong_rows(write_planned, pipeline, generation))
 
     if (copying := copying_sink(query, target, guard, positions)) is not None:
         return copying.stream(rows, reporting)

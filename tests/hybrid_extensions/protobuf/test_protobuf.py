@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from google.protobuf import descriptor_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,8 @@ from sources.common.schema import parse_schema
 from sources.decoding.row_decoder import RowDecoder
 from sources.errors import InputError
 from tests.properties import examples
-from tests.sources.decoding.value_case import MESSAGE, descriptors, framed, order_class
+from tests.sources.decoding.batch_case import compare
+from tests.sources.decoding.value_case import FIELD, MESSAGE, descriptors, framed, order_class
 
 COLUMNS = parse_schema(
     {
@@ -181,3 +183,36 @@ def test_the_message_of_a_file_reads_all_values(tmp_path: Path) -> None:
     path.write_bytes(descriptors())
     reader = ProtobufReader.of_file(str(path), MESSAGE, framed=False)
     assert reader.fields(message({"id": 3}))["id"] == 3
+
+
+def older_syntax() -> dict[str, ProtobufReader]:
+    """Decoders of messages of proto2: one with a required field, one with a group."""
+    file = descriptor_pb2.FileDescriptorProto(name="old.proto", package="old", syntax="proto2")
+    kind = file.message_type.add(name="Order")
+    kind.field.add(name="id", number=1, type=FIELD.TYPE_INT64, label=FIELD.LABEL_REQUIRED)
+    part = {"type": FIELD.TYPE_MESSAGE, "type_name": ".old.Order", "label": FIELD.LABEL_OPTIONAL}
+    kind.field.add(name="parent", number=2, **part)
+    group = kind.nested_type.add(name="Place")
+    group.field.add(name="x", number=1, type=FIELD.TYPE_INT64, label=FIELD.LABEL_OPTIONAL)
+    line = file.message_type.add(name="Line")
+    line.nested_type.add().CopyFrom(group)
+    place = {"type": FIELD.TYPE_GROUP, "type_name": ".old.Line.Place"}
+    line.field.add(name="place", number=1, label=FIELD.LABEL_OPTIONAL, **place)
+    files = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+    return {name: ProtobufReader(files, f"old.{name}", framed=False) for name in ("Order", "Line")}
+
+
+@pytest.mark.parametrize("value", [b"", b"\x12\x02\x08\x01", b"\x08\x01\x12\x00"])
+def test_a_value_without_a_required_field_is_bad_as_for_every_other_reader(value: bytes) -> None:
+    reader = older_syntax()["Order"]
+    assert reader.fields(b"\x08\x01\x12\x02\x08\x02")["parent"]["id"] == 2
+    with pytest.raises(BadValue, match=r"`old.Order`: it lacks the required field `(parent\.)?id`"):
+        reader.fields(value)
+
+
+def test_a_group_that_comes_as_a_message_is_an_unknown_field_wherever_it_is_decoded() -> None:
+    reader, columns = older_syntax()["Line"], parse_schema({"place": "struct<x:bigint>"})
+    group, message_of_it = b"\x0b\x08\x05\x0c", b"\x0a\x02\x08\x05"
+    assert reader.fields(group)["place"] == {"x": 5}
+    assert reader.fields(message_of_it)["place"] is None
+    compare(reader, [group, message_of_it], columns)

@@ -51,6 +51,25 @@ def direct_files(spark: SparkSession, planned: PlannedSource) -> DirectStream | 
     return DirectStream(partial(planned.written, spark)) if planned.can_be_written else None
 
 
+def entries_of(context: PipelineContext, index: int, planned: Planned, batch: int) -> range:
+    """Return the numbers of the entries of a plan's log that a micro-batch reads.
+
+    Args:
+        context: The pipeline and its state.
+        index: Number of the source's place in the union, from 0.
+        planned: Reader of the source.
+        batch: Number of the micro-batch, which the checkpoint has to contain.
+
+    Raises:
+        StateError: The checkpoint's file of the micro-batch is missing or damaged.
+        UnavailableError: The state's store does not answer.
+    """
+    checkpoint, position = context.generation.checkpoint, offset_log.position_in_plan
+    before = offset_log.offset_of(checkpoint, batch - 1, index) if batch else None
+    after = offset_log.offset_of(checkpoint, batch, index)
+    return range(position(before, planned.entries), position(after, planned.entries))
+
+
 class PlannedFilesPlace(SourcePlace):
     """Place of a bounded file source that is being read, or was read.
 
@@ -79,6 +98,7 @@ class PlannedFilesPlace(SourcePlace):
         super().__init__(context)
         self._source = source
         self.planned = planned
+        self.files = planned if planned.is_read_as_it_is else None
         self._index = index
         self._rate = rate
         self.end = history.end
@@ -240,6 +260,7 @@ class GrowingFolderPlace(SourcePlace):
         self.folder = folder
         self.growing = self
         self._planned = planned
+        self.files = planned if planned.is_read_as_it_is else None
         self._index = index
         self._rate = rate
 

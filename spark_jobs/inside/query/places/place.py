@@ -28,6 +28,7 @@ from sources.planning.topics.topic_plan import TopicPlan
 from spark_jobs.inside.query.seam.topic_seam import Seam
 from spark_jobs.inside.readers.empty_stream import empty_stream
 from spark_jobs.inside.readers.evaluate_select import select_columns
+from spark_jobs.inside.readers.files.planned_files import PlannedSource
 from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
 from spark_jobs.inside.sink.driver_batches import DriverBatches
 
@@ -189,6 +190,8 @@ class SourcePlace(ABC):
         seam: The seam with the sources before it, if the source is a topic whose turn it is;
             else None.
         growing: This place itself, if its source is a folder that keeps filling; else None.
+        files: Reader of planned files that Spark itself reads, and that others may write over: they
+            are looked at before each micro-batch. None for another source.
         starts: First offset of each partition, if the source is a topic that is followed; else
             None.
         out_of_orderness_ms: How far a micro-batch reaches back in event time behind earlier ones;
@@ -200,6 +203,7 @@ class SourcePlace(ABC):
     end: EndPosition | None = None
     seam: Seam | None = None
     growing: Growing | None = None
+    files: PlannedSource | None = None
     starts: Offsets | None = None
     out_of_orderness_ms: int | None = None
     is_by_arrival: bool = False

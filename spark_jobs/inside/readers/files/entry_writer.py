@@ -15,7 +15,7 @@ from sources.config.source.file_source import FileSource
 from sources.formats.deletion_vectors import count_deleted
 from sources.formats.parquet.table_file import moment_in_log
 from sources.planning.files.file_plan import FoundFiles
-from sources.storage.folder_partitions import values_of
+from sources.storage.folder_partitions import spark_values_of
 from sources.storage.stores import Stores
 from spark_jobs.inside.readers.files.drifted_columns import (
     lacking_columns,
@@ -33,6 +33,8 @@ _ENTRY_COLUMNS = pa.schema(
         ("offset", pa.int64()),
         ("length", pa.int64()),
         ("size", pa.int64()),
+        ("modified_ns", pa.int64()),
+        ("etag", pa.string()),
         ("partition", pa.string()),
         *BOUNDS,
     ]
@@ -133,7 +135,7 @@ class EntryWriter:
             in_file = rows + (0 if deleted is None else count_deleted(deleted))
             statistics = _statistics(in_file, None if outside else named, low, high)
             lacking = {} if of is None else lacks[of]
-            values_in = {**values_of(partition), **limits, **lacking}
+            values_in = {**spark_values_of(partition, self.read), **limits, **lacking}
             yield Entry(uri, size, statistics, values_in, deleted)
 
     @property

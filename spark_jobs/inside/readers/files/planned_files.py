@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
@@ -22,8 +21,7 @@ from sources.config.source.file_options import TimeRange
 from sources.config.source.file_source import FileSource
 from sources.config.source.rate_limit import Batch
 from sources.config.table.row_rules import NO_RULES, RowRules
-from sources.errors import InputError
-from sources.files.listing.changed_splits import changed_splits
+from sources.files.listing.changed_splits import refuse_changed
 from sources.files.listing.new_files import require_readable_by_spark
 from sources.planning.files.file_plan import FoundFiles, read_splits
 from sources.state.generation import Generation
@@ -31,10 +29,7 @@ from sources.storage.folder import Folder
 from sources.storage.stores import Stores
 from spark_jobs.inside.arrow_map import Step
 from spark_jobs.inside.readers.evaluate_select import select_columns
-from spark_jobs.inside.readers.files.drifted_columns import (
-    as_one,
-    other_names,
-)
+from spark_jobs.inside.readers.files.drifted_columns import as_one, other_names
 from spark_jobs.inside.readers.files.entry_writer import EntryWriter
 from spark_jobs.inside.readers.files.kept_batch import by_plan, keep_batch
 from spark_jobs.inside.readers.files.parquet_rules import stage_broken
@@ -57,9 +52,6 @@ from spark_jobs.inside.readers.row_rules import (
 )
 from spark_jobs.inside.readers.rows_written_by_tasks import RowWriters
 from spark_jobs.inside.readers.staged_bad_records import staging_folder
-
-# Number of changed files that a message lists one by one.
-_SHOWN = 5
 
 
 class PlannedSource:
@@ -140,6 +132,11 @@ class PlannedSource:
         return not self._source.is_read_by_spark
 
     @property
+    def is_read_as_it_is(self) -> bool:
+        """Whether Spark itself reads files that others may write over: Parquet of no table."""
+        return self._source.is_read_by_spark and not self._source.is_table
+
+    @property
     def largest(self) -> Batch:
         """Highest numbers of bytes, splits (as ``files``) and rows that a micro-batch reads.
 
@@ -193,26 +190,10 @@ class PlannedSource:
             InputError: A planned file is missing or was rewritten; the message names up to five.
             UnavailableError: The storage does not answer.
         """
-        done, _, _ = self.reached(entries_done)
-        every = self._entries.splits()
-        if stop is not None:
-            every = every.slice(0, self.reached(stop)[0])
-        to_read = every.filter(pc.is_in(every["path"], every["path"].slice(done).unique()))
-        changed = changed_splits(to_read, self._stores)
-        if changed:
-            shown = "\n    ".join(changed[:_SHOWN])
-            more = f"\n    and {len(changed) - _SHOWN:,} more" if len(changed) > _SHOWN else ""
-            what = "query was not started" if stop is None else "micro-batch was not written"
-            message = (
-                f"Source `{self._source.name}` changed since it was planned:\n    {shown}{more}\n"
-                f"The {what}: the table would lack planned rows, or hold others."
-            )
-            hint = (
-                "Restore these files as they were planned and run the pipeline again "
-                "(`hybrid run P`), or begin a new generation, which plans the files as they are "
-                "now: `hybrid generation new P`."
-            )
-            raise InputError(message, hint, source=self._source.name)
+        done, end = self.reached(entries_done)[0], None if stop is None else self.reached(stop)[0]
+        to_read = self._entries.splits()[done:end]
+        what = "query was not started" if stop is None else "micro-batch was not written"
+        refuse_changed(self._source.name, to_read, self._stores, what)
 
     def prepare(self) -> None:
         """Write the versions of the source's Delta log that do not exist yet; it can be repeated.

@@ -11,6 +11,7 @@ from sources.config.source.event_time import EventTime
 from sources.config.source.file_options import ArrivalOrder
 from sources.config.source.file_source import FileSource
 from sources.files.format_registry import format_of
+from sources.files.listing.changed_splits import refuse_changed
 from sources.files.outside_bounds import find_outside, refuse_outside
 from sources.formats.file_regions import Region
 from sources.formats.lines import BadRow, OnBad, refuse
@@ -40,8 +41,9 @@ def split_reader(
     """Return a ``mapInArrow`` function that replaces each split by the rows of its file.
 
     Its input are rows of a plan's log. A damaged file fails the task with an :class:`InputError`
-    that names it. So does a bad row, or one whose event time does not count, unless it is left out
-    (``on_bad_record``, ``event_time.outside``). A stream stages what is left out.
+    that names it, as does one that, once it was read, is not as planned. So does a bad row, or one
+    whose event time does not count, unless it is left out (``on_bad_record``,
+    ``event_time.outside``). A stream stages what is left out.
 
     Args:
         columns: The columns to return, partition columns included, and :data:`PLACES` if wanted.
@@ -80,6 +82,9 @@ def split_reader(
                         rows = _numbered(rows, number)  # noqa: PLW2901 - the same rows
                         number = None if number is None else number + len(rows)
                     yield _with_constants(rows, columns, constants)
+            if "etag" in batch.schema.names:  # else the log is of a version without it
+                splits, what = pa.Table.from_batches([batch]), "micro-batch was not written"
+                refuse_changed(source.name, splits, stores, what)
         for handler in (bad, outside):
             if isinstance(handler, RowStager):
                 handler.flush()

@@ -309,6 +309,14 @@ def test_a_promotion_that_broke_off_is_finished_by_the_supervision(tmp_path: Pat
         assert request.job_name == "events_generation"
         form = request.run_config["ops"]["do_events_generation"]["config"]
         assert form == {"action": "FINISH"}
+        # What an earlier look found says nothing about a stream that the promotion has stopped.
+        told = {
+            each.check_name: each.description or ""
+            for each in found.asset_events
+            if isinstance(each, dg.AssetCheckEvaluation) and not each.passed
+        }
+        assert set(told) == {"alive", "healthy"}
+        assert "The promotion of generation g2 broke off" in told["alive"]
         lock = take_switch_lock(case.loaded.state)
         assert lock is not None
         waits = sensor(context)

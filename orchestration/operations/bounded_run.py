@@ -6,18 +6,13 @@ from orchestration.launch_checks import (
     Source,
     require_ready,
 )
-from orchestration.requested_state import (
-    request,
-)
 from sources.common.positions import EndPosition
 from sources.config.pipeline import Pipeline
 from sources.errors import RunError
-from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from sources.state.action_log import read_actions
 from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import last_launch
-from spark_jobs.launch.runs import find_run
 from spark_jobs.launch.watched_run import OnOutput
 from spark_jobs.table.ownership.belonging import require_belonging
 
@@ -74,11 +69,6 @@ def run_bounded(
         )
     except RunError as error:
         raise _stopped_by_people(context, source.name) or error from None
-    last = context.pipeline.sources[-1]
-    has_stream = last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
-    if rest_requested and has_stream and find_run(context.generation, last.name) is not None:
-        # The stream is requested from the switch on, not only once its own step runs.
-        request(context.generation, last.name, is_requested=True)
     if (end := state.end_of(source.name)) is None:
         message = (
             f"The Spark run of `{source.name}` ended with exit status 0 but wrote no end position, "

@@ -15,7 +15,6 @@ from orchestration.defs.sensors import has_live_run, live_checks
 from orchestration.defs.show import reports
 from orchestration.defs.show.reports import Cursor, merge_findings
 from orchestration.pipeline_definitions import pipeline_definitions
-from orchestration.requested_state import read_requested
 from orchestration.supervision import controls
 from orchestration.supervision.rules.verdict import Finding
 from sources.config.loader import load_pipeline
@@ -24,6 +23,7 @@ from sources.errors import StateError
 from sources.planning.plan import Plan
 from sources.state.generation import PLAN
 from spark_jobs.run_state.late_row_count import LateRows, late_rows_name
+from spark_jobs.run_state.requested_state import read_requested
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.hook import listening
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from orchestration.launch_checks import (
-    Source,
-    require_ready,
-)
+from orchestration.launch_checks import Source, require_ready
 from sources.common.positions import EndPosition
 from sources.config.pipeline import Pipeline
 from sources.errors import RunError

@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from orchestration.launch_checks import (
-    Source,
-    require_ready_to_stream,
-)
+from orchestration.launch_checks import Source, require_ready_to_stream
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
 from sources.planning.context import PipelineContext

@@ -38,11 +38,7 @@ from spark_jobs.inside.query.transform.described_transform import (
     TransformOnNoRows,
     apply_to_no_rows,
 )
-from spark_jobs.inside.query.transform.given_rows import (
-    Given,
-    frames_of,
-    require_declared_order,
-)
+from spark_jobs.inside.query.transform.given_rows import Given, frames_of, require_declared_order
 from spark_jobs.inside.query.transform.passed_columns import same_columns
 from spark_jobs.inside.query.transform.result_checks import (
     require_extensible,

@@ -31,10 +31,7 @@ from sources.storage.folder import Folder
 from sources.storage.stores import Stores
 from spark_jobs.inside.arrow_map import Step
 from spark_jobs.inside.readers.evaluate_select import select_columns
-from spark_jobs.inside.readers.files.drifted_columns import (
-    as_one,
-    other_names,
-)
+from spark_jobs.inside.readers.files.drifted_columns import as_one, other_names
 from spark_jobs.inside.readers.files.entry_writer import EntryWriter
 from spark_jobs.inside.readers.files.kept_batch import by_plan, keep_batch
 from spark_jobs.inside.readers.files.parquet_rules import stage_broken

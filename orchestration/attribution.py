@@ -15,6 +15,8 @@ from sources.errors import InputError
 
 USER_TAG = "user"
 """Tag of a run with the name of the user who launched it."""
+SCHEDULE_TAG = "dagster/schedule_name"
+"""Tag of a run with the name of the schedule that launched it, which Dagster itself sets."""
 HEADER = "X-Forwarded-User"
 """Header in which a proxy passes on the name of the user whom it has authenticated."""
 
@@ -85,16 +87,17 @@ class UserRunCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
 
 
 def acting_user(run_tags: Mapping[str, str], given: str | None) -> str:
-    """Return who launched a run: the authenticated user, else the name that was typed.
+    """Return who launched a run: the authenticated user, the name that was typed, or a schedule.
 
     Called by jobs that record who acted, before they change anything.
 
     Args:
-        run_tags: The run's tags, of which ``user`` is the authenticated user.
+        run_tags: The run's tags, of which ``user`` is the authenticated user. One of a schedule
+            alone makes it ``schedule <name>``.
         given: Name that was typed into the form; None or empty if none was.
 
     Returns:
-        The name without spaces around it; empty if there is neither.
+        The name without spaces around it; empty if there is none.
 
     Raises:
         InputError: There are both, and they differ.
@@ -107,4 +110,9 @@ def acting_user(run_tags: Mapping[str, str], given: str | None) -> str:
         )
         hint = f"Leave the name empty, or log in as `{typed}` and launch the run again."
         raise InputError(message, hint, field="by", value=typed)
-    return user or typed
+    return user or typed or by_schedule(run_tags.get(SCHEDULE_TAG, ""))
+
+
+def by_schedule(name: str) -> str:
+    """Return a schedule as the one who acts, for the log of actions; empty for an empty name."""
+    return name and f"schedule {name}"

@@ -85,11 +85,11 @@ def find_definitions(places: Iterable[Path]) -> dg.Definitions:
     pipelines, groups, unreadable = find_pipelines(places)
     made: list[dg.Definitions] = []
     shown: list[LoadedPipeline] = []
-    files: dict[str, Path] = {}
+    files, taken = dict[str, Path](), dict[str, Path]()
     for loaded in pipelines:
         with _apart(loaded.path, unreadable):
             _require_new(loaded.pipeline.name, loaded.path, files)
-            made.append(pipeline_definitions(loaded))
+            made.append(_fitting(pipeline_definitions(loaded), loaded.path, taken))
             shown.append(loaded)
     for group in groups:
         with _apart(group.path, unreadable):
@@ -97,16 +97,19 @@ def find_definitions(places: Iterable[Path]) -> dg.Definitions:
             members, failed = group.load()
             for loaded in members:
                 _require_new(loaded.pipeline.name, loaded.path, files)
-            made.append(group.definitions(members))
+            made.append(_fitting(group.definitions(members), group.path, taken))
             shown += members
             unreadable += failed
-    names = [file_name(each.path) for each in unreadable]
+    names = [
+        *(each.pipeline.name for each in shown),
+        *(file_name(each.path) for each in unreadable),
+    ]
     return dg.Definitions.merge(
         *made,
         *(make(shown) for make in contributions("location_definitions")),
         *(
             unreadable_definitions(each, names[:at].count(names[at]))
-            for at, each in enumerate(unreadable)
+            for at, each in enumerate(unreadable, len(shown))
         ),
         # The steps of a chain run one after another: a process for each would only cost its start.
         dg.Definitions(executor=dg.in_process_executor),
@@ -120,6 +123,17 @@ def _apart(file: Path, unreadable: list[UnreadableFile]) -> Iterator[None]:
         yield
     except Exception as error:
         unreadable.append(UnreadableFile(file, error))
+
+
+def _fitting(own: dg.Definitions, file: Path, taken: dict[str, Path]) -> dg.Definitions:
+    """Return a file's definitions; refuse those that Dagster would not load with the others."""
+    for each in own.jobs or ():
+        _require_new(each.name, file, taken)
+    names = [each.name for each in (*(own.schedules or ()), *(own.sensors or ()))]
+    for name in names:
+        # Dagster knows schedules and sensors by one name, apart from that of a job.
+        _require_new(f"{name} (schedule or sensor)", file, taken)
+    return own
 
 
 def _require_new(name: str, file: Path, files: dict[str, Path]) -> None:

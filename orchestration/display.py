@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 from humanize import metric, naturalsize
 
 from sources.common.durations import duration
+from spark_jobs.run_state.requested_state import RequestedState, in_words
 
 _LONG_AGO_MS = 2 * 86_400_000
 _SECOND_MS = 1000
@@ -68,6 +69,18 @@ def day(ms: int) -> str:
 def moment(ms: int) -> str:
     """Return a time in ms since 1970, in UTC and to the minute, such as ``29 Sep 2013 23:56``."""
     return f"{day(ms)} {_utc(ms):%H:%M}"
+
+
+def ended_in_words(requested: RequestedState) -> str:
+    """Return since when people have paused or stopped a live run, by whom and why: a sentence.
+
+    Must not be called with a state that is requested.
+    """
+    by = f" by {requested.by}" if requested.by else ""
+    why = f" ({requested.why})" if requested.why else ""
+    return (
+        f"The live run has been {in_words(requested)} since {moment(requested.at_ms)} UTC{by}{why}."
+    )
 
 
 def second(ms: int) -> str:

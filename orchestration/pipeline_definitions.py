@@ -18,6 +18,7 @@ from orchestration.defs.jobs.replacement import installed_replacement
 from orchestration.defs.keys import PIPELINE_TAG, step_key, table_key
 from orchestration.defs.sensors import has_live_run, live_checks, supervision_sensor
 from sources.config.loader import LoadedPipeline
+from sources.errors import InputError
 from sources.extensions import contributions, extensions
 
 
@@ -38,7 +39,8 @@ def pipeline_definitions(
         after: Assets that the first step of the chain depends on.
 
     Raises:
-        InputError: An extension can't be loaded.
+        InputError: An extension can't be loaded, or Dagster does not take a name, such as `type`,
+            or takes it once only, as of two schedules.
     """
     name = loaded.pipeline.name
     # One job for the whole chain: one Dagster run with ordered steps.
@@ -65,7 +67,17 @@ def pipeline_definitions(
         sensors=[supervision_sensor(loaded, [chain, *generations])],
     )
     added = (make(loaded) for make in contributions("definitions"))
-    return dg.Definitions.merge(made, *added)
+    found = dg.Definitions.merge(made, *added)
+    try:
+        # Else Dagster would refuse all pipelines of the location.
+        dg.Definitions.validate_loadable(found)
+    except dg.DagsterInvalidDefinitionError as error:
+        message = (
+            f"Dagster does not load pipeline `{name}`: {str(error.__cause__ or error).rstrip('.')}."
+        )
+        hint = "Give the pipeline, or its schedule that the message names, another `name`."
+        raise InputError(message, hint, pipeline=name, field="name") from None
+    return found
 
 
 def chain_selection(loaded: LoadedPipeline) -> dg.AssetSelection:

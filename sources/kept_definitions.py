@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sources.config.code.transform import FunctionTransform
-from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
+from sources.config.document.yaml_document import KEPT
+from sources.config.loader import KeptDefinition, LoadedPipeline, load_pipeline
 from sources.errors import StateError
 from sources.serving import newest_generation, read_serving
 from sources.state.action_log import recorded

@@ -19,7 +19,7 @@ from hybrid_extensions.generations.lifecycle import discard, rerun
 from hybrid_extensions.generations.switch import promotion
 from hybrid_extensions.generations.switch.group_switch import promote_group, roll_back_group
 from hybrid_extensions.schedules.dagster import schedule
-from orchestration.attribution import acting_user
+from orchestration.attribution import acting_user, by_schedule
 from orchestration.defs.checks.from_job import report_check
 from orchestration.defs.checks.table import report_table
 from orchestration.defs.jobs.action_form import action_schema, read_form
@@ -129,11 +129,15 @@ def _rerun_request(loaded: LoadedPipeline, declared: Rerun) -> dict[str, Any] | 
             name = loaded.pipeline.name
             return f"There is no table to compute again before the first run of the job `{name}`."
         begun = candidate_name(now)
-        if declared.promote == "checks" and begun is not None and (by := _begun_by(now, begun)):
-            return (
-                f"Generation {begun}, which {by} has begun, is a candidate, and would be promoted "
-                "without a person. Promote or discard it by this job; later ticks go on then."
-            )
+        if declared.promote == "checks" and begun is not None:
+            # A name that nobody gave, as in Dagster without a login, may be that of any person.
+            by = _begun_by(now, begun) or "somebody without a name"
+            if by not in _promoting(now):
+                return (
+                    f"Generation {begun}, which {by} has begun, is a candidate, and would be "
+                    "promoted without a person. Promote or discard it by this job; later ticks go "
+                    "on then."
+                )
     fields = {
         "action": _RERUN,
         "promote": declared.promote.upper(),
@@ -142,8 +146,15 @@ def _rerun_request(loaded: LoadedPipeline, declared: Rerun) -> dict[str, Any] | 
     return {"run_config": _form(loaded, fields), "tags": _RERUNS}
 
 
+def _promoting(loaded: LoadedPipeline) -> set[str]:
+    """Return the schedules that promote by themselves, as the log of actions names them."""
+    reruns = loaded.section(GenerationsSection).generations.reruns
+    names = (f"{loaded.pipeline.name}_{each.name}" for each in reruns if each.promote == "checks")
+    return {by_schedule(name) for name in names}
+
+
 def _begun_by(loaded: LoadedPipeline, candidate: str) -> str:
-    """Return who began a candidate, by the log of actions; empty for a schedule, or if unknown."""
+    """Return who began a candidate, by the log of actions; empty if unknown."""
     begun = (
         each.by
         for each in reversed(read_actions(loaded.state))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -14,7 +15,6 @@ from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status, status_of
 from sources.common.optional import needs_extra
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.errors import HybridError
 from sources.generations import acting_on
 from spark_jobs.run_state.progress_log import read_progress_log
 
@@ -23,6 +23,7 @@ with needs_extra("metrics", "`hybrid metrics`"):
     from prometheus_client.core import Metric as Family
     from prometheus_client.registry import Collector
 
+_LOG = logging.getLogger(__name__)
 _LABELS = ("pipeline", "generation")
 _OF_SOURCE = (*_LABELS, "source")
 
@@ -92,7 +93,9 @@ class PipelineCollector(Collector):
             if found.served_by is not None:
                 own += self._of(loaded, found.served_by)
             own += _of_parts(found)
-        except HybridError:
+        # Whatever it is, the metrics of the other pipelines must be there.
+        except Exception:
+            _LOG.exception("The status of pipeline `%s` can't be read.", name)
             return [Sample(catalog.LOOK, {"pipeline": name}, 0)]
         return [Sample(catalog.LOOK, {"pipeline": name}, 1), *own]
 

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from hybrid_extensions.ranges import metadata
 from hybrid_extensions.ranges.backfill import backfill, look
+from hybrid_extensions.ranges.jobs import BACKFILL
 from hybrid_extensions.ranges.request import Span
 from orchestration.attribution import acting_user
 from orchestration.defs.checks.table import report_table
@@ -69,7 +70,7 @@ class RangeStep(NamedTuple):
 def definitions(pipelines: Sequence[LoadedPipeline]) -> dg.Definitions:
     """Return the job for ranges of several pipelines of a code location; none for a single one."""
     files = {each.pipeline.name: each.path for each in pipelines}
-    if len(files) < 2 or NAME in files:
+    if len(files) < 2 or not {NAME, NAME.removesuffix(BACKFILL.ending)}.isdisjoint(files):
         return dg.Definitions()
 
     def ask(

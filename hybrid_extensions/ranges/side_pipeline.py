@@ -13,7 +13,8 @@ from hybrid_extensions.ranges.range_files import RangePart
 from hybrid_extensions.ranges.range_scope import RangeScope
 from orchestration.chain import ChainRun, Observer, Outcome, PlanStep, Step, run_chain
 from sources.common.counting import counted
-from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
+from sources.config.document.yaml_document import KEPT
+from sources.config.loader import KeptDefinition, LoadedPipeline, load_pipeline
 from sources.config.source.exported_source import ExportedFiles
 from sources.kept_definitions import kept_folder
 from sources.planning.context import PipelineContext

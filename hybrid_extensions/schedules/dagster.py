@@ -6,9 +6,9 @@ from typing import Any
 import dagster as dg
 
 from hybrid_extensions.schedules.declare import Schedule
+from orchestration.attribution import SCHEDULE_TAG
 from sources.config.loader import LoadedPipeline
 
-_SCHEDULE_TAG = "dagster/schedule_name"
 _UNDER_WAY = [
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -51,7 +51,7 @@ def schedule(
     )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         # Missed ticks come all at once: the first of them is enough.
-        same = {_SCHEDULE_TAG: name} if job is None else dict(tags or {})
+        same = {SCHEDULE_TAG: name} if job is None else dict(tags or {})
         there = context.instance.get_runs(
             filters=dg.RunsFilter(job_name=job, statuses=_UNDER_WAY, tags=same), limit=1
         )

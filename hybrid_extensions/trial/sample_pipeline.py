@@ -11,8 +11,8 @@ from typing import Any
 
 import yaml
 
-from sources.config.document.yaml_document import read_document
-from sources.config.loader import KEPT, KeptDefinition, LoadedPipeline, load_pipeline
+from sources.config.document.yaml_document import KEPT, read_document
+from sources.config.loader import KeptDefinition, LoadedPipeline, load_pipeline
 from sources.config.table.sampled_share import Sample
 from sources.errors import InputError
 from sources.storage.folder import Folder

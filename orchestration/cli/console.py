@@ -19,15 +19,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from orchestration.chain import (
-    BoundedStep,
-    ChainRun,
-    LiveStep,
-    Observer,
-    Outcome,
-    Step,
-    run_chain,
-)
+from orchestration.chain import BoundedStep, ChainRun, LiveStep, Observer, Outcome, Step, run_chain
 from orchestration.cli.output import person, tell
 from orchestration.operations import live_run, stopping
 from orchestration.progress.in_words import progress_parts, share_of

@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from orchestration.cli import panels
-from orchestration.cli.output import (
-    AsJson,
-    GenerationName,
-    PipelineFile,
-    answer,
-    load_acting,
-)
+from orchestration.cli.output import AsJson, GenerationName, PipelineFile, answer, load_acting
 
 if TYPE_CHECKING:
     from sources.config.loader import LoadedPipeline

@@ -5,14 +5,7 @@ from __future__ import annotations
 import typer
 
 from orchestration.cli import panels
-from orchestration.cli.output import (
-    AsJson,
-    By,
-    PipelineFile,
-    answer,
-    load,
-    person,
-)
+from orchestration.cli.output import AsJson, By, PipelineFile, answer, load, person
 
 app = typer.Typer()
 

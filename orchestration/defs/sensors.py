@@ -29,6 +29,7 @@ from orchestration.supervision.rules.verdict import Finding, expected_findings
 from orchestration.supervision.webhook import Alert, alert
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.errors import StateError
 from sources.extensions import none_adds
 from sources.hybrid import Boundedness
 from sources.serving import Switch, pending_switch
@@ -86,9 +87,10 @@ def supervision_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.Sensor
 
     While a newer generation waits for its promotion, it supervises the live runs of both. While a
     promotion or rollback is pending, it only requests the run that completes it, once no process is
-    at work on it. A look that fails reports the checks ``alive`` and ``healthy`` as failed, so that
-    no earlier result stays in place; after a minute of such looks the webhook is told. It keeps the
-    card of the table up to date, and continues a run that waited for an approval.
+    at work on it, and reports that it broke off. A look that fails reports the checks ``alive`` and
+    ``healthy`` as failed, so that no earlier result stays in place; after a minute of such looks
+    the webhook is told. It keeps the card of the table up to date, and continues a run that waited
+    for an approval.
 
     Args:
         loaded: The pipeline.
@@ -113,7 +115,7 @@ def supervision_sensor(loaded: LoadedPipeline, jobs: Sequence[Any]) -> dg.Sensor
         try:
             fresh = load_pipeline(loaded.path)
             if (switch := pending_switch(fresh)) is not None:
-                return _finish_switch(fresh, switch)
+                return _finish_switch(context, fresh, switch, cursor)
             found += (
                 (each, tick)
                 for each in supervisor.watched(fresh)
@@ -182,9 +184,11 @@ def _restart(
     )
 
 
-def _finish_switch(loaded: LoadedPipeline, switch: Switch) -> dg.SensorResult | dg.SkipReason:
-    """Request the completion of an interrupted promotion; wait for one that is under way."""
-    if is_switching(loaded.state):
+def _finish_switch(
+    context: dg.SensorEvaluationContext, loaded: LoadedPipeline, switch: Switch, cursor: Cursor
+) -> dg.SensorResult | dg.SkipReason:
+    """Request the completion of an interrupted promotion, and report it; wait for a running one."""
+    if is_switching(loaded.state) or pending_switch(loaded) != switch:
         return dg.SkipReason(f"Generation {switch.to} is replacing {switch.past} in the target.")
     if (replacement := installed_replacement()) is None:
         raise none_adds("completes promotions", "complete it where it is installed")
@@ -194,7 +198,15 @@ def _finish_switch(loaded: LoadedPipeline, switch: Switch) -> dg.SensorResult | 
         job_name=generation_name(loaded),
         run_config=replacement.finish_form(loaded),
     )
-    return dg.SensorResult(run_requests=[request])
+    message = (
+        f"The {switch.kind} of generation {switch.to} broke off, and live runs may be stopped."
+    )
+    hint = "A run completes it; if that fails, do what it says, or `hybrid generation abort P`."
+    error = StateError(message, hint)
+    shown = failed_look(context.instance, loaded, error, cursor, is_live=has_live_run(loaded))
+    shown, problem = alert_once(loaded, shown)
+    _warn(context, problem)
+    return _result(shown, [request])
 
 
 def _name(loaded: LoadedPipeline) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from orchestration.launch_checks import Source, require_ready
-from orchestration.requested_state import request
 from sources.common.positions import EndPosition
 from sources.config.pipeline import Pipeline
 from sources.errors import RunError
-from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
+from sources.state.action_log import read_actions
 from spark_jobs.launch import run_control
-from spark_jobs.launch.runs import find_run
+from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.launch.watched_run import OnOutput
 from spark_jobs.table.ownership.belonging import require_belonging
+
+_ACTIONS = 5  # others may have acted since, such as changed a rate
 
 
 def run_bounded(
@@ -45,8 +46,8 @@ def run_bounded(
         StateError: It is not the source's turn, its start offsets were not decided, the plan is not
             approved, another generation serves in this one's place, or another run is active.
         SeamError: The hand-over to a topic does not pass its checks; only before the first commit.
-        RunError: Spark failed, or ended without an end position. A repeated call resumes after the
-            last committed micro-batch.
+        RunError: Spark failed, ended without an end position, or was stopped by people, which is
+            not transient. A repeated call resumes after the last committed micro-batch.
         UnavailableError: A broker, store or cluster does not answer.
         InputError: A broker or a store refuses.
     """
@@ -59,12 +60,12 @@ def run_bounded(
     names = run_names(context.pipeline)
     is_warm = rest_requested and context.pipeline.switch == "warm"
     to_run = names[names.index(source.name) :] if is_warm else [source.name]
-    run_control.run_to_end(context.loaded, context.generation, to_run, on_beat, on_output, means)
-    last = context.pipeline.sources[-1]
-    has_stream = last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
-    if rest_requested and has_stream and find_run(context.generation, last.name) is not None:
-        # The stream is requested from the switch on, not only once its own step runs.
-        request(context.generation, last.name, is_requested=True)
+    try:
+        run_control.run_to_end(
+            context.loaded, context.generation, to_run, on_beat, on_output, means
+        )
+    except RunError as error:
+        raise _stopped_by_people(context, source.name) or error from None
     if (end := state.end_of(source.name)) is None:
         message = (
             f"The Spark run of `{source.name}` ended with exit status 0 but wrote no end position, "
@@ -76,6 +77,19 @@ def run_bounded(
         )
         raise RunError(message, hint, source=source.name, generation=context.generation.name)
     return end
+
+
+def _stopped_by_people(context: PipelineContext, source: str) -> RunError | None:
+    """Return the error that people ended the last launch, by the log of actions; else None."""
+    generation, launch = context.generation, last_launch(context.generation)
+    for action in reversed(read_actions(context.loaded.state, last=_ACTIONS)):
+        is_own = (action.action, action.generation) == ("stop", generation.name)
+        if is_own and launch is not None and action.at_ms >= launch.at_ms:
+            by = f" by {action.by}" if action.by else ""
+            message = f"The run of `{source}` was stopped{by} before all of its plan was read."
+            hint = "What is committed is not read again; to go on, run `hybrid run P`."
+            return RunError(message, hint, transient=False, source=source)
+    return None
 
 
 def run_names(pipeline: Pipeline) -> list[str]:

@@ -5,18 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from orchestration.launch_checks import (
-    Source,
-    require_ready_to_stream,
-)
-from orchestration.requested_state import (
-    RequestedState,
-    in_words,
-    read_requested,
-    request,
-    require_requested,
-    write_requested,
-)
+from orchestration.launch_checks import Source, require_ready_to_stream
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
 from sources.planning.context import PipelineContext
@@ -25,6 +14,14 @@ from sources.state.generation import Generation
 from spark_jobs.launch import run_control
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.run_state.heartbeat import Heartbeat
+from spark_jobs.run_state.requested_state import (
+    RequestedState,
+    in_words,
+    read_requested,
+    request,
+    require_requested,
+    write_requested,
+)
 
 
 def go_live(

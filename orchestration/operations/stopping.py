@@ -3,11 +3,6 @@
 from __future__ import annotations
 
 from orchestration import step_observers
-from orchestration.requested_state import (
-    in_words,
-    read_requested,
-    request,
-)
 from sources.config.loader import LoadedPipeline
 from sources.generations import generations
 from sources.serving import declared_generation
@@ -16,6 +11,7 @@ from sources.state.generation import read_generation
 from spark_jobs.launch import run_control
 from spark_jobs.run_state.driver_lock import is_held, is_launched
 from spark_jobs.run_state.heartbeat import read_heartbeat
+from spark_jobs.run_state.requested_state import in_words, read_requested, request
 
 
 def stop(loaded: LoadedPipeline, by: str = "", action: str = "stop", why: str = "") -> list[str]:

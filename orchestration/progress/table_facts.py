@@ -18,12 +18,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
 from sources.serving import read_serving, target_of
 from sources.storage.folder import Folder
-from sources.storage.tables.delta import (
-    delta_table,
-    is_delta_table,
-    query_rows,
-    unreadable_table,
-)
+from sources.storage.tables.delta import delta_table, is_delta_table, query_rows, unreadable_table
 
 _ROWS = 10
 _NBSP = "\N{NO-BREAK SPACE}"

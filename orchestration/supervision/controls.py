@@ -8,12 +8,6 @@ from datetime import timedelta
 
 from orchestration.catch_up import UpToNow, held_in_words
 from orchestration.operations import live_run, stopping
-from orchestration.requested_state import (
-    RequestedState,
-    in_words,
-    read_requested,
-    write_requested,
-)
 from sources.common.durations import in_full
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
@@ -27,6 +21,12 @@ from sources.state.generation import Generation
 from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
+from spark_jobs.run_state.requested_state import (
+    RequestedState,
+    in_words,
+    read_requested,
+    write_requested,
+)
 
 _POLL_S = 0.5
 DRAINED = "drained: all input that was there by then is committed"

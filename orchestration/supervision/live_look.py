@@ -8,7 +8,6 @@ from typing import NamedTuple
 from orchestration.backlog import RECORDS
 from orchestration.capture.interface import installed_capture
 from orchestration.capture.look import LOOK_EVERY_MS, CaptureLook
-from orchestration.requested_state import read_requested
 from orchestration.supervision.belonging_finding import find_refusal, with_refusal
 from orchestration.supervision.late_row_findings import look_at_late_rows
 from orchestration.supervision.observation import SPLITS, Seen, behind_since
@@ -31,6 +30,7 @@ from spark_jobs.launch.obstacle import find_obstacle
 from spark_jobs.launch.runs import find_run, why_ended
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.progress_log import read_progress_log
+from spark_jobs.run_state.requested_state import read_requested
 from spark_jobs.run_state.target_record import was_requested
 from spark_jobs.run_state.wrong_rows import read_wrong_rows
 from spark_jobs.table.ownership.belonging import require_belonging

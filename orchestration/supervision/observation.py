@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from orchestration.backlog import RECORDS
 from orchestration.capture.silent_database import SilentDatabase
 from orchestration.capture.slot_state import SlotSeen
-from orchestration.requested_state import RequestedState
 from orchestration.supervision.late_row_findings import LateSeen
 from orchestration.supervision.rules.catching_up import Behind
 from sources.common.counting import Noun
 from sources.errors import ErrorReport
 from spark_jobs.run_state.heartbeat import Heartbeat
+from spark_jobs.run_state.requested_state import RequestedState
 
 SPLITS = Noun("split", "splits")
 """What waits in a folder that a live run reads; in topics, records do."""

@@ -9,7 +9,6 @@ from pydantic import BaseModel
 from orchestration.backlog import Backlog, TopicBacklog, backlog_of
 from orchestration.catch_up import held_in_words
 from orchestration.progress.forecast import eta_s
-from orchestration.requested_state import read_requested
 from sources.common.durations import span_ms
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
@@ -27,6 +26,7 @@ from spark_jobs.launch import run_control
 from spark_jobs.launch.runs import find_run
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
 from spark_jobs.run_state.progress_log import read_progress_log
+from spark_jobs.run_state.requested_state import read_requested
 
 SourceState = Literal[
     "waiting", "starting", "running", "silent", "finished", "stopped", "failed", "dead"

@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from orchestration.operations import live_run
 from orchestration.remedies import as_commands
-from orchestration.requested_state import require_requested
 from orchestration.supervision.live_look import Look, look_at_live
 from orchestration.supervision.refused_restart import RefusedRestart, write_refused
 from orchestration.supervision.rules.verdict import RED, Verdict
@@ -25,6 +24,7 @@ from sources.serving import is_replaced
 from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import last_launch_id
 from spark_jobs.run_state.heartbeat import Heartbeat
+from spark_jobs.run_state.requested_state import require_requested
 
 
 class Tick(NamedTuple):

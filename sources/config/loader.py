@@ -14,6 +14,7 @@ from sources.common.state_document import Record
 from sources.config.code.own_modules import OwnModules
 from sources.config.document.declaration_errors import invalid_file
 from sources.config.document.yaml_document import (
+    KEPT,
     of_jobs,
     parse_document,
     read_document,
@@ -29,8 +30,6 @@ from sources.state.generation import Generation, Ways, open_generation
 from sources.storage.folder import Folder
 
 S = TypeVar("S", bound=Section)
-KEPT = "hybrid-definition.json"
-"""Name of the file next to a copy of a pipeline's file, made for a generation."""
 WRITTEN = "# Written by the code that declares this pipeline: change it there."
 """First line of a file that :func:`declare` has written."""
 

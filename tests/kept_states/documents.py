@@ -9,7 +9,6 @@ from typing import Any
 
 from hybrid_extensions.cdc.spark.followed_columns import ColumnsLog
 from hybrid_extensions.generations.switch.lock import SwitchHolder
-from orchestration.requested_state import RequestedState
 from orchestration.supervision.refused_restart import RefusedRestart
 from orchestration.supervision.watch_memory import Watch
 from sources.common.positions import EndPosition, StartPosition
@@ -36,6 +35,7 @@ from spark_jobs.launch.launch_record import Launch
 from spark_jobs.run_state.heartbeat import Heartbeat
 from spark_jobs.run_state.late_row_count import LateRows
 from spark_jobs.run_state.progress_log import ProgressLog
+from spark_jobs.run_state.requested_state import RequestedState
 from spark_jobs.run_state.target_record import TargetRecord
 from tests.kept_states.archives import HOME, Kept
 

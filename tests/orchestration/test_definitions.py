@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -83,6 +84,85 @@ def test_of_two_files_with_one_name_the_second_is_red(folder: Path) -> None:
     found = find_definitions([folder])
     assert job_names(found) == alone
     assert f"is also that of {file}" in told(found, "zz_file")
+
+
+NIGHTLY = {"cron": "0 3 * * *"}
+
+
+@needs("generations")
+@needs("upkeep")
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"name": "type"}, '"type" is not a valid name in Dagster'),
+        ({"name": "class"}, '"class" is not a valid name in Dagster'),
+        (
+            {
+                "upkeep": [
+                    {**NIGHTLY, "name": "a", "action": each} for each in ("compact", "vacuum")
+                ]
+            },
+            "events_a",
+        ),
+        ({"upkeep": [{**NIGHTLY, "name": "supervision", "action": "vacuum"}]}, "supervision"),
+    ],
+)
+def test_a_name_that_dagster_refuses_holds_up_no_other_pipeline(
+    folder: Path, changes: dict[str, Any], reason: str
+) -> None:
+    text = (folder / "events.yaml").read_text()
+    (folder / "events.yaml").write_text(text.replace("name: events", "name: others"))
+    (folder / "events.yaml").rename(folder / "others.yaml")
+    alone = job_names(find_definitions([folder]))
+    GenerationCase(folder).write(**changes)
+    found = find_definitions([folder])
+    dg.Definitions.validate_loadable(found)
+    assert job_names(found) == alone
+    description = told(found, "events_file")
+    assert reason in description
+    assert "another `name`" in description
+
+
+@needs("generations")
+@needs("upkeep")
+@pytest.mark.parametrize(
+    ("changes", "other"),
+    [
+        ({}, "events_control"),
+        ({}, "events_generation"),
+        ({"upkeep": [{**NIGHTLY, "name": "eu_supervision", "action": "vacuum"}]}, "events_eu"),
+    ],
+)
+def test_a_job_or_schedule_of_a_pipeline_takes_no_name_of_another_one(
+    folder: Path, changes: dict[str, Any], other: str
+) -> None:
+    GenerationCase(folder).write(**changes)
+    alone = job_names(find_definitions([folder]))
+    text = (folder / "events.yaml").read_text()
+    (folder / "zz.yaml").write_text(text.replace("name: events", f"name: {other}"))
+    found = find_definitions([folder])
+    dg.Definitions.validate_loadable(found)
+    assert job_names(found) == alone
+    assert f"is also that of {folder / 'events.yaml'}" in told(found, "zz_file")
+
+
+@needs("ranges")
+def test_a_pipeline_may_be_called_all(folder: Path) -> None:
+    text = (folder / "events.yaml").read_text()
+    (folder / "zz.yaml").write_text(text.replace("name: events", "name: all"))
+    found = find_definitions([folder])
+    dg.Definitions.validate_loadable(found)
+    assert {"events", "all", "all_backfill"} <= job_names(found)
+
+
+def test_an_invalid_file_with_the_name_of_a_pipeline_is_red_beside_it(folder: Path) -> None:
+    text = (folder / "events.yaml").read_text().replace("name: history", "name: file")
+    (folder / "a.yaml").write_text(text)
+    (folder / "events.yaml").write_text(NOT_YAML)
+    found = find_definitions([folder])
+    dg.Definitions.validate_loadable(found)
+    assert "events" in job_names(found)
+    assert str(folder / "events.yaml") in told(found, "events_1_file")
 
 
 @needs("ranges")

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from hybrid_extensions.audit.computed.expected_query import expected_query
-from sources.config.loader import KEPT, LoadedPipeline, load_pipeline
+from sources.config.document.yaml_document import KEPT
+from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.kept_definitions import (
     keep_definition,
     kept_declaration,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orchestration.requested_state import read_requested
 from sources.common.state_document import Record
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from sources.serving import require_in_service
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
+from spark_jobs.run_state.requested_state import read_requested
 from spark_jobs.table.delta_table import open_table, paths_of
 from spark_jobs.table.history_files import HistoryFiles, has_history_files, read_history_files
 

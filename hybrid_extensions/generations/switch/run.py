@@ -12,7 +12,6 @@ from hybrid_extensions.generations.switch import steps as switch_steps
 from hybrid_extensions.generations.switch.progress import Steps
 from orchestration import step_observers
 from orchestration.operations import live_run
-from orchestration.requested_state import read_requested, request
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
@@ -22,6 +21,7 @@ from sources.serving import Switch, pending_switch, read_serving
 from sources.state.action_log import end_action
 from sources.state.generation import is_there
 from spark_jobs.launch.readable_state import require_readable
+from spark_jobs.run_state.requested_state import read_requested, request
 from spark_jobs.table.ownership.belonging import is_committed
 
 T = TypeVar("T")

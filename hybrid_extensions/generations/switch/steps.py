@@ -20,12 +20,6 @@ from hybrid_extensions.generations.files.unlisted_files import forget_log
 from hybrid_extensions.generations.switch import refusals
 from hybrid_extensions.generations.switch.readiness import require_servable
 from hybrid_extensions.generations.switch.writer_marks import writer_marks
-from orchestration.requested_state import (
-    read_requested,
-    request,
-    restore_request,
-    set_request_aside,
-)
 from sources.common.counting import counted
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
@@ -46,6 +40,12 @@ from sources.state.generation import read_generation, unmark_removed
 from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import LOG, has_log
 from spark_jobs.launch import run_control
+from spark_jobs.run_state.requested_state import (
+    read_requested,
+    request,
+    restore_request,
+    set_request_aside,
+)
 from spark_jobs.table.delta_table import open_table, transactions_of
 from spark_jobs.table.ownership.belonging import SWITCHES, is_committed
 from spark_jobs.table.ownership.target_records import record_moved_rows

@@ -48,7 +48,7 @@ from orchestration.defs.show import metadata, plan_metadata
 from orchestration.defs.show.asset_log import AssetLog
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.dagster_remedies import in_dagster
-from orchestration.requested_state import ended_in_words, read_requested
+from orchestration.display import ended_in_words
 from orchestration.supervision import supervisor
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
@@ -60,6 +60,7 @@ from sources.planning.approval import find_approval
 from sources.serving import candidate_name
 from spark_jobs.checkpoint.transform_compatibility import last_change
 from spark_jobs.run_state.late_row_count import read_late_rows
+from spark_jobs.run_state.requested_state import read_requested
 
 
 class Which(Enum):

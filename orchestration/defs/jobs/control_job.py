@@ -8,23 +8,14 @@ import dagster as dg
 from orchestration.attribution import acting_user
 from orchestration.defs.assets.data_versions import live_tags
 from orchestration.defs.assets.run_notes import live_metadata
-from orchestration.defs.assets.table import (
-    card_and_facts,
-    card_metadata,
-    last_day,
-)
+from orchestration.defs.assets.table import card_and_facts, card_metadata, last_day
 from orchestration.defs.jobs import job_texts
 from orchestration.defs.jobs.action_form import action_schema, read_form
 from orchestration.defs.jobs.actions import Act, Action
 from orchestration.defs.jobs.approval_waits import report_approval
 from orchestration.defs.jobs.control_form import ControlForm, acting_generation, fields_of
 from orchestration.defs.jobs.form_job import job_of
-from orchestration.defs.keys import (
-    ACTION_TAG,
-    control_name,
-    live_key,
-    note_on_run,
-)
+from orchestration.defs.keys import ACTION_TAG, control_name, live_key, note_on_run
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.reports import report_now
 from orchestration.operations import live_run, rate_change, stopping

@@ -35,7 +35,7 @@ from orchestration.supervision.rules.findings import merge_findings
 from orchestration.supervision.supervisor import Tick, watched
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
-from sources.errors import HybridError
+from sources.errors import HybridError, StateError
 from sources.ledger import read_ledger
 from sources.planning.approval import find_approval
 from sources.serving import read_serving
@@ -123,7 +123,7 @@ def reports(
         done: What an action has just done, in Markdown; empty for none.
 
     Raises:
-        StateError: The state can't be read.
+        StateError: The state can't be read, or is gone since the last report.
         InputError: The table can't be read.
         UnavailableError: The state's store does not answer.
     """
@@ -132,6 +132,10 @@ def reports(
         for each, tick in found
     ]
     generation = loaded.open_generation(create=False)
+    if generation is None and cursor.version is not None:
+        message = f"The state of pipeline `{loaded.pipeline.name}` is gone from {loaded.state.url}."
+        hint = "Restore it. If the file's `name` or `state` has changed, reload the code location."
+        raise StateError(message, hint)
     if generation is None or not (found or generation.exists(PLAN)):
         return Reports([], cursor, "Nothing was planned yet, so there is nothing to watch.")
     # Until it has shown itself, a run has neither met what is expected of it nor failed. One that

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from orchestration.capture.slot_state import SlotSeen
-from orchestration.requested_state import ended_in_words
+from orchestration.display import ended_in_words
 from orchestration.supervision.late_row_findings import late_rows
 from orchestration.supervision.observation import Seen
 from orchestration.supervision.rules import findings

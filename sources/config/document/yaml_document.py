@@ -18,6 +18,8 @@ from sources.config.document.variables_in_texts import fill_in
 from sources.errors import InputError
 
 M = TypeVar("M", bound=BaseModel)
+KEPT = "hybrid-definition.json"
+"""Name of the file next to a copy of a pipeline's file, made for a generation."""
 
 
 def read_document(path: Path) -> Any:
@@ -30,10 +32,11 @@ def read_document(path: Path) -> Any:
         The content; None if the file is empty.
 
     Raises:
-        InputError: The file does not exist, can't be read, or is not YAML.
+        InputError: The file does not exist, can't be read, is not YAML, or has a key twice; not of
+            a generation's copy, which nobody can correct.
     """
     try:
-        return parse_document(path.read_text())
+        return parse_document(path.read_text(), is_kept=path.with_name(KEPT).exists())
     except FileNotFoundError:
         message = f"There is no file {path}."
         hint = "Name the YAML file of a pipeline; `hybrid init` creates one for existing files."
@@ -53,14 +56,34 @@ def read_document(path: Path) -> Any:
         raise InputError(message, hint, file=str(path)) from None
 
 
-def parse_document(text: str) -> Any:
+def parse_document(text: str, *, is_kept: bool = False) -> Any:
     """Return the content of a YAML text as lists, mappings and scalars; None if it is empty.
 
     Raises:
-        yaml.YAMLError: The text is not YAML.
+        yaml.YAMLError: The text is not YAML, or has a key twice, unless ``is_kept``.
     """
     # libyaml is eight times as fast; each look of the supervision reads the pipeline's file.
-    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
+    node = loader.get_single_node()
+    if not is_kept:
+        _require_single_keys(node, set())
+    return None if node is None else loader.construct_document(node)
+
+
+def _require_single_keys(node: yaml.Node | None, seen: set[yaml.Node]) -> None:
+    """Refuse a key that a mapping has twice: of its values YAML would take the last in silence."""
+    if not isinstance(node, yaml.CollectionNode) or node in seen:
+        return
+    seen.add(node)
+    names = set[str]()
+    for each in node.value:
+        for part in each if isinstance(each, tuple) else (each,):
+            _require_single_keys(part, seen)
+        key = each[0] if isinstance(each, tuple) else None
+        if isinstance(key, yaml.ScalarNode) and key.value in names:
+            told = f"the key `{key.value}` is there twice"
+            raise yaml.MarkedYAMLError(problem=told, problem_mark=key.start_mark)
+        names |= {key.value} if isinstance(key, yaml.ScalarNode) else set()
 
 
 def validated(

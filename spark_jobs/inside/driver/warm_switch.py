@@ -12,14 +12,18 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError
 from sources.hand_over import hand_over
 from sources.hand_over_checks import require_sound
+from sources.hybrid import Boundedness
 from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning.context import PipelineContext
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.launch.launch_record import record_switch
+from spark_jobs.run_state.requested_state import request
 
 
 def switch(context: PipelineContext, launch_id: str, name: str) -> bool:
     """Switch to the next source: make the hand-over, and record that this launch reads it now.
+
+    An unbounded source is requested with that, so that it is supervised, and people can pause it.
 
     Called by a driver that has read the source before it to its end.
 
@@ -44,6 +48,9 @@ def switch(context: PipelineContext, launch_id: str, name: str) -> bool:
             if not offset_log.next_offsets(context.generation.checkpoint, place):
                 require_sound(context, topic, log)
         record_switch(context.generation, launch_id, name)
+        if context.pipeline.source(name).boundedness is Boundedness.CONTINUOUS_UNBOUNDED:
+            # By this driver: who has launched it may have been killed since.
+            request(context.generation, name, is_requested=True)
     except HybridError as error:
         sys.stderr.write(f"This driver ends without reading source `{name}`: {error}\n")
         return False

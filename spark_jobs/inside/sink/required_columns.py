@@ -10,10 +10,7 @@ from pyspark.sql.types import BooleanType, StringType, StructType
 from sources.config.table.sink import Sink
 from sources.errors import InputError, StateError
 from sources.storage.folder import Folder
-from spark_jobs.inside.sink.merging.target_columns import (
-    TYPE_OF_UNCHANGED,
-    require_validity,
-)
+from spark_jobs.inside.sink.merging.target_columns import TYPE_OF_UNCHANGED, require_validity
 
 
 def require_columns(sink: Sink, rows: DataFrame) -> None:

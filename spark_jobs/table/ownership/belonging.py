@@ -25,11 +25,7 @@ from sources.storage.folder import Folder
 from sources.storage.tables.delta import is_delta_table
 from sources.storage.tables.delta_log import has_log
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.run_state.target_record import (
-    TargetRecord,
-    missing_documents,
-    read_target_record,
-)
+from spark_jobs.run_state.target_record import TargetRecord, missing_documents, read_target_record
 from spark_jobs.table.commit_log import Commit, CommitLog
 from spark_jobs.table.delta_table import open_table, transactions_of
 from spark_jobs.table.ownership import refusals

@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame, SparkSession
 from hybrid_extensions.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.operations import bounded_run, chain_plan, live_run, stopping
-from orchestration.requested_state import read_requested
 from orchestration.supervision.status import status
 from sources.errors import SeamError
 from sources.hand_over import hand_over
@@ -24,6 +23,7 @@ from spark_jobs.inside.readers.topics import kafka_stream
 from spark_jobs.launch.launch_record import last_launch
 from spark_jobs.launch.runs import find_run
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
+from spark_jobs.run_state.requested_state import read_requested
 from tests.e2e.case import Case, history_of, live_of, windows, wrong
 from tests.e2e.in_session import run_and_audit, run_history
 from tests.services.processes import wait_for

@@ -28,7 +28,6 @@ from hybrid_extensions.servers.connect import LocalConnect
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from orchestration.operations import live_run, stopping
 from orchestration.pipeline_definitions import pipeline_definitions
-from orchestration.requested_state import request
 from orchestration.supervision.rules.verdict import Finding
 from orchestration.supervision.supervisor import tick
 from sources.common.database_snapshot import PostgresSnapshot
@@ -41,6 +40,7 @@ from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from sources.storage.folder import Folder
+from spark_jobs.run_state.requested_state import request
 from tests.e2e.case import kill_driver, live_of, steps, wrong
 from tests.e2e.changes.cdc_case import LINES, ORDERS, CdcCase, is_equal, take_snapshot
 from tests.e2e.in_session import fails_with, run_chain, run_history, run_live

@@ -19,13 +19,13 @@ from hybrid_extensions.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.defs.keys import RESTART_TAG
 from orchestration.operations import stopping
-from orchestration.requested_state import require_requested
 from orchestration.supervision.watch_memory import read_watch
 from sources.config.loader import LoadedPipeline
 from sources.planning.context import PipelineContext
 from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import last_launch_id
 from spark_jobs.run_state.heartbeat import Heartbeat
+from spark_jobs.run_state.requested_state import require_requested
 from tests.e2e.case import Case, start_live, wrong
 from tests.services.dagster_services import NAMES, DagsterServices, Name
 from tests.services.processes import wait_for

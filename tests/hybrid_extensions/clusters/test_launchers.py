@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 
 from hybrid_extensions.clusters import kubernetes, yarn
 from hybrid_extensions.clusters.tools import Answer
-from orchestration.requested_state import read_requested, request
 from orchestration.supervision.live_look import look_at_live
 from sources.errors import InputError, RunError, StateError, UnavailableError
 from spark_jobs.jvm.jar_sets import excludes, packages
@@ -32,6 +31,7 @@ from spark_jobs.launch.runs import find_or_launch, find_run, why_ended
 from spark_jobs.launch.submission import spark_properties, submit
 from spark_jobs.run_state.driver_lock import QueryLock
 from spark_jobs.run_state.heartbeat import read_heartbeat
+from spark_jobs.run_state.requested_state import read_requested, request
 from tests.extensions import whole
 from tests.hybrid_extensions.clusters import recorded_answers as recorded
 from tests.services.processes import wait_for

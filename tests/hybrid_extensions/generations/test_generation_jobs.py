@@ -17,6 +17,7 @@ from hybrid_extensions.generations.comparison.same_rows import comparison_again
 from hybrid_extensions.generations.dagster import generation_actions
 from hybrid_extensions.generations.declare import Rerun
 from hybrid_extensions.generations.form import GenerationForm
+from orchestration.attribution import acting_user
 from orchestration.comparison.report import AuditExample
 from orchestration.defs.jobs.action_form import read_form
 from orchestration.pipeline_definitions import pipeline_definitions
@@ -182,7 +183,7 @@ def test_a_chain_is_launched_for_the_generation_that_its_form_names(tmp_path: Pa
 
 
 def schedule(case: GenerationCase) -> dg.ScheduleDefinition:
-    [found] = pipeline_definitions(case.loaded).schedules or []
+    [found, *_] = pipeline_definitions(case.loaded).schedules or []
     assert isinstance(found, dg.ScheduleDefinition)
     return found
 
@@ -223,13 +224,23 @@ def test_ticks_that_come_at_once_or_while_one_is_under_way_make_one_rerun(tmp_pa
 
 @pytest.mark.parametrize(
     ("by", "promote", "is_rerun"),
-    [("Ada", "checks", False), ("Ada", "never", True), ("", "checks", True)],
+    [
+        ("Ada", "checks", False),
+        ("Ada", "never", True),
+        # As in Dagster without a login, where nobody has typed a name.
+        ("", "checks", False),
+        ("schedule events_nightly", "checks", True),
+        # A person is to promote what that one has computed.
+        ("schedule events_weekly", "checks", False),
+    ],
 )
 def test_no_tick_promotes_a_candidate_that_a_person_has_begun(
     tmp_path: Path, by: str, promote: str, is_rerun: bool
 ) -> None:
     case = GenerationCase(tmp_path)
-    case.write(generations={"reruns": [{**NIGHTLY, "promote": promote, "rows_at_least": 0.5}]})
+    one = {**NIGHTLY, "rows_at_least": 0.5}
+    weekly = {**one, "name": "weekly", "promote": "never"}
+    case.write(generations={"reruns": [{**one, "promote": promote}, weekly]})
     case.run({1: 10})
     begin(case.loaded, by)
     (tmp_path / "dagster").mkdir()
@@ -237,7 +248,14 @@ def test_no_tick_promotes_a_candidate_that_a_person_has_begun(
         tick = evaluate(case, instance)
     assert bool(tick.run_requests) == is_rerun
     if not is_rerun:
-        assert "Generation g2, which Ada has begun, is a candidate" in tick.skip_message
+        who = by or "somebody without a name"
+        assert f"Generation g2, which {who} has begun, is a candidate" in tick.skip_message
+
+
+def test_the_log_of_actions_names_the_schedule_that_acted() -> None:
+    tags = {"dagster/schedule_name": "events_nightly"}
+    assert acting_user(tags, None) == "schedule events_nightly"
+    assert acting_user({**tags, "user": "ada"}, None) == "ada", "who launched it once more"
 
 
 @needs("ranges")
@@ -291,6 +309,14 @@ def test_a_promotion_that_broke_off_is_finished_by_the_supervision(tmp_path: Pat
         assert request.job_name == "events_generation"
         form = request.run_config["ops"]["do_events_generation"]["config"]
         assert form == {"action": "FINISH"}
+        # What an earlier look found says nothing about a stream that the promotion has stopped.
+        told = {
+            each.check_name: each.description or ""
+            for each in found.asset_events
+            if isinstance(each, dg.AssetCheckEvaluation) and not each.passed
+        }
+        assert set(told) == {"alive", "healthy"}
+        assert "The promotion of generation g2 broke off" in told["alive"]
         lock = take_switch_lock(case.loaded.state)
         assert lock is not None
         waits = sensor(context)

@@ -18,7 +18,8 @@ from orchestration.operations import bounded_run
 from orchestration.supervision.status import status
 from sources import generations
 from sources.config.code.user_functions import load_function
-from sources.config.loader import KEPT, load_pipeline
+from sources.config.document.yaml_document import KEPT
+from sources.config.loader import load_pipeline
 from sources.errors import StateError
 from sources.generations import begin
 from sources.kept_definitions import in_service, kept_folder

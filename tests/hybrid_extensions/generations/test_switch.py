@@ -16,7 +16,6 @@ from hybrid_extensions.generations.files.take_over import TakeOver
 from hybrid_extensions.generations.switch import promotion, surplus
 from hybrid_extensions.generations.switch import steps as switch_steps
 from orchestration.operations import live_run
-from orchestration.requested_state import read_requested, request
 from sources import generations
 from sources.errors import InputError, StateError
 from sources.generations import begin
@@ -31,6 +30,7 @@ from sources.serving import (
 from sources.state.action_log import read_actions
 from sources.state.generation import read_generation
 from spark_jobs.launch import run_control
+from spark_jobs.run_state.requested_state import read_requested, request
 from spark_jobs.table.ownership.belonging import require_belonging
 from tests.hybrid_extensions.generations.test_generations import NEW, OLD, call, two
 from tests.orchestration.generations.generation_case import GenerationCase

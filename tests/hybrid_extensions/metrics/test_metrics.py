@@ -17,7 +17,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hybrid_extensions.metrics import catalog
 from hybrid_extensions.metrics.server import serve
-from orchestration.requested_state import request
 from orchestration.supervision.rules.verdict import Health
 from orchestration.supervision.status import status_of
 from sources.common.positions import TopicPartition
@@ -30,6 +29,7 @@ from spark_jobs.launch.launch_record import Launch
 from spark_jobs.run_state.driver_lock import QueryLock
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name, read_heartbeat
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
+from spark_jobs.run_state.requested_state import request
 from tests.e2e.case import Case, moment
 from tests.services.processes import wait_for
 from tests.services.prometheus_server import Prometheus, prometheus

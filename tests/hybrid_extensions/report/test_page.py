@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from hybrid_extensions.generations.switch import promotion
-from orchestration.requested_state import request
 from sources.errors import ErrorReport, UnavailableError
 from sources.generations import begin
 from sources.ledger import Ledger, LedgerEntry, ledger_name
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
+from spark_jobs.run_state.requested_state import request
 from tests.hybrid_extensions.report.page_case import call, page_of, text_of
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import LiveCase

@@ -19,13 +19,13 @@ from hybrid_extensions.generations.switch.promotion import promote, roll_back
 from hybrid_extensions.upkeep import compaction, vacuum
 from orchestration.defs.keys import ACTION_TAG
 from orchestration.pipeline_definitions import pipeline_definitions
-from orchestration.requested_state import request
 from sources.config.loader import load_pipeline
 from sources.errors import StateError
 from sources.kept_definitions import keep_definition
 from sources.serving import Switch
 from sources.state.action_log import read_actions
 from sources.storage.folder import Folder
+from spark_jobs.run_state.requested_state import request
 from spark_jobs.run_state.table_locks import table_turn
 from spark_jobs.table.history_files import keep_history_files
 from spark_jobs.table.ownership.belonging import require_belonging

@@ -10,12 +10,12 @@ from rich.console import Console
 
 from orchestration.chain import BoundedStep, PlanStep
 from orchestration.cli import console, main, terminal_tables
-from orchestration.requested_state import read_requested, request
 from orchestration.supervision import status as status_module
 from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status
 from spark_jobs.run_state.heartbeat import Heartbeat
+from spark_jobs.run_state.requested_state import read_requested, request
 from tests.command_line import invoke
 from tests.orchestration.supervision.live_case import LiveCase
 

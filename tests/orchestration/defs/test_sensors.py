@@ -15,13 +15,15 @@ from orchestration.defs.sensors import has_live_run, live_checks
 from orchestration.defs.show import reports
 from orchestration.defs.show.reports import Cursor
 from orchestration.pipeline_definitions import pipeline_definitions
-from orchestration.requested_state import read_requested
 from orchestration.supervision import controls
 from sources.config.loader import load_pipeline
 from sources.config.pipeline import Pipeline
 from sources.errors import StateError
 from sources.planning.plan import Plan
+from sources.state.generation import PLAN
 from spark_jobs.run_state.late_row_count import LateRows, late_rows_name
+from spark_jobs.run_state.requested_state import read_requested
+from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.hook import listening
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 
@@ -155,6 +157,30 @@ def test_the_checks_are_reported_with_what_was_judged(tmp_path: Path) -> None:
     ]
     shown = {name: value.value for name, value in lag.metadata.items()}
     assert shown == {"value": 2.0, "limit": 1.0, "unit": "splits"}
+
+
+def test_a_state_that_is_gone_is_no_pipeline_that_nobody_has_begun(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    case.run({1: 10})
+    plan = Plan(pipeline="events", created_ms=0, files=[], archives=[], topic=None, warnings=[])
+    case.loaded.require_generation().replace(PLAN, plan)
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def tick(cursor: str | None) -> dg.SensorResult:
+            context = dg.build_sensor_context(instance=instance, cursor=cursor)
+            found = sensor(context)
+            assert isinstance(found, dg.SensorResult)
+            return found
+
+        sensor = sensor_of(case.loaded)
+        good = tick(None)
+        assert checks(good)["healthy"][0]
+        case.write(name="renamed")
+        gone = tick(good.cursor)
+        assert checks(gone)["healthy"] == (False, "ERROR")
+        assert "is gone from" in str(gone.asset_events)
+        case.write()
+        assert checks(tick(gone.cursor))["healthy"][0]
 
 
 def test_a_launch_that_comes_up_is_no_failure_and_not_green_but_not_evaluated(

@@ -13,7 +13,6 @@ import yaml
 from orchestration.defs.jobs.control_job import control_job
 from orchestration.operations import live_run
 from orchestration.pipeline_definitions import pipeline_definitions
-from orchestration.requested_state import RequestedState, read_requested, request
 from orchestration.supervision import controls
 from sources.common.times import now_ms
 from sources.config.loader import load_pipeline
@@ -26,6 +25,7 @@ from sources.state.generation import Generation, read_generation
 from spark_jobs.launch import run_control
 from spark_jobs.run_state.driver_lock import QueryLock
 from spark_jobs.run_state.heartbeat import read_heartbeat
+from spark_jobs.run_state.requested_state import RequestedState, read_requested, request
 from tests.command_line import invoke
 from tests.orchestration.supervision.live_case import LiveCase
 

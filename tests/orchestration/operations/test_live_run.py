@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from orchestration.operations import live_run
-from orchestration.requested_state import read_requested, request
 from sources.errors import RunError
 from sources.planning.context import PipelineContext
 from spark_jobs.launch import run_control
+from spark_jobs.run_state.requested_state import read_requested, request
 from tests.orchestration.supervision.live_case import LiveCase
 
 

@@ -14,7 +14,6 @@ import yaml
 
 from orchestration.operations import chain_plan
 from orchestration.pipeline_definitions import pipeline_definitions
-from orchestration.requested_state import request
 from orchestration.supervision.watch_memory import Watch
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -24,6 +23,7 @@ from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import Launch
 from spark_jobs.run_state.driver_lock import QueryLock, is_held
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
+from spark_jobs.run_state.requested_state import request
 from tests.e2e.case import TRANSFORMS
 from tests.minimal import minimal_declaration
 

@@ -13,12 +13,12 @@ import pytest
 from deltalake import DeltaTable
 
 from orchestration.operations import bounded_run, live_run
-from orchestration.requested_state import RequestedState, request, write_requested
 from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import tick
 from sources.common.times import now_ms
 from sources.errors import StateError
 from sources.planning.context import PipelineContext
+from spark_jobs.run_state.requested_state import RequestedState, request, write_requested
 from tests.command_line import invoke
 from tests.orchestration.supervision.live_case import sensor_of
 from tests.spark_jobs.table.target_case import TargetCase

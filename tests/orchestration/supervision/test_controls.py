@@ -20,7 +20,6 @@ from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.display import moment
 from orchestration.operations import live_run, stopping
 from orchestration.remedies import program
-from orchestration.requested_state import read_requested
 from orchestration.supervision import controls
 from orchestration.supervision.status import status
 from orchestration.supervision.supervisor import restart, tick
@@ -33,6 +32,7 @@ from sources.planning.files.discovery import GrowingFolder
 from sources.planning.plan import make_plan
 from spark_jobs.launch import run_control
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
+from spark_jobs.run_state.requested_state import read_requested
 from tests.command_line import invoke
 from tests.extensions import needs
 from tests.orchestration.latest_check import latest_check

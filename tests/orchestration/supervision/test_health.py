@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from orchestration.capture.silent_database import SilentDatabase
 from orchestration.capture.slot_state import SlotSeen
-from orchestration.requested_state import RequestedState
 from orchestration.supervision.late_row_findings import LateSeen
 from orchestration.supervision.observation import SPLITS, Seen, behind_since
 from orchestration.supervision.rules.catching_up import Behind
@@ -21,6 +20,7 @@ from orchestration.supervision.rules.verdict import RED, Finding, Health, expect
 from sources.config.supervision import Restarts, Supervision
 from sources.errors import ErrorReport
 from spark_jobs.run_state.heartbeat import Heartbeat
+from spark_jobs.run_state.requested_state import RequestedState
 from tests.properties import examples
 
 DISK_FULL = ErrorReport(kind="spark", message="Disk full.", transient=True)

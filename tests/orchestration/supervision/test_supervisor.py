@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from orchestration.operations import live_run, stopping
-from orchestration.requested_state import request, require_requested
 from orchestration.supervision.live_look import Look
 from orchestration.supervision.rules.verdict import Verdict
 from orchestration.supervision.status import status
@@ -26,6 +25,7 @@ from sources.common.times import now_ms
 from sources.config.supervision import Restarts, Supervision
 from sources.errors import RunError, StateError, UnavailableError
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
+from spark_jobs.run_state.requested_state import request, require_requested
 from tests.command_line import invoke
 from tests.orchestration.supervision.hook import SECRET, Hook, listening
 from tests.orchestration.supervision.live_case import DISK_FULL, GAP, LiveCase

@@ -19,7 +19,6 @@ from hybrid_extensions.generations.files.range_history import RemovedFiles
 from hybrid_extensions.generations.switch.group_members import Group
 from hybrid_extensions.generations.switch.lock import SwitchHolder
 from orchestration.comparison.kept_audit import KeptAudit
-from orchestration.requested_state import RequestedState
 from orchestration.supervision.refused_restart import RefusedRestart
 from orchestration.supervision.watch_memory import Watch
 from sources.common.positions import EndPosition, StartPosition
@@ -58,6 +57,7 @@ from spark_jobs.run_state.late_row_count import LateRows
 from spark_jobs.run_state.lease import LeaseRecord
 from spark_jobs.run_state.progress_log import ProgressLog
 from spark_jobs.run_state.repairs import Repairs
+from spark_jobs.run_state.requested_state import RequestedState
 from spark_jobs.run_state.target_record import TargetRecord
 from spark_jobs.run_state.truncate_position import Truncated
 from spark_jobs.run_state.wrong_rows import WrongRows

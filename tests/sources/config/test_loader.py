@@ -12,7 +12,8 @@ import yaml
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
-from sources.config.loader import declare, load_pipeline
+from sources.config.document.yaml_document import KEPT, parse_document
+from sources.config.loader import KeptDefinition, declare, load_pipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError
@@ -131,6 +132,32 @@ def test_a_duration_shorter_than_a_millisecond_is_refused(tmp_path: Path) -> Non
 def test_an_unset_environment_variable_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="environment variable TOPIC is not set"):
         load_pipeline(write(tmp_path), {})
+
+
+@pytest.mark.parametrize("more", ["key: [at]", "supervision:\n  lag: 5\n  lag: 6"])
+def test_a_key_that_is_there_twice_is_refused_with_its_line(tmp_path: Path, more: str) -> None:
+    path = write(tmp_path)
+    path.write_text(f"{path.read_text()}{more}\n")
+    with pytest.raises(InputError) as refused:
+        load_pipeline(path, {"TOPIC": "orders"})
+    assert f"the key `{more.split()[-2].strip(':')}` is there twice" in str(refused.value)
+    assert f"line {len(path.read_text().splitlines())}" in str(refused.value)
+
+
+def test_an_anchor_may_be_used_twice_and_a_merged_key_replaced() -> None:
+    assert parse_document("a: &a {b: &b {c: 1}, d: 2}\ne: {<<: *a, d: 3}\nf: [*b, *b]\n") == {
+        "a": {"b": {"c": 1}, "d": 2},
+        "e": {"b": {"c": 1}, "d": 3},
+        "f": [{"c": 1}, {"c": 1}],
+    }
+
+
+def test_the_copy_of_a_generation_is_read_though_it_has_a_key_twice(tmp_path: Path) -> None:
+    path = write(tmp_path)
+    path.write_text(f"{path.read_text()}key: [at]\n")
+    note = KeptDefinition(generation="g1", home=str(tmp_path))
+    path.with_name(KEPT).write_text(note.model_dump_json())
+    assert load_pipeline(path, {"TOPIC": "orders"}).pipeline.key == ["at"]
 
 
 def test_a_default_stands_in_for_an_unset_variable(tmp_path: Path) -> None:

@@ -21,14 +21,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DecimalType,
-    MapType,
-    StringType,
-    StructType,
-)
+from pyspark.sql.types import ArrayType, BinaryType, DecimalType, MapType, StringType, StructType
 
 from sources.common.sql.sql_names import in_backticks
 from sources.storage.folder import Folder

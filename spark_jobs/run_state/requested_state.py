@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from orchestration.display import moment
 from sources.common.state_document import Record
 from sources.common.times import now_ms
 from sources.errors import ErrorFields, StateError
@@ -91,18 +90,6 @@ def in_words(requested: RequestedState | None) -> str:
     if requested.is_requested:
         return "live"
     return "paused" if requested.is_paused else "stopped"
-
-
-def ended_in_words(requested: RequestedState) -> str:
-    """Return since when people have paused or stopped a live run, by whom and why: a sentence.
-
-    Must not be called with a state that is requested.
-    """
-    by = f" by {requested.by}" if requested.by else ""
-    why = f" ({requested.why})" if requested.why else ""
-    return (
-        f"The live run has been {in_words(requested)} since {moment(requested.at_ms)} UTC{by}{why}."
-    )
 
 
 def set_request_aside(generation: Folder, requested: RequestedState) -> None:

@@ -76,6 +76,8 @@ class Extension:
             from a loaded pipeline, the target's folder and the generation: a
             :class:`spark_jobs.inside.sink.merging.merge_strategy.Merging`. The first one counts.
             Called in the driver.
+        jars: Function that downloads the jars of a set, as
+            :func:`hybrid_extensions.maven.download.download`. The first one counts.
         class_archive: Archive of the classes that drivers load, a
             :class:`spark_jobs.jvm.installed_archive.ClassArchive`. The first one counts.
         registered_values: Decoders of values with schemas of a registry, a
@@ -176,6 +178,7 @@ class Extension:
     shared_drivers: str | None = None
     shared_job: str | None = None
     ordered_merging: str | None = None
+    jars: str | None = None
     class_archive: str | None = None
     registered_values: str | None = None
     expressions: str | None = None

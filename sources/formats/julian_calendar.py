@@ -7,7 +7,6 @@ https://spark.apache.org/docs/latest/sql-data-sources-parquet.html (``datetimeRe
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -18,9 +17,9 @@ from sources.formats.arrow_columns import leaf_values
 
 _SPARK = b"org.apache.spark.version"
 _MARKS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-# Before these both calendars may differ; for times in zones, until these had rules.
-_DAYS, _TIMES = date(1582, 10, 15), datetime(1900, 1, 1, tzinfo=UTC)
-_FIRST = {kind: pa.scalar(at, kind) for kind, at in ((pa.date32(), _DAYS), (TIMESTAMP, _TIMES))}
+# Before these both calendars may differ: 1582-10-15; for times in zones, until these had rules, 1900.
+_DAYS, _MICROS = pa.scalar(-141_427, pa.int32()), pa.scalar(-2_208_988_800_000_000, pa.int64())
+_FIRST = {pa.date32(): _DAYS.cast(pa.date32()), TIMESTAMP: _MICROS.cast(TIMESTAMP)}
 
 
 def may_be_julian(marks: Mapping[bytes, bytes]) -> bool:

@@ -1,15 +1,13 @@
-"""Download of jars with the Ivy inside PySpark, into the cache, once.
+"""Jars of the JVM parts: in the cache, into which an extension downloads them once.
 
-They come from Maven Central, from a mirror (``HYBRID_MAVEN_REPOSITORY``), or from a folder that
-already contains the jars (``HYBRID_JARS``), for machines without a network. Jars that are in the
-cache need neither PySpark nor a JVM.
+Or they come from a folder that already contains them (``HYBRID_JARS``), for machines without a
+network. Jars that are in the cache need neither PySpark nor a JVM.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
-import importlib.util
 import json
 import os
 import shutil
@@ -21,9 +19,8 @@ from pathlib import Path
 
 from sources.common.cache import cache_folder, make_private
 from sources.errors import InputError
-from spark_jobs.jvm import ivy
+from sources.extensions import required
 from spark_jobs.jvm.jar_sets import JarSet, find_set
-from spark_jobs.jvm.java import require_java
 
 FOLDER_VARIABLE = "HYBRID_JARS"
 _LISTING = "files.json"
@@ -86,7 +83,8 @@ def obtain(set_name: str, jar_set: JarSet, on_progress: OnProgress = lambda _: N
             waiting for another process.
 
     Raises:
-        InputError: Java is missing, a jar can't be downloaded, the cache folder can't be written,
+        InputError: No installed extension downloads jars, Java is missing, a jar can't be
+            downloaded, the cache folder can't be written,
             or the folder named in ``HYBRID_JARS`` lacks the set.
     """
     if handed_in := os.environ.get(FOLDER_VARIABLE):
@@ -98,8 +96,7 @@ def obtain(set_name: str, jar_set: JarSet, on_progress: OnProgress = lambda _: N
     with _locked(folder, set_name, on_progress) as lock:
         # Another process may have finished while this one waited.
         if (jars := _complete(folder)) is None:
-            request = ivy.Request(set_name, jar_set.packages, jar_set.pins, jar_set.excludes)
-            jars = _download(request, folder, lock, on_progress)
+            jars = _download(set_name, jar_set, folder, lock, on_progress)
     return jars
 
 
@@ -152,38 +149,18 @@ def _locked(folder: Path, set_name: str, on_progress: OnProgress) -> Iterator[in
         yield file.fileno()
 
 
-def _download(request: ivy.Request, folder: Path, lock: int, on_progress: OnProgress) -> list[Path]:
-    java = require_java()
-    repository = ivy.repository()
-    # The lock keeps other processes out. Files that Ivy has verified in an interrupted download are
+def _download(
+    set_name: str, jar_set: JarSet, folder: Path, lock: int, on_progress: OnProgress
+) -> list[Path]:
+    otherwise = f"name a folder that has them in the environment variable {FOLDER_VARIABLE}"
+    download = required("jars", "downloads JVM parts", otherwise, value=set_name)
+    # The lock keeps other processes out. Files that were verified in an interrupted download are
     # used again; the final folder appears by one rename, when it is complete.
     part = folder.with_name(f"{folder.name}.part")
-    fetched = part / ivy.RETRIEVED
-    shutil.rmtree(fetched, ignore_errors=True)
-    fetched.mkdir(parents=True)
-    # Ivy runs for seconds: an optimizing compiler would cost more than it gains.
-    launcher = [str(java), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-jar", str(_ivy_jar())]
-    ivy.fetch(launcher, request, repository, part, lock, on_progress)
+    fetched: Path = download(set_name, jar_set, part, lock, on_progress)
     sizes = {jar.name: jar.stat().st_size for jar in fetched.glob("*.jar")}
     (fetched / _LISTING).write_text(json.dumps(sizes, indent=1, sort_keys=True))
     shutil.rmtree(folder, ignore_errors=True)
     fetched.rename(folder)
     shutil.rmtree(part, ignore_errors=True)
     return [folder / name for name in sorted(sizes)]
-
-
-def _ivy_jar() -> Path:
-    spec = importlib.util.find_spec("pyspark")
-    roots = spec.submodule_search_locations if spec is not None else None
-    found = [jar for root in roots or [] for jar in Path(root).glob("jars/ivy-*.jar")]
-    if not found:
-        message = (
-            "The JVM parts can't be downloaded: the program that downloads them, Apache Ivy, comes "
-            "with PySpark (`jars/ivy-*.jar`), and this Python has no PySpark with jars."
-        )
-        hint = (
-            "Install it (`pip install pyspark`), or name a folder that already contains the jars "
-            f"in the environment variable {FOLDER_VARIABLE}."
-        )
-        raise InputError(message, hint, value="pyspark")
-    return found[0]

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from hybrid_extensions.maven.ivy import repository
 from hybrid_extensions.servers.process import HOST, end, free_ports, last_lines, spawn
 from sources.common.cache import cache_folder
-from spark_jobs.jvm.ivy import repository
 from spark_jobs.jvm.jar_sets import JarSet
 from spark_jobs.jvm.jars import obtain
 from spark_jobs.jvm.java import require_java

@@ -32,12 +32,7 @@ from spark_jobs.inside.query.places.file_places import (
 )
 from spark_jobs.inside.query.places.followed_topic_stream import Prepared
 from spark_jobs.inside.query.places.history import EarlierSources, Planned
-from spark_jobs.inside.query.places.place import (
-    Growing,
-    Reached,
-    SourcePlace,
-    WaitingPlace,
-)
+from spark_jobs.inside.query.places.place import Growing, Reached, SourcePlace, WaitingPlace
 from spark_jobs.inside.query.places.topic_places import (
     FollowedTopicPlace,
     ReadRangePlace,

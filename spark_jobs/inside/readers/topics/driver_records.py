@@ -30,12 +30,7 @@ from sources.state.generation import Generation
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.checkpoint.batch_ranges import BatchRanges
 from spark_jobs.inside.arrow_map import Step
-from spark_jobs.inside.readers.topics.decode_records import (
-    REASON,
-    RECORD,
-    VALUE,
-    decoding,
-)
+from spark_jobs.inside.readers.topics.decode_records import REASON, RECORD, VALUE, decoding
 from spark_jobs.inside.readers.topics.direct_records import BatchParser, count_as_times, json_parser
 from spark_jobs.inside.readers.topics.fetched_columns import FetchedColumns
 from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS

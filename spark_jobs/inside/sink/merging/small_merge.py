@@ -21,14 +21,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DecimalType,
-    MapType,
-    StringType,
-    StructType,
-)
+from pyspark.sql.types import ArrayType, BinaryType, DecimalType, MapType, StringType, StructType
 
 from sources.common.sql.sql_names import in_backticks
 from sources.storage.folder import Folder
@@ -88,11 +81,7 @@ def bytes_of(rows: DataFrame) -> Column:
 
 
 def merge_small(
-    rows: DataFrame,
-    target: Folder,
-    match: Match,
-    small: SmallMerge,
-    transaction: Transaction,
+    rows: DataFrame, target: Folder, match: Match, small: SmallMerge, transaction: Transaction
 ) -> bool:
     """Merge rows by delta-rs in the driver, if they are few and it can write the same as Spark.
 

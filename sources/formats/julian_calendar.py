@@ -17,9 +17,12 @@ from sources.formats.arrow_columns import leaf_values
 
 _SPARK = b"org.apache.spark.version"
 _MARKS = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
-# Before these both calendars may differ: 1582-10-15; for times in zones, until these had rules, 1900.
-_DAYS, _MICROS = pa.scalar(-141_427, pa.int32()), pa.scalar(-2_208_988_800_000_000, pa.int64())
-_FIRST = {pa.date32(): _DAYS.cast(pa.date32()), TIMESTAMP: _MICROS.cast(TIMESTAMP)}
+# Day or microsecond before which both calendars may differ; for times in zones, until these had
+# rules. As numbers: a scalar of Arrow's would import pandas.
+_FIRST = {
+    pa.date32(): (pa.int32(), -141_427, "1582-10-15"),
+    TIMESTAMP: (pa.int64(), -2_208_988_800_000_000, "1900-01-01"),
+}
 
 
 def may_be_julian(marks: Mapping[bytes, bytes]) -> bool:
@@ -44,9 +47,9 @@ def gregorian(rows: pa.RecordBatch, marks: Mapping[bytes, bytes], form: str) -> 
     """
     named = zip(rows.schema.names, rows.columns, strict=True) if may_be_julian(marks) else ()
     for name, leaf in ((name, leaf) for name, column in named for leaf in leaf_values(column)):
-        first = _FIRST.get(leaf.type)
-        if first is not None and pc.any(pc.less(leaf, first)).as_py():
-            before = f"Column `{name}` has a value before {first.as_py():%Y-%m-%d}"
+        kind, first, day = _FIRST.get(leaf.type, (None, 0, ""))
+        if kind is not None and pc.any(pc.less(leaf.view(kind), first)).as_py():
+            before = f"Column `{name}` has a value before {day}"
             message = f"{before}, which Spark wrote by the Julian calendar, as the file says."
             setting = f"`spark.sql.{form}.datetimeRebaseModeInWrite=CORRECTED`"
             hint = f"Let Spark write it again with {setting}, or declare a `schema` without it."

@@ -6,13 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from sources.common.counting import counted
-from sources.common.positions import (
-    EndPosition,
-    Offsets,
-    StartPosition,
-    TopicPartition,
-    flatten,
-)
+from sources.common.positions import EndPosition, Offsets, StartPosition, TopicPartition, flatten
 from sources.common.topic_log import Log
 from sources.errors import SeamError
 from sources.kafka.client.kafka_errors import NEW_GENERATION
@@ -138,12 +132,7 @@ def check_in_log(position: StartPosition, log_start: Offsets, log_end: Offsets) 
         else:
             continue
         raise SeamError(
-            message,
-            hint,
-            source=position.source,
-            topic=topic,
-            partition=number,
-            offset=part.start,
+            message, hint, source=position.source, topic=topic, partition=number, offset=part.start
         )
 
 

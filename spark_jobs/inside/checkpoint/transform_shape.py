@@ -28,8 +28,8 @@ from spark_jobs.inside.checkpoint.plan_nodes import (
 
 # `amount#12`, `count#15L`, `at#3-T600000ms`; a function's number has no name before it.
 _COLUMN = re.compile(r"([^\s(),\[\]]*)#(\d+)L?(?:-T\d+ms)?")
-# Differs from one session to the next: addresses of objects, ids of watermarks.
-_PASSING = re.compile(r"@[0-9a-f]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# Differs from one session to the next: addresses, ids of watermarks, views of `spark.sql`.
+_PASSING = re.compile(r"@[0-9a-f]+|_pyspark_[0-9a-f]{32}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # The seed that Spark draws for each `rand()` and the like that is written without one.
 _SEED = re.compile(r"(?<=\brand\()-?\d+|(?<=\brandn\()-?\d+|(?<=\bSome\()-?\d+")
 # How Spark writes `window(at, …)` once it is analyzed; lengths in microseconds follow.
@@ -155,6 +155,7 @@ class Shape:
 _KEPT: dict[str, Callable[[Shape, Any], str | None]] = {
     "Aggregate": Shape._aggregate,
     "Deduplicate": lambda shape, node: f"rows seen by {shape._words(each_of(node.keys()))}",
+    "Distinct": lambda shape, node: f"rows seen by {shape._words(each_of(node.output()))}",
     "DeduplicateWithinWatermark": lambda shape, node: (
         f"rows seen within the watermark by {shape._words(each_of(node.keys()))}"
     ),

@@ -100,9 +100,7 @@ def reporting(step: Step) -> Step:
     return run
 
 
-def reporting_batch(
-    function: Callable[[DataFrame, int], None],
-) -> Callable[[DataFrame, int], None]:
+def reporting_batch(function: Callable[[DataFrame, int], None]) -> Callable[[DataFrame, int], None]:
     """Wrap a ``foreachBatch`` function so that its errors reach the driver with all fields.
 
     The result raises :class:`ReportedError` for any exception. For a batch that stopping the query
@@ -124,10 +122,7 @@ def reporting_batch(
 
 
 def raise_reported(
-    kind: type[HybridError],
-    message: Column,
-    hint: str,
-    fields: Mapping[str, Column] | None = None,
+    kind: type[HybridError], message: Column, hint: str, fields: Mapping[str, Column] | None = None
 ) -> Column:
     """Return a column that fails the query with an error of this project where it is evaluated.
 

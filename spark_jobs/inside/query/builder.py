@@ -54,6 +54,7 @@ from spark_jobs.inside.sink import sink
 from spark_jobs.inside.sink.appending.direct_sink import DirectSink
 from spark_jobs.inside.sink.driver_batches import DriverBatches
 from spark_jobs.inside.sink.later_columns import LaterColumns, with_added, with_emptied
+from spark_jobs.inside.sink.required_columns import with_kept_partitions
 from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.history_files import has_history_files, keep_history_files
 from spark_jobs.table.ownership.target_guard import TargetGuard
@@ -205,6 +206,7 @@ def _writer(  # noqa: PLR0913 - the last one is rare
 ) -> DataStreamWriter:
     """Return the writer of the query to its target, without checkpoint and trigger."""
     pipeline, generation = query.context.pipeline, query.generation
+    rows = with_kept_partitions(pipeline.sink, rows)
 
     def reporting(write: sink.BatchFunction) -> sink.BatchFunction:
         def write_planned(batch: DataFrame, batch_id: int) -> None:

@@ -28,6 +28,7 @@ from spark_jobs.inside.sink.appending.append_once import columns_with_statistics
 from spark_jobs.inside.sink.appending.direct_sink import DirectSink
 from spark_jobs.inside.sink.appending.task_files import CODECS, FILES, HELD, LEFT, TaskFiles
 from spark_jobs.inside.sink.driver_batches import DriverBatches
+from spark_jobs.inside.sink.required_columns import has_null_partition, with_kept_partitions
 from spark_jobs.table.commit_position import CommitPositions
 from spark_jobs.table.delta_table import open_table
 from spark_jobs.table.ownership.target_guard import TargetGuard
@@ -130,10 +131,14 @@ def driver_batches(
 
     def rows(batch_id: int) -> pa.RecordBatch | None:
         found = topic.rows(batch_id)
-        return None if found is None else found.select(columns)
+        # Spark refuses such a row.
+        if found is None or has_null_partition(pipeline.sink, found):
+            return None
+        return found.select(columns)
 
     def parsed(records: DataFrame, batch_id: int) -> DataFrame:
-        return topic.parsed(records, batch_id).select(*map(in_backticks, columns))
+        found = topic.parsed(records, batch_id).select(*map(in_backticks, columns))
+        return with_kept_partitions(pipeline.sink, found)
 
     def records() -> DataFrame:
         # The other places have no row to read; one would be a record that can't be read.

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.types import BooleanType, StringType, StructType
 
+from sources.common.sql.sql_names import in_backticks
 from sources.config.table.sink import Sink
 from sources.errors import InputError, StateError
 from sources.storage.folder import Folder
+from spark_jobs.inside.errors.error_reports import raise_reported
 from spark_jobs.inside.sink.merging.target_columns import TYPE_OF_UNCHANGED, require_validity
+
+NULL_PARTITIONS = ("", "__HIVE_DEFAULT_PARTITION__")
+"""Texts that Delta turns into null in a column by which a table is partitioned."""
 
 
 def require_columns(sink: Sink, rows: DataFrame) -> None:
@@ -77,6 +85,41 @@ def _require_types_of_unchanged(sink: Sink, unchanged: str, columns: StructType)
                 "`transform` pass it on. Nothing was read or written."
             )
             raise InputError(message, hint, field=f"sink.{field}", column=name)
+
+
+def with_kept_partitions(sink: Sink, rows: DataFrame) -> DataFrame:
+    """Return rows that fail the query where Delta would turn the text of a partition into null.
+
+    The row would then not be recognized by its key any more, and come twice.
+
+    Args:
+        sink: The declaration of the sink.
+        rows: Rows that will be written.
+    """
+    hint = (
+        "Let the transform replace such texts, then run the pipeline again: `hybrid run P`; or "
+        "begin a generation without this column in `sink.partition_by`: `hybrid generation new P`."
+    )
+    for name in sink.partition_by:
+        if isinstance(kind := rows.schema[name].dataType, StringType):
+            value, after = (
+                F.col(in_backticks(name)),
+                f"' in column `{name}`, which Delta turns into ",
+            )
+            parts = [F.lit("`sink.partition_by`: a row has the text '"), value, F.lit(after)]
+            message = F.concat(*parts, F.lit("null. No row of this micro-batch was written."))
+            fields = {"field": F.lit("sink.partition_by"), "column": F.lit(name)}
+            refused = raise_reported(InputError, message, hint, fields).cast(kind)
+            kept = F.when(value.isin(*NULL_PARTITIONS), refused).otherwise(value)
+            rows = rows.withColumn(name, kept)
+    return rows
+
+
+def has_null_partition(sink: Sink, rows: pa.RecordBatch) -> bool:
+    """Return whether Delta would turn the text of a row's partition into null."""
+    named = (rows.column(name) for name in sink.partition_by)
+    texts = (each for each in named if pa.types.is_string(each.type))
+    return any(pc.any(pc.is_in(each, pa.array(NULL_PARTITIONS))).as_py() for each in texts)
 
 
 def require_same_columns(target: Folder, table: dict[str, Any], rows: StructType) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -221,6 +222,12 @@ def joined(rows: DataFrame, key: str = "k", kind: str = "inner") -> DataFrame:
     return left.join(right, F.expr(f"l.{key} = r.{key} AND l.at = r.at"), kind).select("l.id")
 
 
+def distinct(column: str) -> Callable[[DataFrame], DataFrame]:
+    """Rows that SQL makes distinct: Spark keeps them all in its state."""
+    query = f"SELECT DISTINCT {column} AS n, at FROM {{rows}}"
+    return lambda rows: rows.sparkSession.sql(query, rows=rows)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "is_same"),
     [
@@ -258,6 +265,9 @@ def joined(rows: DataFrame, key: str = "k", kind: str = "inner") -> DataFrame:
             False,
         ),
         (lambda rows: rows, lambda rows: rows.limit(5), False),
+        (lambda rows: rows, distinct("k"), False),
+        (distinct("k"), distinct("j"), False),
+        (distinct("k"), distinct("k"), True),
         # Salted keys: the seed is another one each time.
         (salted, salted, True),
         # What Spark keeps for a static side of a join is nothing.

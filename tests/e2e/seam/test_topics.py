@@ -180,6 +180,36 @@ def test_a_topic_that_comes_to_fit_the_pattern_is_read_from_its_beginning(
     assert (report.expected, wrong(report)) == (1200, {})
 
 
+@pytest.mark.parametrize("other", ["{}-rejected", "old-{}", "__heartbeat.{}"])
+def test_only_a_topic_whose_whole_name_fits_the_pattern_is_read(
+    tmp_path: Path, servers: str, spark: SparkSession, other: str
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history()
+    case.produce(range(500, 1100))
+    is_tool = other.startswith("__")
+
+    def by_pattern(document: dict[str, Any]) -> None:
+        del document["sources"][1]["topic"]
+        document["sources"][1]["topic_pattern"] = f"none|{'.*' if is_tool else ''}{case.topic}"
+
+    def one_more() -> None:
+        more = other.format(case.topic)
+        create_topic(servers, more, 1, {"retention.ms": "-1"})
+        case.produce(range(5000, 5100), more)
+        case.produce(range(1100, 1200))
+
+    loaded = case.pipeline(by_pattern)
+    run_history(spark, loaded)
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
+    run_live(spark, loaded, meanwhile=one_more)
+    # The next run finds both.
+    case.produce(range(1200, 1300))
+    run_live(spark, loaded)
+    report = audit(loaded)
+    assert (report.expected, wrong(report)) == (1300, {})
+
+
 def test_a_start_that_differs_from_what_the_checkpoint_fixed_is_refused(
     tmp_path: Path, servers: str, spark: SparkSession
 ) -> None:

@@ -41,7 +41,7 @@ def begin(
         first_batch=first_batch(generation),
         reached="all",
         code=code,
-        plan="p",
+        plan=code,
         operators=list(operators),
         spark=spark,
     )
@@ -92,6 +92,12 @@ def test_other_operators_are_refused_with_what_they_were_and_are(generation: Gen
     with pytest.raises(StateError, match=r"it was: y\n  it is:  z\n  it was: nothing\n  it is:  w"):
         begin(generation, "b", "x", "z", "w")
     assert [each.code for each in read_transforms(generation)] == ["a"]
+
+
+def test_the_same_plan_may_be_told_in_other_words(generation: Generation) -> None:
+    begin(generation, "a")
+    commit(generation, 0)
+    assert begin(generation, "a", "rows seen by k") == (None, [("a", 0)])
 
 
 def test_what_another_spark_says_of_operators_is_not_compared(generation: Generation) -> None:

@@ -323,11 +323,7 @@ class ExpectedTopic:
     """
 
     def __init__(
-        self,
-        context: PipelineContext,
-        live: KafkaSource,
-        end: EndPosition,
-        history: EarlierSources,
+        self, context: PipelineContext, live: KafkaSource, end: EndPosition, history: EarlierSources
     ) -> None:
         self._context = context
         self._live = live

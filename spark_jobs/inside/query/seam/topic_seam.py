@@ -402,10 +402,7 @@ class Seam:
         )
 
     def _key_filter(
-        self,
-        spark: SparkSession,
-        table: DataFrame | None = None,
-        recent: KeptRows | None = None,
+        self, spark: SparkSession, table: DataFrame | None = None, recent: KeptRows | None = None
     ) -> KeyFilter:
         history, rows = self._history.batch(spark), None
         if recent is not None:

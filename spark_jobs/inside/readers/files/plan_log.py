@@ -156,12 +156,7 @@ class PlanLog:
         self.folder.replace_bytes(name, content)
         return Entry(name, len(content))
 
-    def write(
-        self,
-        version: int,
-        files: FilesOfLog,
-        entries: Iterable[Entry],
-    ) -> None:
+    def write(self, version: int, files: FilesOfLog, entries: Iterable[Entry]) -> None:
         """Write one version of the log, atomically and durably; an existing one is replaced.
 
         After each 50th a checkpoint of the log is written, too.

@@ -59,7 +59,8 @@ def stream_topics(
 def _subscription(source: KafkaSource) -> tuple[str, str]:
     """Return the option that names the topics of a stream, and its value."""
     if source.topic_pattern is not None:
-        return "subscribePattern", source.topic_pattern
+        # Spark looks for it anywhere in a name. What `KafkaLog` leaves out is left out here, too.
+        return "subscribePattern", f"^(?!__)(?:{source.topic_pattern})$"
     if source.waits_for_topic:
         # By names Spark asks for all of them, and fails where one does not exist yet.
         return "subscribePattern", f"^(?:{'|'.join(map(re.escape, source.topics))})$"

@@ -81,11 +81,7 @@ def bytes_of(rows: DataFrame) -> Column:
 
 
 def merge_small(
-    rows: DataFrame,
-    target: Folder,
-    match: Match,
-    small: SmallMerge,
-    transaction: Transaction,
+    rows: DataFrame, target: Folder, match: Match, small: SmallMerge, transaction: Transaction
 ) -> bool:
     """Merge rows by delta-rs in the driver, if they are few and it can write the same as Spark.
 

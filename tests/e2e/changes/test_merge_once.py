@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 from deltalake import Transaction
+from hypothesis import given
+from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from sources.storage.folder import Folder
 from spark_jobs.inside.sink.merging.clauses import When, of_source
 from spark_jobs.inside.sink.merging.keys import KeyRange, Match
-from spark_jobs.inside.sink.merging.merge_once import merge_once, with_user_metadata
+from spark_jobs.inside.sink.merging.merge_once import _spans, merge_once, with_user_metadata
 from spark_jobs.inside.sink.merging.small_merge import SmallMerge
 from spark_jobs.table.commit_log import CommitLog
 
@@ -64,26 +65,36 @@ def test_a_merge_says_what_its_session_says_and_the_next_write_what_it_said_befo
     assert said == ["of the batch", "of the job", None]
 
 
-def test_few_keys_are_named_so_that_spark_leaves_other_rows_of_a_large_table_out(
+def test_of_a_large_table_only_files_that_may_have_one_of_few_keys_are_read(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    table = str(tmp_path / "out")
+    table = tmp_path / "out"
     vectors = {"delta.enableDeletionVectors": "true"}
-    ids = spark.range(0, 100, 1, 2).selectExpr("id AS `a.id`", "cast(id AS string) AS v")
-    ids.write.format("delta").options(**vectors).save(table)
-    rows = spark.sql("SELECT explode(array(3, 97, 200, -1)) AS `a.id`, 'new' AS v").persist()
-    limits = KeyRange(rows, ["a.id"])
+    files: list[set[Path]] = []
+    for first in (0, 100, 200):
+        ids = spark.range(first, first + 100, 1, 1).selectExpr("id AS `a.id`", "'old' AS v")
+        ids.write.format("delta").options(**vectors).mode("append").save(str(table))
+        files.append({*table.glob("*.parquet")})
+    (between,) = files[1] - files[0]
+    rows = spark.sql("SELECT explode(array(3L, 97L, 203L, -1L)) AS `a.id`, 'new' AS v").persist()
     clauses = [
         When("MATCHED", "UPDATE", values=of_source(rows.columns)),
         When("NOT MATCHED", "INSERT", values=of_source(rows.columns)),
     ]
     small = SmallMerge(rows=4, bytes=0, compared=["a.id"], clauses=clauses)
-    match = limits.match([-1, 200])
+    match = KeyRange(rows, ["a.id"]).match([-1, 203])
+    # Whoever reads it fails.
+    aside = between.rename(tmp_path / "aside")
     merge_once(rows, Folder(table), match, clauses, Transaction("me", 0), small)
-    found = {row[0]: row[1] for row in spark.read.format("delta").load(table).collect()}
-    new = dict.fromkeys((3, 97, 200, -1), "new")
-    assert found == {n: str(n) for n in range(100)} | new
-    done = spark.sql(f"DESCRIBE HISTORY delta.`{table}` LIMIT 1").first()
-    assert done is not None
-    (listed,) = re.findall(r"IN \(([-,0-9]+)\)", done.operationParameters["predicate"])
-    assert sorted(map(int, listed.split(","))) == [-1, 3, 97, 200]
+    aside.rename(between)
+    found = {row[0]: row[1] for row in spark.read.format("delta").load(str(table)).collect()}
+    new = dict.fromkeys((3, 97, 203, -1), "new")
+    assert found == dict.fromkeys(range(300), "old") | new
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=300, unique=True))
+def test_ranges_of_keys_hold_all_of_them_and_are_apart(keys: list[int]) -> None:
+    keys.sort()
+    spans = _spans(keys)
+    assert len(spans) == min(len(keys), 64)
+    assert [each for low, high in spans for each in keys if low <= each <= high] == keys

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 
 from deltalake import Transaction
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +23,8 @@ from spark_jobs.inside.sink.merging.small_merge import (
 _PREFIX = "spark.databricks.delta.write."
 # Rows up to which the condition of Spark's MERGE names their keys.
 _MOST_KEYS = 1000
+# Ranges that these are put together to: each is compared with the statistics of each file.
+_MOST_SPANS = 64
 
 
 @contextmanager
@@ -93,12 +96,23 @@ def merge_once(
 def _with_keys(match: Match, rows: DataFrame, small: SmallMerge | None) -> str:
     """Return the condition, with the keys themselves if they are few.
 
-    Spark then leaves the rows of a large table out before it joins them.
+    By them Spark leaves rows of a large table out before it joins, and Delta whole files, for which
+    a list of values is no more than their lowest and highest one.
     """
     if small is None or small.rows > _MOST_KEYS:
         return match.condition
     names = [each for each in match.ranges if isinstance(rows.schema[each].dataType, IntegralType)]
     keys = rows.select(*map(in_backticks, names)).collect() if names else []
-    listed = {each: ", ".join({str(key[each]) for key in keys}) for each in names}
-    parts = [f"{column('t', each)} IN ({values})" for each, values in listed.items()]
-    return " AND ".join([match.condition, *parts])
+    parts = [match.condition]
+    for name in names:
+        values, of = sorted({key[name] for key in keys}), column("t", name)
+        spans = [f"({of} >= {low} AND {of} <= {high})" for low, high in _spans(values)]
+        parts += [f"{of} IN ({', '.join(map(str, values))})", f"({' OR '.join(spans)})"]
+    return " AND ".join(parts)
+
+
+def _spans(values: Sequence[int]) -> list[tuple[int, int]]:
+    """Return ranges (both ends inclusive) of sorted values, cut where the gaps are widest."""
+    gaps = sorted(range(1, len(values)), key=lambda at: values[at - 1] - values[at])
+    cuts = [0, *sorted(gaps[: _MOST_SPANS - 1]), len(values)]
+    return [(values[begin], values[end - 1]) for begin, end in pairwise(cuts)]

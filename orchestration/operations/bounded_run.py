@@ -6,9 +6,7 @@ from orchestration.launch_checks import (
     Source,
     require_ready,
 )
-from orchestration.requested_state import (
-    request,
-)
+from orchestration.requested_state import request
 from sources.common.positions import EndPosition
 from sources.config.pipeline import Pipeline
 from sources.errors import RunError

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 
-from orchestration.launch_checks import (
-    require_runnable,
-)
+from orchestration.launch_checks import require_runnable
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.hand_over import hand_over

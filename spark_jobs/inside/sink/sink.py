@@ -28,9 +28,7 @@ from spark_jobs.inside.sink.later_columns import (
 from spark_jobs.inside.sink.merging.merge_once import with_user_metadata
 from spark_jobs.inside.sink.merging.merge_strategy import declared_merging
 from spark_jobs.inside.sink.merging.small_batches import SmallBatches
-from spark_jobs.inside.sink.merging.target_columns import (
-    target_rows,
-)
+from spark_jobs.inside.sink.merging.target_columns import target_rows
 from spark_jobs.inside.sink.required_columns import require_columns, require_same_columns
 from spark_jobs.inside.sink.table_properties import missing_properties, table_properties
 from spark_jobs.run_state.table_locks import table_turn

@@ -93,12 +93,13 @@ def merge_once(
 def _with_keys(match: Match, rows: DataFrame, small: SmallMerge | None) -> str:
     """Return the condition, with the keys themselves if they are few.
 
-    Spark then leaves the rows of a large table out before it joins them.
+    Spark then leaves the rows of a large table out before it joins them. Without
+    any key nothing is named: all changes of a micro-batch may be older than a delete or a TRUNCATE.
     """
     if small is None or small.rows > _MOST_KEYS:
         return match.condition
     names = [each for each in match.ranges if isinstance(rows.schema[each].dataType, IntegralType)]
     keys = rows.select(*map(in_backticks, names)).collect() if names else []
     listed = {each: ", ".join({str(key[each]) for key in keys}) for each in names}
-    parts = [f"{column('t', each)} IN ({values})" for each, values in listed.items()]
+    parts = [f"{column('t', each)} IN ({values})" for each, values in listed.items() if values]
     return " AND ".join([match.condition, *parts])

@@ -20,7 +20,7 @@ from sources.common.schema import normalize_schema
 from sources.common.sql.select import EventColumn
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.columns.mapped_columns import MappedColumns
+from sources.files.columns.mapped_columns import NAME_IN_FILE, MappedColumns
 from sources.files.tables.table_commits import Appended, TableCommits
 from sources.files.tables.table_files import TableFiles
 from sources.files.tables.table_times import FilesOfVersion
@@ -45,6 +45,7 @@ _HARMLESS = {
 # Schemes of Hadoop that the project's storages name otherwise.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 _VECTORS, _MAPPING = "deletionVectors", "columnMapping"
+_AGAIN = "Begin a new generation, which reads the table as it is: `hybrid generation new P`."
 
 
 def list_table(
@@ -93,8 +94,11 @@ def list_table(
     commits = TableCommits(source.name, stores.folder(path))
     position = commits.position(table_id, table.version())
     vectors = _deleted(source, stores, table, path, _paths(path, actions))
+    mapping = _mapping(table)
     if appended is not None:
         actions = _only(source, path, actions, appended, table_id)
+        names = [field.name for field in table.schema().fields]
+        _require_same_names(source, path, names, mapping, appended.mapping)
     columns = normalize_schema(pa.schema(table.schema().to_arrow()))
     check_event_column(columns, event, path)
     names = table.metadata().partition_columns
@@ -102,7 +106,6 @@ def list_table(
     for row in actions.to_pylist():
         files.append(File(_located(path, row["path"]), row["size_bytes"], None, None))
         partitions.append(partition_from({name: row[f"partition.{name}"] for name in names}))
-    mapping = _mapping(table)
     paths = [file.path for file in files]
     deleted = [vectors.get(file) for file in paths]
     if source.offsets is not None and (mapping is not None or any(deleted)):
@@ -138,9 +141,33 @@ def _only(
             "not the one whose commits were read: it was created again meanwhile, or lacks "
             f"{min(lacking, default='nothing')}."
         )
-        hint = "Begin a new generation, which reads the table as it is: `hybrid generation new P`."
-        raise InputError(message, hint, source=source.name, table=path)
+        raise InputError(message, _AGAIN, source=source.name, table=path)
     return actions.filter(pa.array([each in wanted for each in found]))
+
+
+def _require_same_names(
+    source: FileSource,
+    path: str,
+    fields: Iterable[str],
+    now: MappedColumns | None,
+    planned: MappedColumns | None,
+) -> None:
+    """Refuse a column that files have under another name than when the plan was made."""
+    for name in source.columns or fields:
+        known = [each.fields.get(name) for each in (planned, now) if each is not None]
+        named = [[part for part in _parts(each) if "name" in part] for each in known]
+        inside = {tuple(part["metadata"][NAME_IN_FILE] for part in parts) for parts in named}
+        if len(known) == 1:
+            # Without a mapping, files have the names of the table.
+            inside.add(tuple(part["name"] for part in named[0]))
+        # What only one of two mappings has is another column, and refused as such.
+        if None not in known and len(inside) > 1:
+            message = (
+                f"Source `{source.name}`: column `{name}` of the table {path}, or a field in it, "
+                "has another name in the files than when the plan was made: it was dropped and "
+                "added again, or columns were renamed."
+            )
+            raise InputError(message, _AGAIN, source=source.name, table=path, column=name)
 
 
 def _require_readable(source: FileSource, path: str, table: DeltaTable) -> None:
@@ -201,14 +228,20 @@ def _variant_in(kind: Any, place: str) -> str | None:
     return next((each for each in found if each is not None), None)
 
 
-def _type_changes(part: Any) -> Iterator[dict[str, Any]]:
+def _type_changes(field: Any) -> Iterator[dict[str, Any]]:
     """Yield the changes of type of a column and of all fields inside it, as the log has them."""
-    if isinstance(part, dict):
+    for part in _parts(field):
         yield from part.get("metadata", {}).get("delta.typeChanges", [])
+
+
+def _parts(part: Any) -> Iterator[dict[str, Any]]:
+    """Yield a column, or a type, and all fields and types inside it, as the log has them."""
+    if isinstance(part, dict):
+        yield part
         for inside in (part.get(name) for name in ("type", "elementType", "keyType", "valueType")):
-            yield from _type_changes(inside)
+            yield from _parts(inside)
         for field in part.get("fields", []):
-            yield from _type_changes(field)
+            yield from _parts(field)
 
 
 def _mapping(table: DeltaTable) -> MappedColumns | None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from sources.common.schema import field_id
 from sources.common.state_document import Part
 
-_ID, _NAME = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+_ID, NAME_IN_FILE = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 
 
 def mapped_field(name: str, kind: Any, number: int) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def mapped_field(name: str, kind: Any, number: int) -> dict[str, Any]:
         kind: Its type, as the JSON of the schema has it.
         number: Its field id in the Parquet files.
     """
-    metadata = {_ID: number, _NAME: name}
+    metadata = {_ID: number, NAME_IN_FILE: name}
     return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
 
 
@@ -48,7 +48,7 @@ class MappedColumns(Part):
     def physical(self, name: str) -> str:
         """Return a column's name in files and statistics; ``name`` itself if the table lacks it."""
         field = self.fields.get(name)
-        return name if field is None else str(field["metadata"][_NAME])
+        return name if field is None else str(field["metadata"][NAME_IN_FILE])
 
     def inside(self, file: pa.Schema) -> dict[str, str]:
         """Return the name in a file of each column that the file has, by its name in the table.
@@ -83,7 +83,7 @@ class MappedColumns(Part):
         known = self.fields.get(field["name"])
         if known is None:
             number += max(int(each["metadata"][_ID]) for each in self.fields.values())
-            return {**field, "metadata": {_ID: number + 1, _NAME: field["name"]}}
+            return {**field, "metadata": {_ID: number + 1, NAME_IN_FILE: field["name"]}}
         is_nested = isinstance(field["type"], dict)
         return {
             **field,

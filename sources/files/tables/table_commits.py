@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from sources.errors import InputError
+from sources.files.columns.mapped_columns import MappedColumns
 from sources.files.tables.replaced_range import ReplacedRange, replaced_range
 from sources.files.tables.table_position import TablePosition
 from sources.storage.folder import Folder
@@ -44,12 +45,15 @@ class Appended(NamedTuple):
         commits: Number of commits that append files.
         replaced: Range that the commit after ``position`` has replaced, before which reading waits;
             None if there is no such commit.
+        mapping: Names by which the plan reads columns inside the files; None if they are those of
+            the table.
     """
 
     position: TablePosition
     paths: frozenset[str]
     commits: int
     replaced: ReplacedRange | None = None
+    mapping: MappedColumns | None = None
 
 
 class TableCommits:

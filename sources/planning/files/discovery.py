@@ -202,7 +202,8 @@ class GrowingFolder:
 
     def _appended(self, position: TablePosition, *, to_read: bool) -> Appended:
         table = self._loaded.place(position.place)
-        return TableCommits(self._source.name, table).appended_after(position, to_read=to_read)
+        found = TableCommits(self._source.name, table).appended_after(position, to_read=to_read)
+        return found._replace(mapping=self.parts[0].mapping)
 
 
 def _name(source: str, number: int) -> str:

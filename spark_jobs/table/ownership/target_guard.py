@@ -55,8 +55,10 @@ def confirm_start(side: TargetSide, record: TargetRecord) -> TargetGuard:
     """
     table = open_table(side.table)
     epoch = table.transaction_version(epoch_id(side.generation))
-    if epoch is not None and epoch > record.epoch:
-        # This process slept since it announced its start.
+    # The commit that creates a table has the epoch already.
+    before = record.epoch - (record.table_id is not None)
+    if epoch is not None and epoch > before:
+        # This process slept since it announced its start, or the state was copied.
         raise refusals.superseded(side.generation, side.table)
     if epoch != record.epoch:
         commit_once(partial(commit_nothing, table), side.table, _epoch(side, record))

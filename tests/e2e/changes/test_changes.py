@@ -93,6 +93,19 @@ def test_later_changes_win_whatever_the_order_in_which_they_arrive(
     assert target.rows() == [(1, "b", "0012"), (2, "again", "0014"), (3, "c", "0005")]
 
 
+def test_a_micro_batch_of_which_deletes_or_a_truncate_leave_nothing_is_merged_by_spark(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    target = Target(tmp_path, spark, properties={VECTORS: "true"})
+    target.truncation = Truncation(target.sink, target.generation)
+    target.merge(up(1, "a", 1), gone(2, 9))
+    target.merge(up(2, "old", 5))
+    assert target.rows() == [(1, "a", "0001")]
+    target.merge((None, None, "0010", True))
+    target.merge(up(3, "old", 8))
+    assert target.rows() == []
+
+
 def test_deletes_are_not_read_for_changes_that_are_all_later(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,14 +97,15 @@ def _with_keys(match: Match, rows: DataFrame, small: SmallMerge | None) -> str:
     """Return the condition, with the keys themselves if they are few.
 
     By them Spark leaves rows of a large table out before it joins, and Delta whole files, for which
-    a list of values is no more than their lowest and highest one.
+    a list of values is no more than their lowest and highest one. There may be none: all changes of
+    a micro-batch can be older than a delete or a TRUNCATE.
     """
     if small is None or small.rows > _MOST_KEYS:
         return match.condition
     names = [each for each in match.ranges if isinstance(rows.schema[each].dataType, IntegralType)]
     keys = rows.select(*map(in_backticks, names)).collect() if names else []
     parts = [match.condition]
-    for name in names:
+    for name in names if keys else ():
         values, of = sorted({key[name] for key in keys}), column("t", name)
         spans = [f"({of} >= {low} AND {of} <= {high})" for low, high in _spans(values)]
         parts += [f"{of} IN ({', '.join(map(str, values))})", f"({' OR '.join(spans)})"]

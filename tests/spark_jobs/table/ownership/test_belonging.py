@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from hybrid_extensions.generations.files.take_over import prepare
 from sources.errors import StateError
 from sources.serving import OWNER, owner_properties
+from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from spark_jobs.run_state.target_record import TargetRecord, read_target_record
 from spark_jobs.table.delta_table import NO_MORE, open_table, paths_of, transactions_of
@@ -88,6 +90,19 @@ def test_a_driver_that_slept_through_another_start_ends_and_changes_nothing(
     newer.keep()
     require_belonging(case.loaded, case.generation)
     assert case.table.transaction_version(epoch_id(case.generation)) == 3
+
+
+def test_of_two_copies_of_a_state_that_start_at_once_only_one_does(case: TargetCase) -> None:
+    """Each has a lock of its own; under the same epoch each would skip batches of the other."""
+    case.run(0)
+    copied = Folder(case.copy(case.generation.root, "copied"))
+    other = replace(case.side, generation=Generation(copied, case.generation.info))
+    first, second = announce_start(case.side), announce_start(other)
+    guard = confirm_start(case.side, first)
+    with pytest.raises(StateError, match="Another driver of generation g1 has started") as found:
+        confirm_start(other, second)
+    assert found.value.transient
+    guard.look()
 
 
 def test_a_deleted_target_is_refused_with_what_was_lost(case: TargetCase) -> None:

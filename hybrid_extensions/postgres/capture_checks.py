@@ -139,15 +139,19 @@ def _require_table(found: _Table, table: str) -> None:
     """Refuse what is no table of its own with a log of its changes."""
     if found.kind in _KINDS:
         message = f"`{table}` is {_KINDS[found.kind]}, whose changes are in no log."
-        hint = (
-            "Capture the tables that it reads, and compute it in the transform; or load it as "
-            "files, without `snapshot`."
+        hint = "Load it as files, without `snapshot`"
+        hint += (
+            ", or capture the table in the database that has it."
+            if found.kind == "f"
+            else "; or capture the tables that it reads, and compute it in the transform."
         )
         raise InputError(message, hint, table=table, field="table")
     if found.persistence != "p":
-        what = "unlogged" if found.persistence == "u" else "temporary"
-        message = f"Table `{table}` is {what}: its changes are in no log."
+        what = "unlogged"
         hint = f"Run `ALTER TABLE {table} SET LOGGED` in the database; {_AGAIN}"
+        if found.persistence == "t":
+            what, hint = "temporary", f"Name a permanent table in `table` of the topic; {_AGAIN}"
+        message = f"Table `{table}` is {what}: its changes are in no log."
         raise InputError(message, hint, table=table, field="table")
     if found.kind == "r" and found.has_children:
         message = (
@@ -236,7 +240,8 @@ def _require_fitting_key(
             "has the columns neither of the primary key nor of a unique index that is never null. "
             "Rows that are equal in it, or null, would be merged into one."
         )
-        hint = f"Name all columns of the primary key in `sink.key`; {_AGAIN}"
+        which = "the primary key" if found.has_primary_key else "such an index"
+        hint = f"Name all columns of {which} in `sink.key`; {_AGAIN}"
         raise InputError(message, hint, table=table, field="sink.key", value=sink.key[0])
     if found.identity not in ("d", "i"):
         return
@@ -298,16 +303,21 @@ def _require_published(
             f"Publication `{rows[0][0]}` has a row filter for table `{table}` ({rows[0][4]}): "
             "changes of other rows never arrive, and the snapshot would have them."
         )
-        hint = f"Run `ALTER PUBLICATION {rows[0][0]} SET TABLE {table}` without WHERE; {_AGAIN}"
-        raise InputError(message, hint, table=table, value=rows[0][0])
-    lacking = "inserts, updates or deletes"
-    complete = [row for row in rows if row[1]]
-    if truncates and any(complete) and not any(row[2] for row in complete):
-        lacking, complete = "TRUNCATEs", []
-    if rows and not complete:
-        message = f"Publication `{rows[0][0]}` does not publish {lacking} of table `{table}`."
+        # SET TABLE would remove all other tables from the publication.
+        alter = f"ALTER PUBLICATION {rows[0][0]}"
         hint = (
-            f"Run `ALTER PUBLICATION {rows[0][0]} SET (publish = 'insert, update, delete, "
-            f"truncate')`; {_AGAIN}"
+            f"Run `BEGIN; {alter} DROP TABLE {table}; {alter} ADD TABLE {table}; COMMIT` in the "
+            f"database; {_AGAIN}"
         )
         raise InputError(message, hint, table=table, value=rows[0][0])
+    complete = [row for row in rows if row[1]]
+    lacks_truncates = truncates and not any(row[2] for row in complete)
+    if rows and (not complete or lacks_truncates):
+        name = (complete or rows)[0][0]
+        lacking = "TRUNCATEs" if complete else "all inserts, updates and deletes"
+        message = f"Publication `{name}` does not publish {lacking} of table `{table}`."
+        hint = (
+            f"Run `ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, "
+            f"truncate')`; {_AGAIN}"
+        )
+        raise InputError(message, hint, table=table, value=name)

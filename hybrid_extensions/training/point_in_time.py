@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -169,7 +170,8 @@ def write_rows(made: TrainingSet, path: Path) -> None:
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)
-        message = f"The training set can't be written to {path}: {error}."
+        reason = os.strerror(error.errno) if error.errno else error
+        message = f"The training set can't be written to {path}: {reason}."
         hint = "Name a file in a folder that exists and can be written, on a disk with free space."
         raise InputError(message, hint, file=str(path)) from None
 

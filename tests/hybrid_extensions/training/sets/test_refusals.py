@@ -101,7 +101,7 @@ def test_a_key_of_another_type_is_refused(case: Case) -> None:
 
 def test_a_folder_with_another_table_is_refused(case: Case) -> None:
     write_deltalake(case.folder / "sales", pa.table({"x": [1]}))
-    assert "has a Delta table that is no training set: x." in _refused(case).message
+    assert "has a Delta table that is no training set; its columns are x." in _refused(case).message
 
 
 def test_what_is_no_range_is_refused(case: Case) -> None:
@@ -114,6 +114,7 @@ def test_a_pipeline_without_a_table_yet_is_named_with_the_way_out(case: Case) ->
     with pytest.raises(StateError, match="There is no Delta table") as caught:
         case.look()
     assert "Run pipeline `" in caught.value.hint
+    assert f" run {case.folder}" in caught.value.hint
 
 
 @pytest.mark.parametrize(

@@ -101,9 +101,9 @@ def require_reader(connection: Connection[Cursor], table: CapturedTable) -> None
         elif found.is_running:
             what = f"runs, but Kafka Connect has kept no position of it within {FIRST_S:.0f} s"
             hint = (
-                f"Set `{_HEARTBEAT}=1000` in the connector's configuration, so that it has a "
-                "position without changes, too; wait as long as `offset.flush.interval.ms` of the "
-                f"worker says; {_AGAIN}"
+                f"Set `{_HEARTBEAT}=1000` in the connector's configuration, and create the topic "
+                "`__debezium-heartbeat.<topic.prefix>` if there is none, so that it has a position "
+                f"without changes, too; {_AGAIN}"
             )
         message = f"Connector {url} {what}: changes until it reads would be missing from the table."
     raise InputError(message, hint, source=table.source, field="snapshot.connector")

@@ -156,10 +156,10 @@ def require_unique(
         return
     row = connection.execute(f"{twice} ORDER BY ALL LIMIT 1").fetchall()[0]
     shown = ", ".join(f"{name}={value}" for name, value in zip(names, row, strict=False))
+    others = f" So it is with {counted(count - 1, 'other pair')} of them." if count > 1 else ""
     message = (
-        f"{counted(count, 'pair')} of key and time in the labels {declared.labels.path} "
-        f"{counted_as(count, 'belongs', 'belong')} to several labels: {shown} to "
-        f"{row[-1]}{' of them' if count == 1 else ', for example'}. Nothing was written."
+        f"{row[-1]:,} labels of {declared.labels.path} have the same key and time, {shown}.{others} "
+        "Nothing was written."
     )
     hint = (
         "Leave all but one of them out, or name the columns that tell them apart in `labels.key` "

@@ -72,8 +72,8 @@ def _listed(table: RepairedTable, given: str) -> pa.Table:
     keys = [each if isinstance(each, list) else [each] for each in read]
     wrong = [each for each in keys if len(each) != len(table.key)]
     if wrong or not keys:
-        found = json.dumps(wrong[0]) if wrong else "none"
-        message = f"a key has {counted(len(table.key), 'value')}, and listed is {found}"
+        found = f"one that is listed is {json.dumps(wrong[0])}" if wrong else "none is listed"
+        message = f"a key has {counted(len(table.key), 'value')}, and {found}"
         raise ValueError(message)
     columns = zip(*keys, strict=True)
     arrays = [

@@ -158,8 +158,8 @@ def require_unique(
     shown = ", ".join(f"{name}={value}" for name, value in zip(names, row, strict=False))
     others = f" So it is with {counted(count - 1, 'other pair')} of them." if count > 1 else ""
     message = (
-        f"{row[-1]:,} labels of {declared.labels.path} have the same key and time, {shown}.{others} "
-        "Nothing was written."
+        f"{row[-1]:,} labels of {declared.labels.path} have the same key and time, {shown}."
+        f"{others} Nothing was written."
     )
     hint = (
         "Leave all but one of them out, or name the columns that tell them apart in `labels.key` "

@@ -27,6 +27,7 @@ from hybrid_extensions.comparison.duckdb_database import (
     open_database,
 )
 from hybrid_extensions.training.columns import Asked, JoinColumns, join_columns
+from orchestration.remedies import Remedy
 from sources.common.counting import counted
 from sources.common.sql.sql_names import column_list, quoted
 from sources.config.loader import LoadedPipeline
@@ -210,9 +211,12 @@ def open_history(loaded: LoadedPipeline) -> DeltaTable:
     require_own_rows(loaded)
     folder = target_of(loaded)
     if (table := open_target(folder)) is None:
-        message = f"There is no table {folder} yet."
-        hint = "Run the pipeline first: `hybrid run P`."
-        raise StateError(message, hint, pipeline=loaded.pipeline.name, table=folder.url)
+        name = loaded.pipeline.name
+        message = f"There is no table {folder} of pipeline `{name}` yet."
+        # The declaration may be a kept copy, and the pipeline another one than the command's.
+        file = Path(loaded.folder, loaded.path.name).as_posix()
+        hint = f"Run the pipeline first: {Remedy('run').command(file)}."
+        raise StateError(message, hint, pipeline=name, table=folder.url)
     return table
 
 

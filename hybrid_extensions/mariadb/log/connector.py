@@ -76,7 +76,7 @@ def require_reader(connection: Connection[Cursor], table: CapturedTable) -> None
         if ask(connection, reads):
             return
         message = (
-            "The database shows no connector that reads its binary log: changes until one "
+            "In the database no connector is seen that reads the binary log: changes until one "
             "begins would be missing from the table."
         )
         hint = (

@@ -58,7 +58,7 @@ def no_answer(service: str, reason: str) -> UnavailableError:
         reason: What its client reports.
     """
     message = (
-        f"{service} does not answer, so it is unknown whether a driver runs there; its client "
+        f"{service} can't be asked, so it is unknown whether a driver runs there; its client "
         f"reports: {reason.strip().rstrip('.')}."
     )
     hint = "Check address and login of the service on this machine, then repeat what you did."

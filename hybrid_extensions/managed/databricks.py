@@ -172,13 +172,19 @@ def request(
         service: The fields of the task, as the pipeline declares them.
 
     Raises:
-        InputError: ``spark.service.new_cluster`` has a field that Databricks does not have.
+        InputError: ``spark.service.new_cluster`` has a field that the SDK does not know.
     """
     cluster = service["new_cluster"]
     known = {field.name for field in dataclasses.fields(ClusterSpec)}
     for field in cluster.keys() - known:
-        message = f"`spark.service.new_cluster` has the field `{field}`, which Databricks has not."
-        hint = "Correct it; https://docs.databricks.com/api/workspace/jobs/submit lists all fields."
+        message = (
+            f"`spark.service.new_cluster` has the field `{field}`, which the installed "
+            "`databricks-sdk` does not know."
+        )
+        hint = (
+            "Correct it (https://docs.databricks.com/api/workspace/jobs/submit lists all fields), "
+            "or install a newer `databricks-sdk`."
+        )
         raise InputError(message, hint, field="spark.service", value=field)
     file, *arguments = job
     return {

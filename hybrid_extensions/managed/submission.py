@@ -172,10 +172,11 @@ def _require_stores(loaded: LoadedPipeline, place: Place) -> None:
     schemes = STORES[place.kind]
     for field, folder in (("state", loaded.state), ("sink.path", loaded.target)):
         if not folder.url.startswith(schemes):
+            is_s3 = folder.url.startswith("s3://")
             message = (
                 f"`{field}` is {folder.url}, which a driver of `master: "
-                f"{loaded.pipeline.spark.master}` can't reach, or can't write safely. Nothing was "
-                "started."
+                f"{loaded.pipeline.spark.master}` can't {'write safely' if is_s3 else 'reach'}. "
+                "Nothing was started."
             )
             hint = f"Use a path that begins with `{schemes[0]}` for state and target."
             raise InputError(message, hint, field=field, value=folder.url)

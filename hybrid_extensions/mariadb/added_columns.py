@@ -203,8 +203,8 @@ def asking(options: SnapshotOptions, table: str) -> Iterator[Connection[Cursor]]
             )
             if is_lost(error):
                 hint = (
-                    "Start the database; the run, which has stopped before the change, is then "
-                    "started again."
+                    "Start the database. The run has stopped before the change; if nothing starts "
+                    "it again, run `hybrid resume P`."
                 )
                 raise UnavailableError(message, hint, server=address.server) from None
             hint = (

@@ -161,7 +161,10 @@ def _run(address: Address, table: str, query: str, file: Path) -> None:
     """Let the database's client write the rows of a query to a file."""
     program = next((found for name in _CLIENTS if (found := shutil.which(name))), None)
     if program is None:
-        message = f"Comparing with `{table}` needs the program `mariadb` or `mysql`; there is none."
+        message = (
+            f"Comparing with `{table}` needs the program `mariadb` or `mysql`, and none is on the "
+            "PATH."
+        )
         hint = "Install MariaDB's or MySQL's client: the package mariadb-client of Debian."
         raise InputError(message, hint, table=table)
     command = [

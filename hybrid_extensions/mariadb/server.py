@@ -85,7 +85,7 @@ def parse_address(dsn: str) -> Address:
         dsn: The string, with the scheme ``mariadb`` or ``mysql``.
 
     Raises:
-        InputError: It has no host or no user, or an option or a port that is not known.
+        InputError: It is no address with host and user, or has an option that is not known.
     """
     try:
         url = urlsplit(dsn)
@@ -96,8 +96,11 @@ def parse_address(dsn: str) -> Address:
     mode = tls.pop("ssl_mode", _TLS_MODES[-1]).upper()
     other = [*sorted(set(tls) - set(_TLS_FILES)), *({mode} - set(_TLS_MODES))]
     if not url.hostname or not url.username or other:
-        what = f"the option `{other[0]}`, which is not known" if other else "no host or no user"
-        message = f"`snapshot.dsn` of MariaDB or MySQL has {what}, or is not an address."
+        what = "is no address with a host and a user"
+        if other:
+            named = f"ssl_mode={mode}" if other[0] == mode else other[0]
+            what = f"has the option `{named}`, which is not known"
+        message = f"The address (`dsn`) of the MariaDB or MySQL database {what}."
         hint = (
             "Write `mariadb://user@host:3306/database`, with `?ssl_ca=<file>` for TLS; the options "
             f"are {', '.join(_TLS_FILES)} and ssl_mode, which is {' or '.join(_TLS_MODES)}."
@@ -141,8 +144,10 @@ def connect(
     """
     for option, file in address.tls.items():
         if not Path(file).is_file():
-            message = f"`{option}={file}` of `snapshot.dsn` is not a file."
-            hint = f"Correct the path, or put the file there; it is looked for in {Path.cwd()}."
+            message = f"`{option}={file}` in the database's address (`dsn`) is not a file."
+            hint = f"Correct the path, which starts from {Path.cwd()}, or put the file there."
+            if Path(file).is_absolute():
+                hint = "Correct the path, or put the file there."
             raise InputError(message, hint, source=source, file=file)
     try:
         return _connect(address, silence_s)
@@ -150,7 +155,7 @@ def connect(
         # By the package that pymysql[rsa] installs.
         message = f"Connecting to the database {address.server} without TLS failed: {error}."
         hint = (
-            "Install it where this command ran: `pip install 'hybrid-backfill[mariadb]'`; or let "
+            "Install it where this ran: `pip install 'hybrid-backfill[mariadb]'`; or let "
             "the server offer TLS, over which the password is sent as it is."
         )
         raise InputError(
@@ -159,21 +164,19 @@ def connect(
     except (pymysql.MySQLError, OSError) as error:
         message = f"Connecting to the database {address.server} failed: {text_of(error)}."
         if is_lost(error):
-            hint = (
-                "Start the server, or correct host and port in `snapshot.dsn`; then take the "
-                "snapshot again: `hybrid snapshot P`."
-            )
+            hint = "Start the server, or correct host and port in the address (`dsn`)."
             raise UnavailableError(message, hint, source=source, server=address.server) from None
         hint = (
-            "Correct database and user in `snapshot.dsn`, or set the environment variable "
+            "Correct database and user in the address (`dsn`), or set the environment variable "
             f"{PASSWORD_VARIABLE} to the password."
         )
         if _is_of_tls(error):
             hint = (
-                "Name the file of the authority that signed the server's certificate in "
-                "`snapshot.dsn`, `?ssl_ca=<file>`. If the certificate has another name than the "
+                "Name the file of the authority that signed the server's certificate in the "
+                "address (`dsn`), `?ssl_ca=<file>`. If the certificate has another name than the "
                 f"host, as those that MySQL makes itself, add `&ssl_mode={VERIFY_CA}`, which "
-                "accepts any name in a certificate of this authority."
+                "accepts any name in a certificate of this authority. If the server has no TLS, "
+                "switch it on there."
             )
         raise InputError(message, hint, source=source, server=address.server) from None
 

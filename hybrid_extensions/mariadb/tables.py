@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hybrid_extensions.cdc.databases.captured_table import DatabaseTable
-from hybrid_extensions.mariadb.server import ask, connect, parse_address, text_of
+from hybrid_extensions.mariadb.server import ask, connect, is_lost, parse_address, text_of
 from hybrid_extensions.mariadb.snapshot.capture_checks import column_of
 from hybrid_extensions.mariadb.snapshot.columns import Column, declared_type
 from hybrid_extensions.mariadb.snapshot.keys import key_of
 from sources.common.optional import needs_extra
-from sources.errors import InputError
+from sources.errors import InputError, UnavailableError
 
 with needs_extra("mariadb", "A pipeline that captures tables of MariaDB or MySQL"):
     from pymysql import Connection, MySQLError
@@ -54,7 +54,10 @@ def find_tables(dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTabl
             return [each for each in found if each is not None]
         except MySQLError as error:
             message = f"The database {address.server} does not list its tables: {text_of(error)}."
-            hint = "Grant the user of `database.dsn` SELECT on the tables, and try again."
+            if is_lost(error):
+                hint = "Start the server if it is down, then try again."
+                raise UnavailableError(message, hint, server=address.server) from None
+            hint = "Grant the user of the address (`dsn`) SELECT on the tables, and try again."
             raise InputError(message, hint, server=address.server) from None
 
 

@@ -235,10 +235,8 @@ def _failure(request: Request, place: Repository, lines: list[str]) -> InputErro
     last = ([line for line in about if _REASON.search(line)] or crash or about or said or [""])[-1]
     if place.password:
         last = last.replace(place.password, "***")
-    message = (
-        f"The {request.name} jars can't be downloaded from {place.root}: {what}. "
-        f"Apache Ivy reports: `{last}`."
-    )
+    reported = f" Apache Ivy reports: `{last}`." if last else ""
+    message = f"The {request.name} jars can't be downloaded from {place.root}: {what}.{reported}"
     hint = (
         f"Check the network and run `hybrid jars {request.name}` again; or name a mirror in the "
         f"environment variable {REPOSITORY_VARIABLE}; or set HYBRID_JARS to a folder in which a "

@@ -152,8 +152,8 @@ def asking(options: SnapshotOptions, table: str) -> Iterator[psycopg.Connection[
         )
         if is_away(error, options.dsn):
             hint = (
-                "Start the database; the run, which has stopped before the change, is then started "
-                "again."
+                "Start the database. The run has stopped before the change; if nothing starts it "
+                "again, run `hybrid resume P`."
             )
             raise UnavailableError(message, hint, server=server_of(options.dsn)) from None
         hint = (

@@ -16,7 +16,8 @@ from sources.errors import InputError
 if TYPE_CHECKING:
     import psycopg
 
-_AGAIN = "then take the snapshot again: `hybrid snapshot P`."
+AGAIN = "then take the snapshot again: `hybrid snapshot P`."
+"""Last words of a hint, for who takes a snapshot."""
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _TABLE = (
     "SELECT c.oid::bigint, c.relkind::text, c.relpersistence::text, c.relispartition, "
@@ -124,7 +125,7 @@ def require_capturable(
         )
         hint = (
             f"List them in `ignored_columns: [{listed}]` instead of the `schema`, and compute them "
-            f"in the transform; {_AGAIN}"
+            f"in the transform; {AGAIN}"
         )
         raise InputError(message, hint, table=table, column=generated[0])
     large = [name for name, _, kind in described if kind in ("oid", "lo")]
@@ -139,15 +140,19 @@ def _require_table(found: _Table, table: str) -> None:
     """Refuse what is no table of its own with a log of its changes."""
     if found.kind in _KINDS:
         message = f"`{table}` is {_KINDS[found.kind]}, whose changes are in no log."
-        hint = (
-            "Capture the tables that it reads, and compute it in the transform; or load it as "
-            "files, without `snapshot`."
+        hint = "Load it as files, without `snapshot`"
+        hint += (
+            ", or capture the table in the database that has it."
+            if found.kind == "f"
+            else "; or capture the tables that it reads, and compute it in the transform."
         )
         raise InputError(message, hint, table=table, field="table")
     if found.persistence != "p":
-        what = "unlogged" if found.persistence == "u" else "temporary"
+        what = "unlogged"
+        hint = f"Run `ALTER TABLE {table} SET LOGGED` in the database; {AGAIN}"
+        if found.persistence == "t":
+            what, hint = "temporary", f"Name a permanent table in `table` of the topic; {AGAIN}"
         message = f"Table `{table}` is {what}: its changes are in no log."
-        hint = f"Run `ALTER TABLE {table} SET LOGGED` in the database; {_AGAIN}"
         raise InputError(message, hint, table=table, field="table")
     if found.kind == "r" and found.has_children:
         message = (
@@ -166,13 +171,13 @@ def _require_partitions(connection: psycopg.Connection[Any], found: _Table, tabl
     name, kind, persistence = row
     if kind == "f":
         what = "is a foreign table, whose changes are in no log"
-        hint = f"Run `ALTER TABLE {table} DETACH PARTITION {name}`; {_AGAIN}"
+        hint = f"Run `ALTER TABLE {table} DETACH PARTITION {name}`; {AGAIN}"
     elif persistence != "p":
         what = "is unlogged: its changes are in no log"
-        hint = f"Run `ALTER TABLE {name} SET LOGGED` in the database; {_AGAIN}"
+        hint = f"Run `ALTER TABLE {name} SET LOGGED` in the database; {AGAIN}"
     else:
         what = "has a REPLICA IDENTITY of its own: its deletes may not carry the table's key"
-        hint = f"Run `ALTER TABLE {name} REPLICA IDENTITY DEFAULT` in the database; {_AGAIN}"
+        hint = f"Run `ALTER TABLE {name} REPLICA IDENTITY DEFAULT` in the database; {AGAIN}"
     message = f"Partition `{name}` of table `{table}` {what}."
     raise InputError(message, hint, table=table, value=name)
 
@@ -188,7 +193,7 @@ def _require_identity(
         )
         hint = (
             f"Make it immediate: `ALTER TABLE {table} DROP CONSTRAINT …, ADD PRIMARY KEY (…)`; or "
-            f"keep every change with `sink.mode: append`; {_AGAIN}"
+            f"keep every change with `sink.mode: append`; {AGAIN}"
         )
         raise InputError(message, hint, table=table, field="sink.key")
     if found.has_primary_key or found.identity in ("i", "n"):
@@ -200,7 +205,7 @@ def _require_identity(
         )
         hint = (
             f"Run `ALTER TABLE {table} ADD PRIMARY KEY (…)`. Or, to keep every change with "
-            f"`sink.mode: append`, run `ALTER TABLE {table} REPLICA IDENTITY FULL`; {_AGAIN}"
+            f"`sink.mode: append`, run `ALTER TABLE {table} REPLICA IDENTITY FULL`; {AGAIN}"
         )
         raise InputError(message, hint, table=table)
     if sink.mode == "merge" and not _identifies_rows(connection, found, sink):
@@ -211,7 +216,7 @@ def _require_identity(
         )
         hint = (
             f"Run `ALTER TABLE {table} ADD PRIMARY KEY (…)` and name its columns in `sink.key`; or "
-            f"keep every change with `sink.mode: append`; {_AGAIN}"
+            f"keep every change with `sink.mode: append`; {AGAIN}"
         )
         raise InputError(message, hint, table=table, field="sink.key")
 
@@ -236,7 +241,8 @@ def _require_fitting_key(
             "has the columns neither of the primary key nor of a unique index that is never null. "
             "Rows that are equal in it, or null, would be merged into one."
         )
-        hint = f"Name all columns of the primary key in `sink.key`; {_AGAIN}"
+        which = "the primary key" if found.has_primary_key else "such an index"
+        hint = f"Name all columns of {which} in `sink.key`; {AGAIN}"
         raise InputError(message, hint, table=table, field="sink.key", value=sink.key[0])
     if found.identity not in ("d", "i"):
         return
@@ -251,7 +257,7 @@ def _require_fitting_key(
     )
     hint = (
         f"Declare `sink: {{key: [{', '.join(carried)}]}}`. Or run `ALTER TABLE {table} REPLICA "
-        f"IDENTITY FULL`, and name `sink.key` in `message.key.columns` of the connector; {_AGAIN}"
+        f"IDENTITY FULL`, and name `sink.key` in `message.key.columns` of the connector; {AGAIN}"
     )
     raise InputError(message, hint, table=table, field="sink.key", value=lacking[0])
 
@@ -283,7 +289,7 @@ def _require_published(
         )
         hint = (
             f"Run `ALTER PUBLICATION {listed[0]} ADD TABLE {table}` if it lacks the table, then "
-            f"`ALTER PUBLICATION {listed[0]} SET (publish_via_partition_root = true)`; {_AGAIN}"
+            f"`ALTER PUBLICATION {listed[0]} SET (publish_via_partition_root = true)`; {AGAIN}"
         )
         raise InputError(message, hint, table=table, value=listed[0])
     if found.is_partition:
@@ -291,23 +297,28 @@ def _require_published(
             f"Table `{table}` is a partition of `{found.parent}`: rows move between partitions, "
             "and changes may arrive as those of the whole table."
         )
-        hint = f"Capture `{found.parent}` instead; {_AGAIN}"
+        hint = f"Capture `{found.parent}` instead; {AGAIN}"
         raise InputError(message, hint, table=table, field="table")
     if rows and all(row[4] is not None for row in rows):
         message = (
             f"Publication `{rows[0][0]}` has a row filter for table `{table}` ({rows[0][4]}): "
             "changes of other rows never arrive, and the snapshot would have them."
         )
-        hint = f"Run `ALTER PUBLICATION {rows[0][0]} SET TABLE {table}` without WHERE; {_AGAIN}"
-        raise InputError(message, hint, table=table, value=rows[0][0])
-    lacking = "inserts, updates or deletes"
-    complete = [row for row in rows if row[1]]
-    if truncates and any(complete) and not any(row[2] for row in complete):
-        lacking, complete = "TRUNCATEs", []
-    if rows and not complete:
-        message = f"Publication `{rows[0][0]}` does not publish {lacking} of table `{table}`."
+        # SET TABLE would remove all other tables from the publication.
+        alter = f"ALTER PUBLICATION {rows[0][0]}"
         hint = (
-            f"Run `ALTER PUBLICATION {rows[0][0]} SET (publish = 'insert, update, delete, "
-            f"truncate')`; {_AGAIN}"
+            f"Run `BEGIN; {alter} DROP TABLE {table}; {alter} ADD TABLE {table}; COMMIT` in the "
+            f"database; {AGAIN}"
         )
         raise InputError(message, hint, table=table, value=rows[0][0])
+    complete = [row for row in rows if row[1]]
+    lacks_truncates = truncates and not any(row[2] for row in complete)
+    if rows and (not complete or lacks_truncates):
+        name = (complete or rows)[0][0]
+        lacking = "TRUNCATEs" if complete else "all inserts, updates and deletes"
+        message = f"Publication `{name}` does not publish {lacking} of table `{table}`."
+        hint = (
+            f"Run `ALTER PUBLICATION {name} SET (publish = 'insert, update, delete, "
+            f"truncate')`; {AGAIN}"
+        )
+        raise InputError(message, hint, table=table, value=name)

@@ -79,7 +79,9 @@ def settle_log(options: SnapshotOptions, within_s: float) -> int:
                 f"The database {server} refuses to tell the end of its log, or which transactions "
                 f"are in flight: {text}."
             )
-            hint = _HINTS.get(error.sqlstate or "", "Remove what it refuses, then try again.")
+            hint = _HINTS.get(
+                error.sqlstate or "", "Correct the cause that it names, then try again."
+            )
             raise InputError(message, hint, field="snapshot.dsn", server=server) from None
 
 

@@ -181,7 +181,7 @@ def _typed(column: pa.Field, found: pa.Array) -> pa.Array:
     try:
         typed = found.cast(column.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        message = f"column `{column.name}` is no {type_name(column.type)}: {error}"
+        message = f"column `{column.name}` has a value that is no {type_name(column.type)}: {error}"
         raise Misfit(message) from None
     values = pc.list_flatten(typed) if pa.types.is_list(typed.type) else typed
     if values.type in _BOUNDS:
@@ -189,7 +189,7 @@ def _typed(column: pa.Field, found: pa.Array) -> pa.Array:
         ends = pc.min_max(values.view(plain)).as_py()
         if ends["min"] is not None and not low <= ends["min"] <= ends["max"] <= high:
             message = (
-                f"column `{column.name}` has a time that is infinite, or not in year 1 to 9999"
+                f"column `{column.name}` has a value that is infinite, or not in year 1 to 9999"
             )
             raise Misfit(message)
     return typed

@@ -8,9 +8,10 @@ from psycopg.conninfo import conninfo_to_dict
 
 from hybrid_extensions.cdc.capture_starter import CapturedKind, CaptureOptions
 from hybrid_extensions.cdc.databases.captured_table import DatabaseTable
-from hybrid_extensions.postgres.capture_checks import require_capturable
+from hybrid_extensions.postgres.capture_checks import AGAIN, require_capturable
 from hybrid_extensions.postgres.tables import connect_to, describe_table
 from sources.config.table.sink import Sink
+from sources.errors import InputError
 
 
 class Postgres(CapturedKind):
@@ -44,13 +45,18 @@ class Postgres(CapturedKind):
             for table in tables:
                 if not table.is_partitioned:
                     sink = {"path": "out", "mode": "merge", "key": table.key or ["?"]}
-                    warnings += require_capturable(
-                        connection,
-                        table.name,
-                        table.columns,
-                        Sink.model_validate(sink),
-                        truncates=False,
-                    )
+                    try:
+                        warnings += require_capturable(
+                            connection,
+                            table.name,
+                            table.columns,
+                            Sink.model_validate(sink),
+                            truncates=False,
+                        )
+                    except InputError as error:
+                        # There is neither a snapshot yet, nor a pipeline.
+                        hint = error.hint.replace(AGAIN, "then run `hybrid init` again.")
+                        raise InputError(error.message, hint, **error.fields) from None
         return tables, warnings
 
     def connector(self, options: CaptureOptions, tables: Sequence[DatabaseTable]) -> dict[str, str]:

@@ -33,7 +33,8 @@ def check_columns(
         The type of each column, as ``regtype`` prints it, by name; and warnings, as sentences.
 
     Raises:
-        InputError: There is no such table, its rows are hidden, or its columns are not as declared.
+        InputError: There is no such table, some of its rows may be hidden, its deletes carry no
+            key, or its columns are not as declared.
         psycopg.Error: The server does not answer, or refuses.
     """
     rows = connection.execute(
@@ -56,7 +57,7 @@ def check_columns(
         raise InputError(message, hint, source=table.source, table=table.name, field="table")
     *_, is_partial, role = rows[0]
     if is_partial:
-        message = f"Row-level security hides rows of table `{table.name}` from `{role}`."
+        message = f"Row-level security may hide rows of table `{table.name}` from `{role}`."
         hint = (
             f"Run `ALTER ROLE {role} BYPASSRLS` in the database, or name another user in "
             "`snapshot.dsn`, such as the owner of the table; then take the snapshot again: `hybrid "
@@ -160,6 +161,8 @@ def check_publication(
         message = f"Table `{table.name}` is {where}: its changes do not arrive."
         hint = (
             "Add the table to the connector's `table.include.list`, and restart the connector; "
-            "then take the snapshot again: `hybrid snapshot P`."
+            "unless it makes the publication itself (`publication.autocreate.mode=filtered`), run "
+            "`ALTER PUBLICATION … ADD TABLE …` in the database before. Then take the snapshot "
+            "again: `hybrid snapshot P`."
         )
         raise InputError(message, hint, source=table.source, table=table.name)

@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError, Message
 
 from hybrid_extensions.protobuf.batches import TIME, WRAPPERS, NotInBatches, PlainMessage
 from sources.common.conversion import BadValue
+from sources.common.counting import counted
 from sources.common.times import EPOCH
 from sources.decoding.base import BaseReader
 from sources.decoding.batch_cursor import Batch, zigzag
@@ -58,7 +59,7 @@ class ProtobufReader(BaseReader):
             data = Path(path).read_bytes()
             _message(data, name)
         except (OSError, DecodeError, TypeError) as error:
-            reason = str(error).rstrip(".")
+            reason = str(getattr(error, "strerror", None) or error).rstrip(".")
             message = (
                 f"`descriptor: {path}` can't be read as a Protobuf FileDescriptorSet with its "
                 f"imports: {reason}."
@@ -245,7 +246,7 @@ def _unframe_message(value: bytes) -> tuple[list[int], bytes]:
     if not 0 < count <= len(rest):
         reason = (
             f"the number of message indexes in front of the value is {count}, but "
-            f"{len(rest)} bytes follow the schema id"
+            f"{counted(len(rest), 'byte follows', 'bytes follow')} the schema id"
         )
         raise BadValue(reason)
     path = []
@@ -272,4 +273,6 @@ def _read_zigzag(data: bytes, start: int) -> tuple[int, int]:
             return (number >> 1) ^ -(number & 1), cursor
         shift += 7
     reason = "the message indexes are cut off"
+    if shift >= 64:
+        reason = "a message index has more than 64 bits"
     raise BadValue(reason)

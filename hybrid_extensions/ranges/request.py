@@ -45,7 +45,8 @@ class Span(NamedTuple):
         if not slash and len(begin) != _DATE:
             message = f"`{text}` is not a range of event times."
             hint = (
-                "Write a day, 2024-03-01, or begin/end, without the end day: 2024-03-01/2024-03-04."
+                "Write a day, 2024-03-01, or begin/end, of which the end is not a part: "
+                "2024-03-01/2024-03-04."
             )
             raise InputError(message, hint, value=text)
         since = parse_instant(begin)

@@ -92,7 +92,11 @@ def final_time(context: PipelineContext, end: EndPosition) -> FinalTime:
             "written when the live run starts for the first time; an earlier version of this "
             "project wrote none."
         )
-        raise StateError(message, RERUN, generation=name)
+        hint = (
+            "Start the live run, `hybrid run P`, if it has never run. Otherwise recompute the "
+            "whole table as a new generation: `hybrid rerun P`."
+        )
+        raise StateError(message, hint, generation=name)
     # A row of the last millisecond is in the files.
     complete_ms = end.complete_through_ms + 1
     final_ms = min(found.watermark_ms, complete_ms)

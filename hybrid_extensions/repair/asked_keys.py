@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from hybrid_extensions.comparison.duckdb_database import duckdb_type
 from hybrid_extensions.repair.table import RepairedTable
+from sources.common.counting import counted
 from sources.common.schema import parse_type
 from sources.common.sql.sql_names import column_list, literal, quoted
 from sources.errors import InputError
@@ -44,7 +45,7 @@ def read_asked(connection: duckdb.DuckDBPyConnection, table: RepairedTable, give
         connection.execute(f"CREATE TABLE {ASKED} AS SELECT DISTINCT {casts} FROM {rows}")
     except (duckdb.Error, ValueError) as error:
         names = ", ".join(table.key)
-        message = f"`--keys` lists no keys of the table, whose columns are {names}: {error}"
+        message = f"`--keys` can't be read as keys of the table, which have {names}: {error}"
         example = "[1, 2], [1, 3]" if len(table.key) > 1 else "3, 5"
         hint = (
             f"Name a CSV or Parquet file that has the columns {column_list(table.key)}, or list "
@@ -71,8 +72,8 @@ def _listed(table: RepairedTable, given: str) -> pa.Table:
     keys = [each if isinstance(each, list) else [each] for each in read]
     wrong = [each for each in keys if len(each) != len(table.key)]
     if wrong or not keys:
-        found = json.dumps(wrong[0]) if wrong else "none"
-        message = f"a key has {len(table.key)} values, and one that is listed is {found}"
+        found = f"one that is listed is {json.dumps(wrong[0])}" if wrong else "none is listed"
+        message = f"a key has {counted(len(table.key), 'value')}, and {found}"
         raise ValueError(message)
     columns = zip(*keys, strict=True)
     arrays = [

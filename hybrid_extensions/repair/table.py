@@ -141,7 +141,7 @@ def _declared_otherwise(context: PipelineContext, topic: KafkaSource) -> str | N
             "repaired row is older than each later change"
         )
     if pipeline.rules or pipeline.sample is not None:
-        return "`rules` or `sample` leave out rows that the database has"
+        return f"`{'rules' if pipeline.rules else 'sample'}` may leave out rows of the database"
     return None
 
 

@@ -212,10 +212,10 @@ class LocalBroker(Service):
             if self._process is not process:
                 return
             tail = last_lines(self.log_file.read_bytes())
-            message = (
-                f"The Kafka broker ended by itself, with exit status {status}. The end of its "
-                f"log:\n{tail}"
-            )
+            what = f"ended by itself, with exit status {status}"
+            if status < 0:
+                what = f"was ended by signal {-status}"
+            message = f"The Kafka broker {what}. The end of its log:\n{tail}"
             # Negative: ended by a signal, of which Kafka's log says nothing.
             raise RunError(message, _KILLED if status < 0 else _MEND)
 
@@ -248,9 +248,11 @@ class LocalBroker(Service):
                 continue
             what = f"did not answer within {START_TIMEOUT_S:.0f} s"
             if state is not None:
-                what = f"ended at start with status {state}"
+                what = f"ended at start with exit status {state}"
+                if state < 0:
+                    what = f"was ended at start by signal {-state}"
             message = f"The Kafka broker {what}. The end of its log:\n{last_lines(printed)}"
-            raise RunError(message, _MEND)
+            raise RunError(message, _KILLED if (state or 0) < 0 else _MEND)
 
     def _require_no_other(self) -> None:
         """Refuse to take the name `local` away from pipelines that use another broker by it."""
@@ -322,8 +324,8 @@ def create_topic(
         reason = describe(error)
         message = f"The topic `{name}` can't be created on {bootstrap_servers}: {reason}."
         hint = (
-            "If the topic exists already, delete it or choose another name; if the broker can't "
-            "be reached, start it or correct its address."
+            "If the topic exists already, choose another name; if the broker can't be reached, "
+            "start it or correct its address; otherwise correct the topic's name or settings."
         )
         raise RunError(message, hint, topic=name, server=bootstrap_servers) from None
 

@@ -137,8 +137,8 @@ def _mysql(version: str | None) -> Server:
     if not version:
         return Server("MySQL", ("mysql-server-core",), paths, suite="sid", own_loader=True)
     if version not in _OLDER_MYSQL:
-        message = f"HYBRID_MYSQL is {version!r}, which no archive has."
-        raise InputError(message, f"Name one of {', '.join(_OLDER_MYSQL)}, or leave it out.")
+        message = f"HYBRID_MYSQL is `{version}`, which is not a version that is known here."
+        raise InputError(message, f"Name one of {', '.join(_OLDER_MYSQL)}, or unset it.")
     package, suite = _OLDER_MYSQL[version]
     return Server("MySQL", (package,), paths, suite, own_loader=True, archive=debian.UBUNTU)
 

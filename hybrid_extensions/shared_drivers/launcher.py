@@ -86,15 +86,16 @@ class SharedLauncher:
         if self._is_running():
             pid = pid_of(self._folder)
             message = (
-                f"The run of `{source}` was told to stop and has not ended within "
-                f"{STOP_S:.0f} s. It shares its driver, process {pid}, with other pipelines, so "
-                "the process was not killed."
+                f"The run of `{source}` was told to stop and has not ended within {STOP_S:.0f} s."
             )
-            hint = (
-                f"Run `hybrid stop P` again. If that does not help, `kill -9 {pid}` ends all runs "
-                "of the driver; the supervision starts the others again, after their last "
-                "committed micro-batch."
-            )
+            hint = "Run `hybrid stop P` again."
+            if pid is not None:
+                message += f" Its driver, process {pid}, is shared, so it was not killed."
+                hint += (
+                    f" If that does not help, `kill -9 {pid}` ends all runs of the driver; the "
+                    "supervision starts those of other pipelines again, after their last committed "
+                    "micro-batch."
+                )
             raise RunError(message, hint, source=source)
 
     def logs(self, _: Launch, lines: int) -> str:

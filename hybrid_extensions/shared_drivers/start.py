@@ -174,23 +174,27 @@ class SharedDriver:
         more = f" (and {len(answer.differs) - 1} more)" if len(answer.differs) > 1 else ""
         name, other = self._loaded.pipeline.name, answer.started_by
         message = (
-            f"Pipelines `{name}` and `{other}` share the driver `{group}`, but differ in `{field}`"
-            f"{more}. A driver has one set of these. Nothing was started."
+            f"The shared driver `{group}` runs with the settings of pipeline `{other}`, as they "
+            f"were when it started; those of `{name}` differ in `{field}`{more}. Nothing was "
+            "started."
         )
         hint = (
-            f"Declare the same value in both, another `spark.group` in one of them, or `driver: "
-            f"own`. If `{name}` has the new value, stop the pipelines of the driver "
+            "Declare the same value in all pipelines of the driver, another `spark.group`, or "
+            f"`spark.driver: own`. If `{name}` has the new value, stop the pipelines of the driver "
             f"({', '.join(answer.members)}) first: `hybrid stop P`."
         )
         return InputError(message, hint, pipeline=name, field=field, value=group)
 
     def _frozen(self) -> UnavailableError:
         pid = pid_of(self._folder)
+        process = "" if pid is None else f", process {pid},"
         message = (
-            f"The shared driver `{self._folder.name}`, process {pid}, does not answer, so nothing "
+            f"The shared driver `{self._folder.name}`{process} does not answer, so nothing "
             "was started in it."
         )
-        hint = f"Try again. If the process hangs, end it: `kill -9 {pid}`."
+        hint = "Try again."
+        if pid is not None:
+            hint += f" If the process hangs, end it: `kill -9 {pid}`; that ends all of its runs."
         return UnavailableError(message, hint, value=self._folder.name)
 
     def _absent(self) -> UnavailableError:

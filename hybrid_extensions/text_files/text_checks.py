@@ -52,7 +52,9 @@ def require_text(file: pa.NativeFile, path: str, *, is_utf8: bool, encoding: str
             raise InputError(message, hint, file=path)
     require_codec(path)
     if is_utf8 and (first.startswith(_UTF16) or b"\0" in first[:_TWO_OF_UTF16]):
-        message = f"{path} is not UTF-8 text: it begins with the bytes {first[:_TWO_OF_UTF16]!r}."
+        message = (
+            f"{path} is not UTF-8 text: it begins with the bytes {first[:_TWO_OF_UTF16].hex()}."
+        )
         hint = f"{encoding}, or write the file again."
         raise InputError(message, hint, file=path)
 

@@ -70,7 +70,7 @@ def join_columns(
     _require("file of labels", labels, time, "--time")
     sink = pipeline.sink
     known_at = asked.known_at or known_at_of(pipeline, table)
-    _require("table", table, known_at, "--known-at")
+    _require("table", table, known_at, "--known-at", ", or of a feed `keep: {known_at: COLUMN}`")
     times = (time, known_at)
     key = list(asked.key or [name for name in sink.key if name in labels and name not in times])
     if not key:
@@ -103,7 +103,8 @@ def join_columns(
                 "set gets from the table."
             )
             hint = (
-                f"Rename `{name}` in the labels. If it identifies a row, name it: `--key {name}`."
+                f"Rename `{name}` in the labels. If it identifies a row, name it and the other "
+                f"columns of the key: `--key {name}`, once for each."
             )
             raise InputError(message, hint, column=name)
     ranks = [name for name in sink.key if name in values]
@@ -111,7 +112,7 @@ def join_columns(
     return JoinColumns(key, time, known_at, ranks, values, deleted)
 
 
-def _require(side: str, columns: Mapping[str, str], name: str, option: str) -> None:
+def _require(side: str, columns: Mapping[str, str], name: str, option: str, more: str = "") -> None:
     if name not in columns:
         message = f"There is no column `{name}` in the {side}, which has {', '.join(columns)}."
-        raise InputError(message, f"Name another one: `{option} COLUMN`.", column=name)
+        raise InputError(message, f"Name another one: `{option} COLUMN`{more}.", column=name)

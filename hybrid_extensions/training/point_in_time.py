@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from hybrid_extensions.comparison.duckdb_database import (
     open_database,
 )
 from hybrid_extensions.training.columns import Asked, JoinColumns, join_columns
+from orchestration.remedies import Remedy
 from sources.common.counting import counted
 from sources.common.sql.sql_names import column_list, quoted
 from sources.config.loader import LoadedPipeline
@@ -169,7 +171,8 @@ def write_rows(made: TrainingSet, path: Path) -> None:
         part.replace(path)
     except OSError as error:
         part.unlink(missing_ok=True)
-        message = f"The training set can't be written to {path}: {error}."
+        reason = os.strerror(error.errno) if error.errno else error
+        message = f"The training set can't be written to {path}: {reason}."
         hint = "Name a file in a folder that exists and can be written, on a disk with free space."
         raise InputError(message, hint, file=str(path)) from None
 
@@ -208,9 +211,12 @@ def open_history(loaded: LoadedPipeline) -> DeltaTable:
     require_own_rows(loaded)
     folder = target_of(loaded)
     if (table := open_target(folder)) is None:
-        message = f"There is no table {folder} yet."
-        hint = "Run the pipeline first: `hybrid run P`."
-        raise StateError(message, hint, pipeline=loaded.pipeline.name, table=folder.url)
+        name = loaded.pipeline.name
+        message = f"There is no table {folder} of pipeline `{name}` yet."
+        # The declaration may be a kept copy, and the pipeline another one than the command's.
+        file = Path(loaded.folder, loaded.path.name).as_posix()
+        hint = f"Run the pipeline first: {Remedy('run').command(file)}."
+        raise StateError(message, hint, pipeline=name, table=folder.url)
     return table
 
 

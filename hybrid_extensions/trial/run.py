@@ -234,8 +234,11 @@ def _require_rows(
         if moment is not None
     ]
     message = (
-        f"No row of pipeline `{loaded.pipeline.name}` is in the sample: "
+        f"Pipeline `{loaded.pipeline.name}` makes no row of the sample: "
         f"{' '.join([f'{sample.share * 100:g}% of the values of {by}', *times])}."
     )
-    hint = "Raise `--keys`, widen `--since` and `--until`, or choose another column with `--by`."
+    hint = (
+        f"Raise `--keys`, {'widen `--since` and `--until`, ' if times else ''}choose another "
+        "column with `--by`, or look whether the sources have rows that `transform` keeps."
+    )
     raise InputError(message, hint, pipeline=loaded.pipeline.name)

@@ -62,7 +62,7 @@ def parse_share(text: str) -> float:
         InputError: It is not a percentage, or not above 0 and up to 100.
     """
     found = _PERCENT.fullmatch(text.strip())
-    hint = "Write a percentage of the keys, such as `--keys 1%`; 100% reads all of them."
+    hint = "Write a percentage of the keys, such as `1%`; `100%` reads all of them."
     if found is None:
         message = f"`{text}` is not a percentage."
         raise InputError(message, hint, value=text)
@@ -100,10 +100,10 @@ def sample_of(loaded: LoadedPipeline, options: SampleOptions) -> Sample:
     others = [name for name in by if name not in pipeline.sink.key]
     if pipeline.sink.sequence and others:
         message = (
-            f"`--by {others[0]}`: the changes of one row may differ in this column, so a sample by "
-            "it would have some versions of a row and lack others."
+            f"The changes of one row may differ in `{others[0]}`, so a sample by this column would "
+            "have some versions of a row and lack others."
         )
-        hint = f"Choose among the columns of `sink.key`: {', '.join(pipeline.sink.key)}."
+        hint = f"Name columns of `sink.key` by `--by`: {', '.join(pipeline.sink.key)}."
         raise InputError(message, hint, pipeline=pipeline.name, column=others[0])
     if options.since and options.until and options.since >= options.until:
         message = f"The range from {options.since:%F %T} until {options.until:%F %T} is empty."

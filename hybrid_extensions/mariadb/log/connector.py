@@ -66,7 +66,7 @@ def require_reader(connection: Connection[Cursor], table: CapturedTable) -> None
         table: The table; its options may name the connector.
 
     Raises:
-        InputError: The declared connector does not run, or has read nothing within 75 s; or no
+        InputError: The declared connector does not run, or has no position within 75 s; or no
             connector is declared, and the server shows no reader of its binary log.
         pymysql.MySQLError: The server refuses, or the connection ended.
     """
@@ -93,12 +93,19 @@ def require_reader(connection: Connection[Cursor], table: CapturedTable) -> None
             break
         time.sleep(_POLL_S)
     message = f"Connector {url} is not known to run: {found}."
+    hint = f"Start the connector, or correct `snapshot.connector`; {_AGAIN}"
     if isinstance(found, ReadUpTo):
-        what = f"has read nothing within {FIRST_S:.0f} s" if found.is_running else "does not run"
+        what = "does not run"
         if found.failure:
             what = f"is FAILED ({found.failure})"
+        elif found.is_running:
+            what = f"runs, but Kafka Connect has kept no position of it within {FIRST_S:.0f} s"
+            hint = (
+                f"Set `{_HEARTBEAT}=1000` in the connector's configuration, and create the topic "
+                "`__debezium-heartbeat.<topic.prefix>` if there is none, so that it has a position "
+                f"without changes, too; {_AGAIN}"
+            )
         message = f"Connector {url} {what}: changes until it reads would be missing from the table."
-    hint = f"Start the connector, or correct `snapshot.connector`; {_AGAIN}"
     raise InputError(message, hint, source=table.source, field="snapshot.connector")
 
 

@@ -60,10 +60,13 @@ def only_gtid(text: str, variables: Mapping[str, str]) -> Gtid:
     declared = int(variables["gtid_domain_id"])
     is_replica = bool(variables.get("gtid_slave_pos"))
     if len(domains) > 1 or (domains and not is_replica and domains != {declared}):
-        known = ", ".join(str(each) for each in sorted(domains | {declared}))
+        known = ", ".join(map(str, sorted(domains)))
+        has = f"several domains ({known})"
+        if len(domains) == 1:
+            has = f"domain {known}, and the server writes domain {declared} (`gtid_domain_id`)"
         text = (
-            f"The binary log has GTIDs of several domains ({known}): the order of changes of "
-            "different domains is not known"
+            f"The binary log has GTIDs of {has}: the order of changes of different domains is not "
+            "known"
         )
         raise Misfit(text)
     return max(gtids, key=lambda each: each.sequence, default=Gtid(declared, None, 0))

@@ -42,9 +42,9 @@ def mark_log(options: SnapshotOptions) -> Mark:
         options: The declared snapshot, with the URL of the connector.
 
     Raises:
-        InputError: The server is a replica, or has GTIDs of several domains; it refuses the login;
-            or the connector has no heartbeats. Being a replica is transient, as a new primary is
-            one until its first commit.
+        InputError: The server is a replica, or has GTIDs of several domains; it refuses the login
+            or the query; or the connector has no heartbeats. Being a replica is transient, as a new
+            primary is one until its first commit.
         UnavailableError: The server or Kafka Connect does not answer.
     """
     require_heartbeats(str(options.connector))
@@ -59,8 +59,11 @@ def mark_log(options: SnapshotOptions) -> Mark:
                 return _mark_mysql(connection, variables["version"], at)
     except QueryError as error:
         message = f"The database {address.server} could not be asked for its last commit: {error}."
-        hint = "Start the server, or correct `snapshot.dsn`."
-        raise UnavailableError(message, hint, server=address.server) from None
+        if error.is_connection_lost:
+            hint = "Start the server, or correct `snapshot.dsn`; then try again."
+            raise UnavailableError(message, hint, server=address.server) from None
+        hint = "Grant REPLICATION CLIENT to the user of `snapshot.dsn`, which MySQL needs for it."
+        raise InputError(message, hint, server=address.server, field="snapshot.dsn") from None
     try:
         last = only_gtid(variables["gtid_binlog_pos"], variables)
     except Misfit as error:
@@ -89,11 +92,11 @@ def _require_primary(last: Gtid, server: str, own: int) -> None:
     if last.server not in (None, own):
         message = (
             f"The last commit in the binary log of {server} is {last}, of server {last.server}; "
-            f"this is server {own}, so it is a replica, which may lack commits that are in the "
-            "topics."
+            f"this is server {own}. So it is a replica, or has become the primary and not "
+            "committed yet, and may lack commits that are in the topics."
         )
         hint = (
             "Let `snapshot.dsn` lead to the primary server. If it does since a failover, wait for "
-            "its first commit."
+            "the first commit of that server."
         )
         raise InputError(message, hint, transient=True, server=server, field="snapshot.dsn")

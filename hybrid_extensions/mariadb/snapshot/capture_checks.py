@@ -179,16 +179,18 @@ def check_table(
         raise InputError(message, hint, source=table.source, table=table.name, field="table")
     kind, engine, transactions = found[0]
     if kind != "BASE TABLE":
-        why = (
-            "Debezium can't read the columns that the database adds to it"
-            if kind == "SYSTEM VERSIONED"
-            else "its rows are those of other tables"
-        )
+        why = "the binary log has no changes of its rows"
+        hint = f"Name a plain table in `table` of the topic; {_AGAIN}"
+        if kind == "SYSTEM VERSIONED":
+            why = "Debezium can't read the columns that the database adds to it"
+            hint = f"Name a plain table in `table` of the topic, or drop its versioning; {_AGAIN}"
         message = f"`{table.name}` is no plain table but `{kind}`: {why}."
-        hint = f"Name a plain table in `table` of the topic, or drop its versioning; {_AGAIN}"
         raise InputError(message, hint, source=table.source, table=table.name)
     if transactions != "YES":
-        message = f"Table `{table.name}` is of the engine {engine}, which has no snapshots."
+        message = (
+            f"Table `{table.name}` is of the engine {engine}, which has no transactions, so no "
+            "snapshot."
+        )
         hint = f"Run `ALTER TABLE {table.name} ENGINE = InnoDB`; {_AGAIN}"
         raise InputError(message, hint, source=table.source, table=table.name)
     check_references(connection, table, variables)
@@ -225,8 +227,8 @@ def read_columns(
         try:
             require_type(columns[name], parse_type(declared))
         except Misfit as error:
-            message = f"Table `{table.name}` does not fit the `schema`: {error}."
-            hint = f"Correct the type of `{name}` in the `schema` of the topic; {_AGAIN}"
+            message = f"Table `{table.name}` does not fit the `schema` of the topic: {error}."
+            hint = f"Do so; {_AGAIN}"
             raise InputError(
                 message, hint, source=table.source, table=table.name, column=name
             ) from None

@@ -180,7 +180,9 @@ def typed(column: Column, declared: pa.Field, values: pa.Array) -> pa.Array:
         else:
             found = texts.cast(declared.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        message = f"column `{column.name}` is no {type_name(declared.type)}: {error}"
+        message = (
+            f"column `{column.name}` has a value that is no {type_name(declared.type)}: {error}"
+        )
         raise Misfit(message) from None
     if declared.type in (pa.date32(), TIMESTAMP):
         plain, (low, high) = (
@@ -188,7 +190,7 @@ def typed(column: Column, declared: pa.Field, values: pa.Array) -> pa.Array:
         )
         ends = pc.min_max(found.view(plain)).as_py()
         if ends["min"] is not None and not low <= ends["min"] <= ends["max"] <= high:
-            message = f"column `{column.name}` has a time that is not in year 1 to 9999"
+            message = f"column `{column.name}` has a value that is not in year 1 to 9999"
             raise Misfit(message)
     return found
 
@@ -266,7 +268,7 @@ def _without_zeros(column: Column, texts: pa.Array) -> pa.Array:
     if not column.is_nullable or column.kind == "timestamp":
         message = (
             f"column `{column.name}` has a zero date, which Debezium reports as 1970-01-01: "
-            "replace it by a date, or by null"
+            f"replace it by a date{', or by null' if column.is_nullable else ''}"
         )
         raise Misfit(message)
     return pc.if_else(zeros, pa.scalar(None, pa.string()), texts)

@@ -47,12 +47,14 @@ def check_replica(
         status = f"SHOW {word} STATUS"
         is_replica = bool(ask_with_right(connection, status, table, "REPLICATION CLIENT"))
     if is_replica:
+        # MariaDB remembers what it has replicated also after it has become a primary.
+        what = "is, or was, a replica, and has" if is_mariadb else "is a replica with"
         message = (
-            f"The database server is a replica with `{name}=OFF`: its binary log lacks the changes "
+            f"The database server {what} `{name}=OFF`: its binary log lacks the changes "
             "that it replicates."
         )
         hint = (
-            f"Set `{name}=ON` and restart it, or name its primary in `dsn`; then take the snapshot "
-            "again: `hybrid snapshot P`."
+            f"Set `{name}=ON` in the server's configuration and restart it, or name its primary in "
+            "`snapshot.dsn`; then take the snapshot again: `hybrid snapshot P`."
         )
         raise InputError(message, hint, source=table.source, table=table.name, value=name)

@@ -135,8 +135,8 @@ def _require_times(timeless: int, time: str, target: Folder) -> None:
         return
     rows = counted(timeless, "row has", "rows have")
     message = (
-        f"{rows} no value in `{time}`, which `sink.history` names: it is not known from when on "
-        "they are valid. Nothing of the micro-batch was written."
+        f"{rows} no value in `{time}`, which `sink.history` names for the time from which on a "
+        "version is valid. Nothing of the micro-batch was written."
     )
     hint = (
         "Let the function or query of `transform` fill the column, or leave such rows out, and run "

@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
 
+from sources.common.counting import counted
 from sources.common.sql.sql_names import in_backticks
 from sources.config.table.sink import Sink
 from sources.errors import InputError
@@ -98,7 +99,8 @@ def require_key(rows: DataFrame, sink: Sink, count: int, target: Folder) -> None
     if not count:
         return
     message = (
-        f"{count:,} changes lack the value of a column of `sink.key` ({', '.join(sink.key)}): it "
+        f"{counted(count, 'change lacks', 'changes lack')} the value of a column of `sink.key` "
+        f"({', '.join(sink.key)}): it "
         "is too long to be in the log unless it changes, so the row is unknown. Nothing of the "
         "micro-batch was written."
     )

@@ -150,7 +150,7 @@ def follow(
     """
     if not follows_a_table(loaded):
         message = f"Pipeline `{loaded.pipeline.name}` follows no table."
-        hint = "Recompute a range of it from its files: `hybrid backfill P --since … --until …`."
+        hint = "If it has files, recompute a range of it: `hybrid backfill P --since … --until …`."
         raise StateError(message, hint, pipeline=loaded.pipeline.name)
     done: list[FollowedRange] = []
     with hold_switch_lock_in_turn(loaded, "recomputation of followed ranges", say) as held:
@@ -210,8 +210,9 @@ def _wait_until_read(context: PipelineContext, say: Callable[[str], None]) -> No
             return
         if not is_running:
             message = (
-                f"The live run of `{source}` has ended, and {counted(waiting, 'file')} of the "
-                "followed table, from before the recomputed range, are not read yet."
+                f"The live run of `{source}` does not run, and has not yet read "
+                f"{counted(waiting, 'file')} of the followed table from before the recomputed "
+                "range."
             )
             hint = "Start it, `hybrid resume P`, and repeat this while it runs: `hybrid follow P`."
             raise StateError(message, hint, source=source, generation=context.generation.name)

@@ -131,11 +131,10 @@ class Replacement:
             f"The range can't be replaced in {self.table}: other writers changed the same files "
             f"{_TRIES} times in a row. Nothing was replaced."
         )
-        since, until = (each.isoformat() for each in (self.where.since, self.where.until))
         hint = (
-            f"Run the backfill again: `hybrid backfill P --since {since} --until {until}`; if it "
-            "fails again, stop the live stream for its duration (`hybrid pause P`, then `hybrid "
-            "resume P`), and any other job that writes or compacts the table."
+            "Recompute the range again; if it fails again, stop the live run for its duration "
+            "(`hybrid pause P`, then `hybrid resume P`), and any other job that writes or compacts "
+            "the table."
         )
         raise StateError(message, hint, transient=True, table=self.table.url)
 
@@ -149,12 +148,15 @@ class Replacement:
         kinds = {field.name: field.type for field in opened.schema().fields}
         kind = kinds.get(self.where.column)
         if kind is None or (self.where.field is None and kind != PrimitiveType("timestamp")):
+            is_time = self.where.field is None
             message = (
-                f"The table {self.table} has no column `{self.where.column}` of type timestamp, by "
+                f"The table {self.table} has no column `{self.where.column}`"
+                f"{' of type timestamp' if is_time else ''}, by "
                 "which the range of event times is selected. Nothing was replaced."
             )
             hint = (
-                f"Let the transform return `{self.where.column}` as a timestamp, begin a new "
+                f"Let the function or query of `transform` return `{self.where.column}`"
+                f"{' as a timestamp' if is_time else ''}, begin a new "
                 "generation (`hybrid generation new P`), and recompute ranges of its table; or "
                 "recompute the whole table: `hybrid rerun P`."
             )
@@ -227,7 +229,8 @@ class Replacement:
         message = (
             f"The transform gives rows another `{column}` than the files: of rows of the files "
             f"from {self.where.since.isoformat()} until {self.where.until.isoformat()} it has made "
-            f"{counted(len(times), 'row')} of other times, such as {times[0].as_py().isoformat()}. "
+            f"at least {counted(len(times), 'row')} of other times, such as "
+            f"{times[0].as_py().isoformat()}. "
             "So which rows of the table are made of the range is not known. Nothing was replaced."
         )
         return StateError(

@@ -209,16 +209,16 @@ class MySqlServer(Service):
             if self._answers(process):
                 init.unlink()
                 return
-            printed = log.read_bytes()[begin:]
+            printed, has_ended = log.read_bytes()[begin:], process.poll() is not None
             self._end()
             # Otherwise another process took the port before the server did.
             if not remaining or not is_taken(self.port):
                 name = self.packages.name
-                message = (
-                    f"{name} ended at start, or did not answer within {START_TIMEOUT_S:.0f} s. "
-                    f"The end of its log:\n{last_lines(printed)}"
+                what = (
+                    "ended at start" if has_ended else f"did not answer for {START_TIMEOUT_S:g} s"
                 )
-                hint = f"Correct the cause that the log names, then start {name} again."
+                message = f"{name} in {data} {what}. The end of its log:\n{last_lines(printed)}"
+                hint = f"Correct the cause that the log names, if any; then start {name} again."
                 raise RunError(message, hint, file=str(folder))
 
     def _answers(self, process: subprocess.Popen[bytes]) -> bool:

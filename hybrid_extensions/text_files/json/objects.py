@@ -79,8 +79,7 @@ def parse_objects(block: bytes, columns: pa.Schema) -> pa.Table:
     except BadValue as error:
         raise pa.ArrowInvalid(str(error)) from None
     except (ValueError, ArithmeticError, RecursionError) as error:
-        message = f"it is not a JSON object: {error}"
-        raise pa.ArrowInvalid(message) from None
+        raise pa.ArrowInvalid(_why(error)) from None
     return pa.table(arrays, schema=columns)
 
 
@@ -97,6 +96,19 @@ def check_depth(line: bytes) -> None:
     if opened.cumsum().max(initial=0) > _LEVELS:
         message = f"it is nested more than {_LEVELS:,} levels deep"
         raise pa.ArrowInvalid(message)
+
+
+def _why(error: Exception) -> str:
+    """Return why Python can't read a line, as a clause that does not speak of Python."""
+    if isinstance(error, pa.ArrowInvalid):
+        return str(error)
+    if isinstance(error, json.JSONDecodeError):
+        return f"it is not a JSON object: {error}"
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply to be read"
+    if isinstance(error, UnicodeError):
+        return "it has a text with one half of a pair of surrogates, which is no character"
+    return "it has a number with too many digits, or too large an exponent, to be read"
 
 
 class _Written(str):

@@ -276,8 +276,9 @@ class _Computation:
     def _rewritten(self, keys: Sequence[str]) -> StateError:
         ranges = f"{keys[0]}{f' to {keys[-1]}' if keys[1:] else ''}"
         message = (
-            f"Another computation has rewritten ranges of training set `{self._declared.name}` "
-            f"meanwhile, of {ranges}. These were not written again."
+            f"Another computation has written training set `{self._declared.name}` meanwhile, so "
+            f"the {'ranges' if keys[1:] else 'range'} {ranges} {'were' if keys[1:] else 'was'} not "
+            "written."
         )
         hint = (
             "Wait until it has ended, then compute the set again: what is up to date by then is "

@@ -19,6 +19,7 @@ from hybrid_extensions.comparison.compared_tables import comparable_as, open_tar
 from hybrid_extensions.comparison.duckdb_database import columns_of
 from hybrid_extensions.training.point_in_time import require_history
 from hybrid_extensions.training.sets.declare import DeclaredSet, Features
+from orchestration.remedies import Remedy
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table.known_at import KNOWN_AT, known_at_of
 from sources.config.table.sink import VALID_TO
@@ -156,8 +157,13 @@ def _opened(
     if (opened := open_target(folder)) is None:
         message = f"There is no Delta table {folder}, the {where}."
         if owner is not None:
-            hint = f"Run pipeline `{owner.pipeline.name}` of {_file(loaded, owner)} first."
-            raise StateError(message, hint, table=folder.url, pipeline=owner.pipeline.name)
+            name = owner.pipeline.name
+            hint = "Run the pipeline first: `hybrid run P`."
+            if name != loaded.pipeline.name:
+                # The declaration may be a kept copy, which is in another folder.
+                file = Path(owner.folder, owner.path.name).as_posix()
+                hint = f"Run pipeline `{name}` first: {Remedy('run').command(file)}."
+            raise StateError(message, hint, table=folder.url, pipeline=name)
         hint = f"Correct the `path` of `{features.name}` in `training_sets`."
         raise InputError(message, hint, table=folder.url, field="training_sets")
     connection.register("_columns", pa.schema(opened.schema().to_arrow()).empty_table())
@@ -239,8 +245,3 @@ def _require_columns(table: FeatureTable, where: str, labels: Mapping[str, str])
 def _files(table: DeltaTable, known_at: str) -> dict[str, datetime | None]:
     """Return the lowest time from which a row of each file counts; None where it is not known."""
     return {path: times.lowest for path, times in file_times(table, known_at).items()}
-
-
-def _file(loaded: LoadedPipeline, owner: LoadedPipeline) -> str:
-    same = owner.pipeline.name == loaded.pipeline.name
-    return "P" if same else Path(owner.folder, owner.path.name).as_posix()

@@ -128,7 +128,8 @@ def require_in_ranges(
         until = "" if labels.end is None else f", and before {labels.end}"
         rows = sum(found[key].rows for key in outside)
         message = (
-            f"{counted(rows, 'label')} of {labels.path} are outside of the declared ranges, from "
+            f"{counted(rows, 'label')} of {labels.path} {counted_as(rows, 'is', 'are')} outside of "
+            "the declared ranges, from "
             f"{labels.start} on{until}: the first one is in {outside[0]}, the last one in "
             f"{outside[-1]}."
         )
@@ -155,9 +156,10 @@ def require_unique(
         return
     row = connection.execute(f"{twice} ORDER BY ALL LIMIT 1").fetchall()[0]
     shown = ", ".join(f"{name}={value}" for name, value in zip(names, row, strict=False))
+    others = f" So it is with {counted(count - 1, 'other pair')} of them." if count > 1 else ""
     message = (
-        f"{counted(count, 'key and time', 'keys and times')} of the labels {declared.labels.path} "
-        f"belong to several labels, such as {shown} to {row[-1]}. Nothing was written."
+        f"{row[-1]:,} labels of {declared.labels.path} have the same key and time, {shown}."
+        f"{others} Nothing was written."
     )
     hint = (
         "Leave all but one of them out, or name the columns that tell them apart in `labels.key` "
@@ -183,7 +185,10 @@ def _source(
         return _ALL
     if not folder.is_local:
         message = f"The labels {path} of training set `{declared.name}` are no Delta table."
-        hint = "Write them as a Delta table, or as Parquet files on this machine."
+        hint = (
+            "Correct `labels.path`, or write them as a Delta table, or as Parquet files on this "
+            "machine."
+        )
         raise InputError(message, hint, file=path)
     source = f"read_parquet({literal(path)}, union_by_name = true)"
     try:

@@ -220,7 +220,10 @@ def _other_columns(
     """
     names = [each.name for each in table.schema().fields]
     if not is_known and f"__{KNOWN_AT}" not in " ".join(names):
-        message = f"{folder} has a Delta table that is no training set: {', '.join(names)}."
+        message = (
+            f"{folder} has a Delta table that is no training set; its columns are "
+            f"{', '.join(names)}."
+        )
         hint = "Name another folder in `path` of the training set."
         raise InputError(message, hint, table=folder.url, field="training_sets")
     wanted = {each.name: each.type for each in Schema.from_arrow(schema).fields}

@@ -81,9 +81,12 @@ def find_unneeded(target: Folder, versions: Iterable[int]) -> Unneeded:
         names = ", ".join(f"`{each}`" for each in unknown)
         message = (
             f"The table {target} has Delta features that this project does not know: {names}. So "
-            "it is not known which files they need, and nothing was deleted."
+            "it is not known which files it needs, and nothing was deleted."
         )
-        hint = f"Run VACUUM with Spark: `VACUUM delta.`{target}``."
+        hint = (
+            f"Run VACUUM with Spark: `VACUUM delta.`{target}``. It also deletes files that a "
+            "rollback to an earlier generation needs."
+        )
         raise InputError(message, hint, table=target.url)
     before = now_ms() - max(_retention_ms(table), _LEAST_MS)
     old = [each for each in target.documents.listing(target.url) if each.modified_ms < before]

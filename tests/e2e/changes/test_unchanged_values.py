@@ -114,7 +114,7 @@ def test_a_soft_delete_keeps_these_values_of_its_own_micro_batch(
 
 def test_a_change_whose_key_is_unknown_is_refused(tmp_path: Path, spark: SparkSession) -> None:
     target = target_of(tmp_path, spark)
-    with pytest.raises(InputError, match=r"1 changes lack the value of a column of `sink\.key`"):
+    with pytest.raises(InputError, match=r"1 change lacks the value of a column of `sink\.key`"):
         target.merge(change(1, 5, None, "id"))
 
 

@@ -225,7 +225,10 @@ class TestRequests:
 
     def test_a_field_that_a_cluster_has_not_is_refused(self, tmp_path: Path) -> None:
         wrong = {**DATABRICKS, "service": {"new_cluster": {**CLUSTER, "workers": 2}}}
-        with pytest.raises(InputError, match="the field `workers`, which Databricks has not"):
+        with pytest.raises(
+            InputError,
+            match="the field `workers`, which the installed `databricks-sdk` does not know",
+        ):
             request_for(tmp_path, wrong, "abfss")
 
     @pytest.mark.parametrize(("spark", "store"), [(EMR, "abfss"), (DATABRICKS, "s3")])
@@ -372,7 +375,7 @@ class TestStates:
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
         status = asked_now(loaded_for(case, service, tmp_path))
         assert status.state == "unknown"
-        assert f"{case.name} does not answer" in status.reason
+        assert f"{case.name} can't be asked" in status.reason
 
 
 def asked_now(loaded: LoadedPipeline) -> DriverStatus:
@@ -476,7 +479,7 @@ def test_nothing_is_launched_while_nobody_can_tell_whether_a_run_is_there(
         find_or_launch(loaded, generation, ["history"], {})
     assert last_launch(generation) == made
     assert service.bodies(case.started.path) == []
-    with pytest.raises(UnavailableError, match="does not answer"):
+    with pytest.raises(UnavailableError, match="can't be asked, so it is unknown"):
         stop(generation, "inbox")
 
 

@@ -86,7 +86,10 @@ def test_a_snapshot_waits_for_the_first_position_that_kafka_connect_keeps(
 @pytest.mark.parametrize(
     ("status", "said"),
     [
-        (RUNNING, "has read nothing within 0 s: changes until it reads would be missing"),
+        (
+            RUNNING,
+            "Kafka Connect has kept no position of it within 0 s: changes until it reads would be",
+        ),
         (FAILED, r"is FAILED \(no reason is reported\): changes until it reads would be missing"),
         (None, "is not known to run: Kafka Connect answers 404"),
     ],

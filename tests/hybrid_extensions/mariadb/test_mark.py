@@ -167,6 +167,8 @@ def test_a_connector_that_is_not_known_is_refused() -> None:
 def test_a_log_of_several_domains_is_refused() -> None:
     with pytest.raises(Misfit, match=r"several domains \(0, 7\)"):
         only_gtid("0-1-5,7-1-3", {"gtid_domain_id": "0"})
+    with pytest.raises(Misfit, match=r"of domain 7, and the server writes domain 0"):
+        only_gtid("7-1-3", {"gtid_domain_id": "0"})
     assert only_gtid("", {"gtid_domain_id": "3"}) == Gtid(3, None, 0)
 
 

@@ -314,7 +314,7 @@ def test_certificates_are_checked_with_or_without_the_name_in_them(
     with pytest.raises(InputError, match="self-signed certificate") as caught:
         connect(address._replace(tls={"ssl_ca": str(tmp_path / "other.pem")}), "snapshot")
     assert "?ssl_ca=<file>" in caught.value.hint
-    with pytest.raises(InputError, match=r"/none\.pem` of `snapshot.dsn` is not a file"):
+    with pytest.raises(InputError, match=r"/none\.pem` in the database.s address .* is not a file"):
         connect(address._replace(tls={"ssl_ca": "/none.pem"}), "snapshot")
     without = address._replace(port=plain.port)
     with pytest.raises(InputError, match="the server doesn't support it"):

@@ -204,10 +204,9 @@ def test_a_table_without_a_key_may_be_appended(connection: Connection) -> None:
 @pytest.mark.parametrize(
     ("publication", "text"),
     [
-        ("CREATE PUBLICATION q FOR TABLE x WHERE (id > 5)", "has a row filter for table"),
         (
             "CREATE PUBLICATION q FOR TABLE x WITH (publish = 'insert, update, truncate')",
-            "does not publish inserts, updates or deletes",
+            "does not publish all inserts, updates and deletes",
         ),
         (
             "CREATE PUBLICATION q FOR TABLE x WITH (publish = 'insert, update, delete')",
@@ -222,6 +221,29 @@ def test_a_publication_that_leaves_out_changes_is_refused(
         refused = told(connection, "x", "CREATE TABLE x (id int PRIMARY KEY)", publication)
         assert text in refused.message
         assert "ALTER PUBLICATION q SET" in refused.hint
+
+
+def test_a_row_filter_is_removed_as_told_and_no_other_table(connection: Connection) -> None:
+    filtered = "CREATE PUBLICATION q FOR TABLE plain, x WHERE (id > 5)"
+    with connection.transaction(force_rollback=True):
+        refused = told(connection, "x", "CREATE TABLE x (id int PRIMARY KEY)", filtered)
+        assert "has a row filter for table `public.x`" in refused.message
+        [statements] = re.findall("Run `BEGIN; (.*); COMMIT`", refused.hint)
+        connection.execute(statements)
+        assert warned(connection, "x") == []
+        left = "SELECT count(*) FROM pg_publication_tables WHERE pubname = 'q'"
+        assert connection.execute(left).fetchone() == (2,)
+
+
+def test_of_several_publications_the_one_without_truncates_is_named(
+    connection: Connection,
+) -> None:
+    made = ["CREATE TABLE x (id int PRIMARY KEY)"]
+    made += ["CREATE PUBLICATION a FOR TABLE x WITH (publish = 'insert, truncate')"]
+    made += ["CREATE PUBLICATION b FOR TABLE x WITH (publish = 'insert, update, delete')"]
+    with connection.transaction(force_rollback=True):
+        refused = told(connection, "x", *made)
+    assert "Publication `b` does not publish TRUNCATEs" in refused.message
 
 
 def test_of_a_large_object_only_the_number_is_captured(connection: Connection) -> None:

@@ -85,7 +85,7 @@ def test_what_others_write_in_other_databases_does_not_count(
         ("55000", "It is a standby server: let `snapshot.dsn` lead to the primary server."),
         ("42501", "Let the role that `snapshot.dsn` names execute `pg_current_wal_insert_lsn`"),
         ("57014", "Raise `statement_timeout` of the role"),
-        ("22012", "Remove what it refuses"),
+        ("22012", "Correct the cause that it names"),
     ],
 )
 def test_each_refusal_has_its_own_way_out_and_names_the_server(

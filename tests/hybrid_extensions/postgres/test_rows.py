@@ -97,7 +97,7 @@ FITS: list[tuple[str, str, str, Any]] = [
     ("pair", "ROW(NULL, 2)", "string", "(,2)"),
 ]
 MISFITS = [
-    ("bigint", "2147483648", "int", "column `v` is no int"),
+    ("bigint", "2147483648", "int", "column `v` has a value that is no int"),
     ("numeric", "1.5", "bigint", "is no bigint"),
     ("numeric", "'NaN'", "decimal(12,2)", r"is no decimal\(12,2\)"),
     ("numeric", "1.005", "decimal(12,2)", r"is no decimal\(12,2\)"),

@@ -121,6 +121,8 @@ def test_what_can_not_be_captured_leaves_nothing_behind(
 ) -> None:
     code, output = init(tmp_path, dsn, *more)
     assert code == 2
+    # There is no pipeline yet.
+    assert "hybrid snapshot" not in output
     assert told in " ".join(output.split())
     assert not list(tmp_path.iterdir())
 

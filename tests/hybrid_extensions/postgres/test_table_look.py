@@ -72,7 +72,7 @@ def execute(dsn: str, *statements: str) -> None:
     ("statement", "expected"),
     [
         ("ALTER PUBLICATION {p} DROP TABLE t", "is in no publication"),
-        ("ALTER PUBLICATION {p} SET (publish = 'insert')", "does not publish inserts, updates"),
+        ("ALTER PUBLICATION {p} SET (publish = 'insert')", "does not publish all inserts, updates"),
         ("ALTER PUBLICATION {p} SET TABLE t WHERE (v > 1)", "has a row filter for table"),
         ("ALTER TABLE t REPLICA IDENTITY NOTHING", "REPLICA IDENTITY NOTHING now"),
         ("DROP TABLE t", "is no longer there"),

@@ -133,7 +133,7 @@ def test_a_frame_names_the_message_in_its_file(path: bytes) -> None:
         (framed(7, b"", b"\x04\x02\x00"), r"its message indexes are \[1, 0\]"),
         (framed(7, b"", b"\x02"), "the message indexes are cut off"),
         (framed(7, b"", b"\x03"), "the number of message indexes in front of the value is -2"),
-        (framed(7, b"", b"\xff" * 10), "the message indexes are cut off"),
+        (framed(7, b"", b"\xff" * 10), "a message index has more than 64 bits"),
         (framed(7, b"\x08", b"\x02\x02"), f"the value is not a valid `{MESSAGE}`"),
     ],
 )

@@ -144,12 +144,12 @@ def test_keys_may_be_in_a_file(
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        ("", "a key has 1 values, and one that is listed is none"),
-        ("[1, 2]", r'a key has 1 values, and one that is listed is \["1", "2"\]'),
-        ("3, x", "lists no keys of the table, whose columns are id"),
+        ("", "a key has 1 value, and none is listed"),
+        ("[1, 2]", r'a key has 1 value, and one that is listed is \["1", "2"\]'),
+        ("3, x", "can't be read as keys of the table, which have id"),
         ('"x"', "Could not convert string 'x'"),
-        ("1, " * 9000, "lists no keys of the table"),
-        ("missing.csv", "lists no keys of the table"),
+        ("1, " * 9000, "can't be read as keys of the table"),
+        ("missing.csv", "can't be read as keys of the table"),
     ],
 )
 def test_what_lists_no_keys_is_refused(

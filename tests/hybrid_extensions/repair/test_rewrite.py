@@ -122,7 +122,7 @@ def test_a_condition_that_is_none_is_refused(
 ) -> None:
     case = RepairCase(tmp_path)
     case.write((1, "a", OLD, 7))
-    with pytest.raises(InputError, match=r"`--where w = 1` is no condition"):
+    with pytest.raises(InputError, match=r"`--where w = 1` can't be evaluated"):
         case.compare(connection, [(1, "a")], "w = 1")
 
 

@@ -42,7 +42,7 @@ def test_what_a_snapshot_can_not_restore_is_refused_by_name(
 
 def test_rules_that_leave_out_rows_are_refused(tmp_path: Path) -> None:
     case = RepairCase(tmp_path, rules={"long": "length(v) > 3"})
-    with pytest.raises(StateError, match="`rules` or `sample` leave out rows"):
+    with pytest.raises(StateError, match="`rules` may leave out rows"):
         require_repairable(case.table.context.loaded)
 
 

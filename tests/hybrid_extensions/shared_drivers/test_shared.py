@@ -148,10 +148,7 @@ def test_what_differs_is_refused_by_name_as_long_as_others_run(tmp_path: Path) -
     go(one)
     with pytest.raises(InputError) as refused:
         go(other)
-    assert (
-        "`two` and `one` share the driver `tests`, but differ in `spark.conf.spark.a` (and 1"
-        in (str(refused.value))
-    )
+    assert "`two` differ in `spark.conf.spark.a` (and 1" in (str(refused.value))
     assert "s3cr3t" not in str(refused.value)
     assert find_running(one.require_generation(), "inbox") is not None
     assert last_launch(other.require_generation()) is None

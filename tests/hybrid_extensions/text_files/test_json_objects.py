@@ -110,9 +110,14 @@ def test_a_text_for_no_number_is_one(tmp_path: Path) -> None:
         ("double", '"1.5"', "'1.5' is not a valid double"),
         ("map<string,double>", '{"a": 1e400}', "is not a valid double"),
         ("map<string,decimal(5,2)>", '{"a": 1.234}', r"is not a valid decimal\(5,2\)"),
-        ("map<string,string>", '{"a": "\\ud800"}', "it is not a JSON object"),
-        ("map<string,double>", f'{{"a": 1e{"9" * 30}}}', "it is not a JSON object"),
-        ("map<string,string>", "[" * 100_000, "it is not a JSON object"),
+        ("map<string,string>", '{"a": "\\ud800"}', "one half of a pair of surrogates"),
+        (
+            "map<string,double>",
+            f'{{"a": 1e{"9" * 30}}}',
+            "it has a number .* too large an exponent",
+        ),
+        ("map<string,string>", "[" * 100_000, "^it is nested more than 1,000 levels"),
+        ("map<string,int>", '{"a": 1' + "0" * 5000 + "}", "it has a number with too many digits"),
     ],
 )
 def test_a_value_that_does_not_fit_makes_a_bad_row(

@@ -233,8 +233,11 @@ def test_of_every_version_a_label_gets_the_last_one_in_sequence_that_had_begun(
 
 
 def test_a_table_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(StateError, match="There is no table"):
-        training_set(declared(tmp_path), labels_of([]))
+    loaded = declared(tmp_path)
+    with pytest.raises(StateError, match="There is no table") as caught:
+        training_set(loaded, labels_of([]))
+    # It may be another pipeline than that of the command.
+    assert f"hybrid run {loaded.path}`" in caught.value.hint
 
 
 def call(loaded: LoadedPipeline, labels: Path, out: Path) -> tuple[int, dict[str, Any]]:

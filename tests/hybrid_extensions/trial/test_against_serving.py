@@ -175,7 +175,7 @@ def test_a_sample_without_rows_is_refused_with_what_was_asked_for(
     loaded = declared(tmp_path)
     monkeypatch.setattr(run, "run_step", as_if_run(table([])))
     options = SampleOptions(share=0.00001, since=moment(5))
-    message = r"No row .* is in the sample: 0.001% of the values of id from 2024-01-01T00:05:00Z\."
+    message = r"makes no row of the sample: 0.001% of the values of id from 2024-01-01T00:05:00Z\."
     with pytest.raises(InputError, match=message) as caught:
         run.try_sample(loaded, options)
     assert "Raise `--keys`" in caught.value.hint

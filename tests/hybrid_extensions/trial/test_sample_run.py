@@ -159,7 +159,7 @@ def test_a_percentage_out_of_range_is_refused(text: str) -> None:
 def test_what_is_no_percentage_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="is not a percentage") as caught:
         parse_share(text)
-    assert "`--keys 1%`" in caught.value.hint
+    assert "such as `1%`" in caught.value.hint
 
 
 @pytest.mark.kafka
@@ -176,7 +176,7 @@ class TestDeclaration:
             document["sink"] = {"path": "out", "mode": "merge", "key": ["id"], "sequence": "at"}
 
         loaded = Case(tmp_path, servers).pipeline(edit)
-        with pytest.raises(InputError, match="`--by v`: the changes of one row may differ"):
+        with pytest.raises(InputError, match="The changes of one row may differ in `v`"):
             sample_of(loaded, options(by=("v",)))
 
     def test_an_empty_range_and_a_folder_that_exists_are_refused(

@@ -198,7 +198,7 @@ def test_a_range_that_another_computation_has_rewritten_meanwhile_is_refused(
         write_deltalake(*given_, **how)
 
     monkeypatch.setattr(computation, "write_deltalake", is_late)
-    with pytest.raises(StateError, match="has rewritten ranges of training set `sales`") as caught:
+    with pytest.raises(StateError, match="has written training set `sales` meanwhile") as caught:
         case.compute()
     assert caught.value.transient
     assert "of 2024-01-02 to 2024-01-03" in caught.value.message

@@ -77,7 +77,7 @@ def test_what_is_refused_is_shown_with_the_way_out(case: Case) -> None:
     done = materialize(case, "2024-01-01", "2024-01-01")
     (failed,) = [each for each in done.all_events if each.is_step_failure]
     text = str(failed.step_failure_data.user_failure_data)
-    assert "1 key and time of the labels" in text
+    assert "have the same key and time" in text
     assert "`labels.key`" in text
 
 

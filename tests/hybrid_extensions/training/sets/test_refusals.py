@@ -53,7 +53,7 @@ def test_a_table_that_does_not_fit_is_refused(
         ({"time": "seen"}, "There is no column `seen` in the labels", "`labels.time`"),
         ({"key": ["number"]}, "There is no column `number` in the labels", "`labels.key`"),
         ({"time": "y"}, "`y` of the labels", "Name a column with timestamps"),
-        ({"start": "2024-01-02"}, "1 label of", "Correct `labels.start`"),
+        ({"start": "2024-01-02"}, "labels.parquet is outside of", "Correct `labels.start`"),
         (
             {"end": "2024-01-01", "start": "2023-01-01"},
             "outside of the declared ranges",
@@ -75,8 +75,10 @@ def test_two_labels_of_a_key_and_time_are_refused_before_anything_is_written(cas
     case.labels = [(1, "a", 5), (2, "a", 40), (2, "b", 40), (2, "b", 50)]
     case.write_labels()
     refused = _refused(case)
-    assert "1 key and time of the labels" in refused.message
-    assert "id=2, asked=2024-01-02 16:00:00+00:00 to 2." in refused.message
+    assert "2 labels of " in refused.message
+    assert (
+        "the same key and time, id=2, asked=2024-01-02 16:00:00+00:00. Nothing" in refused.message
+    )
     assert "`labels.key`" in refused.hint
     # Other ranges can be computed.
     assert case.compute(["2024-01-01", "2024-01-03"]).rows == 2
@@ -101,7 +103,7 @@ def test_a_key_of_another_type_is_refused(case: Case) -> None:
 
 def test_a_folder_with_another_table_is_refused(case: Case) -> None:
     write_deltalake(case.folder / "sales", pa.table({"x": [1]}))
-    assert "has a Delta table that is no training set: x." in _refused(case).message
+    assert "has a Delta table that is no training set; its columns are x." in _refused(case).message
 
 
 def test_what_is_no_range_is_refused(case: Case) -> None:
@@ -113,7 +115,7 @@ def test_a_pipeline_without_a_table_yet_is_named_with_the_way_out(case: Case) ->
     (case.folder / "out").rename(case.folder / "elsewhere")
     with pytest.raises(StateError, match="There is no Delta table") as caught:
         case.look()
-    assert "Run pipeline `" in caught.value.hint
+    assert caught.value.hint == "Run the pipeline first: `hybrid run P`."
 
 
 @pytest.mark.parametrize(

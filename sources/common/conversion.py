@@ -92,8 +92,12 @@ def to_arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def short_repr(value: Any) -> str:
-    """Return the ``repr`` of a value for a message; from 61 characters on, 60 of them and ``…``."""
-    text = repr(value)
+    """Return a value as text for a message; from 61 characters on, 60 of them and ``…``.
+
+    Texts and bytes are in quotes. Without names of Python's types, except inside of nested values.
+    """
+    is_plain = isinstance(value, date | Decimal)
+    text = "null" if value is None else str(value) if is_plain else repr(value).removeprefix("b")
     return text if len(text) <= _SHORT_CHARACTERS else f"{text[:_SHORT_CHARACTERS]}…"
 
 

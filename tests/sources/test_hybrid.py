@@ -246,6 +246,6 @@ def test_a_position_is_not_read_before_its_source_is_asked_for(tmp_path: Path) -
     restored = SwitchState(chain, kept)
     assert restored.end_of("a") == end("a")
     with pytest.raises(
-        StateError, match=r"state folder can't be read: .*/live-start\.json: it has version 99"
+        StateError, match=r"/live-start\.json can't be read: it has version 99"
     ):
         restored.switch("live", never, LOG)

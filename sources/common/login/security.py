@@ -308,7 +308,8 @@ def _key(path: str, has_password: bool) -> str:
             "Kafka's Java client needs: from `-----BEGIN PRIVATE KEY-----` or `-----BEGIN "
             "ENCRYPTED PRIVATE KEY-----` to the END line."
         )
-        how = "" if has_password else " -nocrypt"
+        # Java 17 can't decrypt OpenSSL's default.
+        how = " -v1 PBE-SHA1-3DES" if has_password else " -nocrypt"
         hint = (
             "Correct the path; or convert the key, `openssl pkcs8 -topk8"
             f"{how} -in {path} -out new.pem`, and declare the new file as `key`."
@@ -316,17 +317,11 @@ def _key(path: str, has_password: bool) -> str:
         raise InputError(message, hint, field="security.key", file=path)
     if block[1] and not has_password:
         message = f"`security.key`: file {path} is encrypted, and no `key_password` is declared."
-        hint = (
-            "Declare `key_password: ${KAFKA_KEY_PASSWORD}` next to `key`, and set that variable "
-            "in the environment."
-        )
+        hint = "Declare `key_password: ${KAFKA_KEY_PASSWORD}` next to `key`, and set that variable."
         raise InputError(message, hint, field="security.key_password", file=path)
     if has_password and not block[1]:
         # The Java client would fail to decrypt it.
-        message = (
-            f"`security.key`: file {path} is not encrypted, but `key_password` is declared, with "
-            "which Kafka's Java client would fail."
-        )
+        message = f"`security.key`: file {path} is not encrypted, but `key_password` is declared."
         hint = "Remove `key_password`, or name the encrypted key as `key`."
         raise InputError(message, hint, field="security.key_password", file=path)
     return block[0]

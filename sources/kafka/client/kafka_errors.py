@@ -91,4 +91,6 @@ def request_failed(
         hint = f"Check that the broker {servers} runs, then try again."
         return UnavailableError(message, hint, source=source.name, server=servers)
     hint = f"Check that the topic exists; grant the user of `security` `{permission}` on it."
+    if error.args[0].code() == KafkaError._AUTO_OFFSET_RESET:
+        hint = "Kafka deleted records while they were looked up: try again."
     return InputError(message, hint, source=source.name, server=servers)

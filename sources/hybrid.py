@@ -239,7 +239,7 @@ class SwitchState:
         """
         start = self.start_of(name)
         if start is None:
-            message = f"`{name}` has no start offsets yet: the hand-over to it decides them."
+            message = f"Source `{name}` has no start offsets yet: the hand-over to it decides them."
             hint = f"Run `hybrid step P {name}_handover`, or the whole chain with `hybrid run P`."
             raise StateError(message, hint, generation=self._generation.name, source=name)
         return start

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -96,8 +97,8 @@ def short_repr(value: Any) -> str:
 
     Texts and bytes are in quotes. Without names of Python's types, except inside of nested values.
     """
-    is_plain = isinstance(value, date | Decimal)
-    text = "null" if value is None else str(value) if is_plain else repr(value).removeprefix("b")
+    other = str(value) if isinstance(value, date | Decimal) else repr(value)
+    text = json.dumps(value) if value is None or isinstance(value, bool) else other
     return text if len(text) <= _SHORT_CHARACTERS else f"{text[:_SHORT_CHARACTERS]}…"
 
 

@@ -313,7 +313,7 @@ def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedP
     if isinstance(document, dict) and "tables" in document:
         message = f"{path.name} declares `tables`, each of which is a pipeline of its own."
         hint = (
-            f"Name one of them: `{path.name}/<schema>.<table>`, or its file "
+            f"Name one of them: `{path}/<schema>.<table>`, or its file "
             f"`{path.stem}.<schema>.<table>.yaml`; `hybrid tables P` makes the files."
         )
         raise InputError(message, hint, file=str(path), field="tables")

@@ -245,7 +245,5 @@ def test_a_position_is_not_read_before_its_source_is_asked_for(tmp_path: Path) -
     kept.path("positions/live-start.json").write_text('{"version": 99}')
     restored = SwitchState(chain, kept)
     assert restored.end_of("a") == end("a")
-    with pytest.raises(
-        StateError, match=r"/live-start\.json can't be read: it has version 99"
-    ):
+    with pytest.raises(StateError, match=r"/live-start\.json can't be read: it has version 99"):
         restored.switch("live", never, LOG)

@@ -53,7 +53,9 @@ def read_document(path: Path) -> Any:
         # A browser takes the name of a text, in angle brackets, for HTML.
         told = str(error).replace('in "<unicode string>", ', "in ")
         message = f"{path} can't be read as YAML: {told}."
-        hint = "Correct the line that the message names, or the file's permissions or encoding."
+        hint = "Correct the place that the message names."
+        if not isinstance(error, yaml.YAMLError):
+            hint = "Correct the path, or the file's permissions or encoding."
         raise InputError(message, hint, file=str(path)) from None
 
 

@@ -113,7 +113,7 @@ def test_avro_is_read_with_the_schemas_of_the_registry(
         BAD[0]: "the value does not match its Avro schema: EOFError: ",
         BAD[1]: (
             "there is no schema id in front of the value: it starts with 6e6f206672 "
-            "(hexadecimal), not with a byte 00 and four bytes of the id"
+            "(hexadecimal), and does not begin with a byte 00 and four bytes of the id"
         ),
         BAD[2]: "the record has no value",
         framed(9, b""): f"the registry has no schema 9 ({server.url})",

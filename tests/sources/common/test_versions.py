@@ -151,7 +151,7 @@ def test_a_document_of_another_version_is_refused_by_its_kind(
     with pytest.raises(StateError) as caught:
         kind.parse(b'{"version": %d}' % version)
     text = str(caught.value)
-    assert f"A document of the state folder can't be read" in text
+    assert "A document of the state folder can't be read" in text
     assert f"it has version {version}, this project reads version {kind.VERSION}" in text
     assert "Run the version of this project that wrote it." in text
 

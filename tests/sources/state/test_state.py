@@ -176,7 +176,9 @@ def test_which_generation_is_the_newest_is_never_guessed(tmp_path: Path) -> None
     home.delete("current.json")
     made.replace_bytes("checkpoint/offsets/0", b"v1")
     for create in (True, False):
-        with pytest.raises(StateError, match=r"current\.json is missing, .*has run \(generation g1"):
+        with pytest.raises(
+            StateError, match=r"current\.json is missing, .*has run \(generation g1"
+        ):
             open_generation(home, {}, create=create)
     for later in ("g9", "g10"):
         home.folder(later).replace_bytes("checkpoint/offsets/0", b"v1")

@@ -242,7 +242,9 @@ def test_partition_columns_are_typed_by_their_declaration(tmp_path: Path) -> Non
 
 def test_a_partition_value_that_does_not_fit_is_named(tmp_path: Path) -> None:
     hive(tmp_path, day_01=[JAN_1])
-    with pytest.raises(InputError, match=r"`2024-01-01`, by folder the value of `day`, is not a valid int"):
+    with pytest.raises(
+        InputError, match=r"`2024-01-01`, by folder the value of `day`, is not a valid int"
+    ):
         splits(source(partitions={"day": "int"}), tmp_path)
 
 

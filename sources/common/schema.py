@@ -93,10 +93,7 @@ def parse_type(name: str) -> pa.DataType:
 def _decimal(precision: int, scale: int, name: str) -> pa.DataType:
     if not 1 <= precision <= MOST_DIGITS or scale > precision:
         message = f"`{name}` is not a decimal type of Spark SQL."
-        hint = (
-            f"Declare decimal(p,s): p digits, from 1 to {MOST_DIGITS}, of which s, from 0 to p, "
-            f"are after the point; such as decimal({MOST_DIGITS},2)."
-        )
+        hint = f"Declare decimal(p,s) with 1 to {MOST_DIGITS} digits, s of them after the point."
         raise InputError(message, hint, value=name)
     return pa.decimal128(precision, scale)
 

@@ -161,9 +161,9 @@ def test_a_factory_that_returns_nonsense_is_refused_and_nothing_is_kept(tmp_path
     chain = chain_of(bounded("a"), LIVE)
     enumerator = SwitchState(chain, generation(tmp_path))
     enumerator.finish(end("a"))
-    with pytest.raises(SeamError, match="The start that was decided for `live` is 17"):
+    with pytest.raises(SeamError, match="What was decided for `live` is no start of this source"):
         enumerator.switch("live", lambda _: 17, LOG)  # type: ignore[arg-type,return-value]
-    with pytest.raises(SeamError, match="for `live` is StartPosition"):
+    with pytest.raises(SeamError, match="for `live` is no start of this source"):
         enumerator.switch("live", lambda _: start(1, "other"), LOG)
     assert enumerator.start_of("live") is None
 

@@ -38,9 +38,7 @@ def parse_expression(text: str, where: str, fields: ErrorFields) -> exp.Expr:
     except SqlglotError as error:
         first = str(error).splitlines()[0]
         # Without the names of sqlglot's classes.
-        told = re.sub(
-            r"Required keyword: .* <class '.*\.(\w+)'>", r"an operand of \1 is missing", first
-        )
+        told = re.sub("Required keyword: .* <class .*?>", "a part of it is missing", first)
         message = f"{where} is not SQL: {told.rstrip('.')}."
         hint = "Write one expression of Spark SQL, such as CAST(id AS bigint)."
         raise InputError(message, hint, **fields) from None

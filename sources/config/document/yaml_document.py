@@ -136,10 +136,11 @@ def validated_parts(
     filled = fill_in(document, environment, unset)
     if unset:
         names = sorted(unset)
-        are = counted_as(len(names), "variable is", "variables are")
-        message = f"{path.name}: environment {are} not set, or empty: {', '.join(names)}."
+        given = ", ".join(names)
+        are = counted_as(len(names), f"variable {given} is", f"variables {given} are")
+        message = f"{path.name}: environment {are} not set, or empty."
         hint = (
-            f"Set {', '.join(names)} first (`export {names[0]}=…`, or the path of a file with "
+            f"Set {given} first (`export {names[0]}=…`, or the path of a file with "
             f"the value in {names[0]}{FILE_SUFFIX}), or write a default into the pipeline's file: "
             f"`${{{names[0]}:-default}}`."
         )

@@ -158,7 +158,7 @@ def test_a_column_that_avro_has_in_another_type_is_shown_side_by_side(
         make_plan(case.pipeline(lambda document: document["sources"][1].update(fixed)))
     rows = [[cell.strip() for cell in row.split("|")] for row in caught.value.message.splitlines()]
     assert rows[2:] == [
-        ["id", "bigint", "str, as in 'seven'"],
+        ["id", "bigint", "such as 'seven'"],
         ["at", "timestamp", "(missing)"],
     ]
 

@@ -84,7 +84,9 @@ def test_of_several_sources_before_it_the_one_that_ends_last_is_named() -> None:
     # Without anything before the topic nothing is filtered; partitions that are gone say nothing.
     check_event_time_filter(source, READ, declared, log, SeamOf([], position, {T0: 1}))
     gone = SeamOf([wrong], position, {T0: 1, T1: 7})
-    with pytest.raises(SeamError, match="newest event time found in the topic is 2024-01-01T12:00"):
+    with pytest.raises(
+        SeamError, match="newest event time among the topic's last records is 2024-01-01T12:00"
+    ):
         check_event_time_filter(source, READ, declared, log, gone)
 
 

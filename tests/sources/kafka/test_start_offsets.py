@@ -234,9 +234,9 @@ class TestAtATime:
         message = (
             "Source `live` would start at 2024-01-01T12:00:20Z, in the future: it is now "
             "2024-01-01T12:00:19.999Z. A single row with a wrong clock moves the end of history, "
-            "which is the highest event time in source `history`. Declare `complete_through` for "
-            "that source: the time up to which its files are complete. Or declare `not_after` "
-            "under the pipeline's `event_time`: rows after it do not count, and "
+            "which is the highest event time in source `history`. Declare or correct "
+            "`complete_through` for it: the time up to which its files are complete. Or declare "
+            "`not_after` under the pipeline's `event_time`: rows after it do not count, and "
             "`event_time.outside` says what happens to them. Then repeat the command."
         )
         assert refused(log({T0: [10]}), history(20), now=19.999) == message

@@ -126,7 +126,8 @@ class Tombstones:
         if isinstance(document, dict):
             return document
         if len(self._kinds) > 1:
-            reason = f"it is one value, and a row has {len(self._kinds)} ({', '.join(self._kinds)})"
+            names = ", ".join(self._kinds)
+            reason = f"it is one value, and `sink.key` has {len(self._kinds)} columns ({names})"
             raise BadValue(reason)
         if document is None:
             reason = "it is null"

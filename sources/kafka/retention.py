@@ -130,8 +130,9 @@ class RetentionWatch:
                     "after history; rows would be missing from the table."
                 )
                 hint = (
-                    "Let the files of history cover these records, or declare `on_gap: accept` for "
-                    f"source `{self._source.name}` to continue without them."
+                    "Let the files of history cover these records, and begin a new generation: "
+                    "`hybrid generation new P`. Or declare `on_gap: accept` for source "
+                    f"`{self._source.name}` to continue without them."
                 )
                 raise self._error(message, hint, partition, needed)
         # Of the others, gaps are accepted.

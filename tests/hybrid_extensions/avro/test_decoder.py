@@ -141,7 +141,7 @@ def test_any_bytes_are_a_row_or_bad(data: bytes) -> None:
             FIELDS["price"][0],
             Decimal("1.25"),
             "decimal(10,1)",
-            r"Decimal\('1.25'\) is not a valid decimal",
+            r"`x`: 1.25 is not a valid decimal",
         ),
         (FIELDS["price"][0], Decimal("100.00"), "decimal(4,2)", "is not a valid decimal"),
         (FIELDS["tags"][0], ["a"], "array<int>", "`x`: 'a' is not a valid int"),

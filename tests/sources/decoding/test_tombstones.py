@@ -80,7 +80,11 @@ def test_a_key_of_several_columns_is_an_object() -> None:
         (b'{"no": 1}', {"id": "bigint"}, "lacks `id`"),
         (b"[1]", {"id": "bigint"}, r"\[1\] is not a valid bigint"),
         (b"\xff", {"id": "string"}, "can't decode byte"),
-        (b"17", {"a": "bigint", "b": "string"}, r"it is one value, and `sink.key` has 2 columns \(a, b\)"),
+        (
+            b"17",
+            {"a": "bigint", "b": "string"},
+            r"it is one value, and `sink.key` has 2 columns \(a, b\)",
+        ),
         (b'"soon"', {"id": "date"}, "Invalid isoformat"),
         (b'"soon"', {"id": "decimal(9,2)"}, "a value of it is no number$"),
     ],

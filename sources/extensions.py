@@ -212,7 +212,7 @@ def extensions() -> tuple[Extension, ...]:
         extension = _loaded(point)
         if extension.name in found:
             message = f"Two extensions have the name `{extension.name}`; one is {point.value}."
-            hint = f"Uninstall one of them: {_distribution(point)}."
+            hint = f"Uninstall one of them, such as {_distribution(point)}."
             raise InputError(message, hint)
         found[extension.name] = extension
     return tuple(found.values())
@@ -236,7 +236,7 @@ def contributions(what: str) -> Iterator[Any]:
             found = resolve_name(name)
         except (ImportError, AttributeError) as error:
             message = f"Extension `{each.name}` can't be loaded: it names {name} ({error})."
-            hint = "Correct or uninstall what was installed with it; its commands need it, too."
+            hint = "Install what it needs, or correct or uninstall the extension."
             raise InputError(message, hint) from error
         yield found
 

@@ -239,7 +239,7 @@ class SwitchState:
         """
         start = self.start_of(name)
         if start is None:
-            message = f"`{name}` has no start offsets yet: the hand-over to it decides them."
+            message = f"Source `{name}` has no start offsets yet: the hand-over to it decides them."
             hint = f"Run `hybrid step P {name}_handover`, or the whole chain with `hybrid run P`."
             raise StateError(message, hint, generation=self._generation.name, source=name)
         return start
@@ -288,12 +288,12 @@ class SwitchState:
         start = factory(SourceSwitchContext(ends[-1] if ends else None, log))
         if not isinstance(start, StartPosition) or start.source != name:
             message = (
-                f"The start that was decided for `{name}` is {start!r}, no StartPosition of it: an "
-                "error of this package, or of an extension's. Nothing was recorded."
+                f"What was decided for `{name}` is no start of this source: an error of this "
+                "package, or of an extension's. Nothing was recorded."
             )
             hint = (
-                "Report it. A start of one's own is a time or offsets, `start: {factory: …}`; then "
-                f"run the hand-over again: `hybrid step P {name}_handover`."
+                "Report it. After a correction run the hand-over again: "
+                f"`hybrid step P {name}_handover`."
             )
             raise SeamError(message, hint, source=name)
         return self._generation.put_if_absent(f"positions/{name}-start.json", start)

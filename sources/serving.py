@@ -318,8 +318,8 @@ def require_in_service(loaded: LoadedPipeline, generation: Generation) -> None:
         )
         hint = (
             f"To start the run of {serving.generation}, use `hybrid resume P`. Let readers see "
-            f"{generation.name} again with `hybrid generation rollback P`, or compute the table "
-            "with the declaration of today in a new one: `hybrid generation new P`."
+            "the previous generation again with `hybrid generation rollback P`, or compute the "
+            "table with the declaration of today in a new one: `hybrid generation new P`."
         )
         raise StateError(message, hint, pipeline=name, generation=generation.name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
@@ -92,8 +93,12 @@ def to_arrow_array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 
 
 def short_repr(value: Any) -> str:
-    """Return the ``repr`` of a value for a message; from 61 characters on, 60 of them and ``…``."""
-    text = repr(value)
+    """Return a value as text for a message; from 61 characters on, 60 of them and ``…``.
+
+    Texts and bytes are in quotes. Without names of Python's types, except inside of nested values.
+    """
+    other = str(value) if isinstance(value, date | Decimal) else repr(value)
+    text = json.dumps(value) if value is None or isinstance(value, bool) else other
     return text if len(text) <= _SHORT_CHARACTERS else f"{text[:_SHORT_CHARACTERS]}…"
 
 

@@ -93,10 +93,7 @@ def parse_type(name: str) -> pa.DataType:
 def _decimal(precision: int, scale: int, name: str) -> pa.DataType:
     if not 1 <= precision <= MOST_DIGITS or scale > precision:
         message = f"`{name}` is not a decimal type of Spark SQL."
-        hint = (
-            f"Declare decimal(p,s) with 1 to {MOST_DIGITS} digits, of which at most all are "
-            f"after the point, such as decimal({MOST_DIGITS},2)."
-        )
+        hint = f"Declare decimal(p,s) with 1 to {MOST_DIGITS} digits, s of them after the point."
         raise InputError(message, hint, value=name)
     return pa.decimal128(precision, scale)
 
@@ -160,9 +157,7 @@ def _require_distinct(names: Sequence[str]) -> None:
             message = (
                 f"A struct has the fields `{other}` and `{name}`, which Spark does not tell apart."
             )
-            hint = (
-                "Write the files with other names, or leave the column out of a declared `schema`."
-            )
+            hint = "Give one of them another name, or leave the column out of a declared `schema`."
             raise InputError(message, hint, column=name)
         by_case[name.lower()] = name
 
@@ -386,7 +381,7 @@ def check_event_time(columns: pa.Schema, event_time: str, where: str) -> None:
         )
         hint = (
             "Name one of these columns as `event_time`, or compute the column in `select` of "
-            "the source; then plan again: `hybrid plan P`. No row was read or written."
+            "the source; then plan again: `hybrid plan P`."
         )
         raise InputError(message, hint, column=event_time, field="event_time")
     kind = columns.field(event_time).type
@@ -396,8 +391,8 @@ def check_event_time(columns: pa.Schema, event_time: str, where: str) -> None:
             "timestamp."
         )
         hint = (
-            f"Declare `{event_time}: timestamp` in `schema`, or convert it in `select`, such as "
-            f"`{event_time}: timestamp_millis({event_time})` for a number of milliseconds."
+            f"Convert it in `select`, such as `{event_time}: timestamp_millis({event_time})` for "
+            f"milliseconds; or declare `{event_time}: timestamp` in a `schema` of CSV or JSON."
         )
         raise InputError(message, hint, column=event_time, field="event_time")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from sources.errors import StateError
 
@@ -47,20 +47,21 @@ class Record(Part):
             document = json.loads(text)
             given = document.get("version") if isinstance(document, dict) else None
             if type(given) is not int or given != cls.VERSION:
-                reason = f"it has version {given!r}, this project reads version {cls.VERSION}"
+                found = "no version" if given is None else f"version {given}"
+                reason = f"it has {found}, this project reads version {cls.VERSION}"
                 raise ValueError(reason)
             return cls.model_validate(document)
         except (ValueError, RecursionError) as error:
-            where = f"{file}: " if file else ""
-            message = (
-                f"A document of kind {cls.__name__} in the state folder can't be read: {where}"
-                f"{error}."
-            )
+            told = str(error)
+            if isinstance(error, ValidationError):
+                # Without the names of classes.
+                fields = [(".".join(map(str, each["loc"])), each["msg"]) for each in error.errors()]
+                told = "; ".join(f"`{name}`: {why}" for name, why in fields)
+            message = f"{file or 'A document of the state folder'} can't be read: {told}."
             hint = (
-                "Run the version of this project that wrote the state folder. If the document is "
-                "damaged, restore it from a backup. Without one, declare another `state` and "
-                "another `sink.path` and load everything again: the table that there is stays as "
-                "it is, without new rows."
+                "Run the version of this project that wrote it. If it is damaged, restore it from "
+                "a backup. Without one, declare another `state` and `sink.path` (and `path` of a "
+                "database snapshot), and load everything again: the old table stays as it is."
             )
             refused = StateError(message, hint, file=file) if file else StateError(message, hint)
             raise refused from None

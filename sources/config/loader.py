@@ -261,7 +261,9 @@ def declare(
     try:
         text += yaml.safe_dump(dict(document), sort_keys=False)
     except yaml.YAMLError as error:
-        message = f"The document for {path.name} can't be written as YAML: {error}."
+        message = (
+            f"The document for {path.name} can't be written as YAML: it has {error.args[-1]!r}."
+        )
         hint = "Pass only lists, mappings, texts, numbers and dates to `declare`."
         raise InputError(message, hint, file=str(path)) from None
     loaded = _check(path, parse_document(text), environment)
@@ -309,9 +311,9 @@ def load_for_job(path: Path, environment: Mapping[str, str] = os.environ) -> Loa
 def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedPipeline:
     """Return the pipeline that a document declares."""
     if isinstance(document, dict) and "tables" in document:
-        message = f"{path.name} declares many tables, each of which is a pipeline of its own."
+        message = f"{path.name} declares `tables`, each of which is a pipeline of its own."
         hint = (
-            f"Name one of them: `{path.name}/<schema>.<table>`, or its file "
+            f"Name one of them: `{path}/<schema>.<table>`, or its file "
             f"`{path.stem}.<schema>.<table>.yaml`; `hybrid tables P` makes the files."
         )
         raise InputError(message, hint, file=str(path), field="tables")

@@ -74,7 +74,7 @@ class SourceChain(Declared):
                 f"{what} can't be done yet for pipeline `{self.name}`, which declares `inputs`: it "
                 "needs one chain of `sources`. Nothing was read or written."
             )
-            hint = "Compute the whole table in a new generation instead: `hybrid generation new P`."
+            hint = "Compute the whole table: `hybrid run P`, or `hybrid rerun P` if it has run."
             raise InputError(message, hint, pipeline=self.name, field="inputs")
 
     def hybrid_source(self) -> HybridSource[AnySource]:

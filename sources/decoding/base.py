@@ -55,7 +55,7 @@ class FieldReader(Protocol):
         Used on a sample of a topic, to show declared and actual types side by side.
 
         Returns:
-            The value's type and an excerpt, such as ``str, as in 'x'``; None if the value fits.
+            The value as a phrase, such as ``such as 'x'``; None if the value fits.
         """
 
 
@@ -66,13 +66,12 @@ class BaseReader:
         """Return None: there is no batch decoding, so that each value is decoded on its own."""
 
     def misfit(self, value: Any, kind: pa.DataType) -> str | None:
-        """Describe a field's value that does not fit a column type, by its Python type.
+        """Describe a field's value that does not fit a column type; None if the value fits.
 
-        Such as ``str, as in 'x'``, to compare a sample with the declared types; None if the value
-        fits.
+        Such as ``such as 'x'``, to compare a sample with the declared types.
         """
         try:
             converter(kind)(value)
         except BadValue:
-            return f"{type(value).__name__}, as in {short_repr(value)}"
+            return f"such as {short_repr(value)}"
         return None

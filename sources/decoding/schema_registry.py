@@ -112,10 +112,10 @@ def unframe(value: bytes) -> tuple[int, bytes]:
         BadValue: The value does not begin with a byte 0 and an id.
     """
     if len(value) < FRAME_BYTES or value[0] != 0:
-        start = value[:5].hex() or "nothing"
+        start = f"starts with {value[:5].hex()} (hexadecimal)" if value else "is empty"
         reason = (
-            f"there is no schema id in front of the value: it starts with {start} (hexadecimal), "
-            "not with a byte 00 and four bytes of the id"
+            f"there is no schema id in front of the value: it {start}, and does not begin with a "
+            "byte 00 and four bytes of the id"
         )
         raise BadValue(reason)
     return int.from_bytes(value[1:5]), value[5:]

@@ -82,7 +82,9 @@ class Tombstones:
                 for name, kind in self._kinds.items()
             }
         except (ValueError, ArithmeticError, KeyError) as error:
-            told = f"lacks `{error.args[0]}`" if isinstance(error, KeyError) else str(error)
+            told = f"it lacks `{error.args[0]}`" if isinstance(error, KeyError) else str(error)
+            if isinstance(error, ArithmeticError):
+                told = "a value of it is no number"
             reason = (
                 f"the record has no value, and its key {short_repr(key)} does not tell which row "
                 f"it deletes: {told}"
@@ -124,7 +126,8 @@ class Tombstones:
         if isinstance(document, dict):
             return document
         if len(self._kinds) > 1:
-            reason = f"it is one value, and a row has {len(self._kinds)} ({', '.join(self._kinds)})"
+            names = ", ".join(self._kinds)
+            reason = f"it is one value, and `sink.key` has {len(self._kinds)} columns ({names})"
             raise BadValue(reason)
         if document is None:
             reason = "it is null"

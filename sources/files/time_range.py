@@ -105,6 +105,8 @@ def in_range_by_folder(source: FileSource, files: pa.Table) -> pa.Table:
         return files
     folder_time = FolderTime(source.folder_time)
 
+    hint = "Correct `folder_time` or `path`, or rename the folder; then plan again."
+
     def is_inside(folder: str) -> bool:
         try:
             span = folder_time.range_of(folder)
@@ -113,14 +115,12 @@ def in_range_by_folder(source: FileSource, files: pa.Table) -> pa.Table:
                 f"Source `{source.name}`: the name of folder {folder} is not a time by "
                 f"`folder_time: {source.folder_time}`: {error}."
             )
-            hint = "Correct `folder_time` or `path`, or rename the folder; then plan again."
             raise InputError(message, hint, source=source.name, file=folder) from None
         if span is None:
             message = (
                 f"Source `{source.name}`: the name of folder {folder} does not match "
                 f"`folder_time: {source.folder_time}`."
             )
-            hint = "Correct `folder_time` or `path`, or rename the folder; then plan again."
             raise InputError(message, hint, source=source.name, file=folder)
         low, after = span
         return (limits.since is None or after > limits.since) and (
@@ -160,14 +160,9 @@ def in_range(source: FileSource, splits: pa.Table, *, exact: bool) -> pa.Table:
 def _require_some(source: FileSource, table: pa.Table) -> pa.Table:
     if not table.num_rows:
         limits = source.time_range
-        since, until = (
-            moment.isoformat() if moment is not None else "…"
-            for moment in (limits.since, limits.until)
-        )
-        message = (
-            f"Source `{source.name}`: no file holds rows from {since} until {until}, its "
-            "`time_range`."
-        )
-        hint = "Correct `time_range`, let `path` match files of that time, or remove the source."
+        bounds = {"since": limits.since, "until": limits.until}
+        told = " ".join(f"{word} {at.isoformat()}" for word, at in bounds.items() if at is not None)
+        message = f"Source `{source.name}`: no file holds rows of its `time_range`, {told}."
+        hint = "Correct `time_range` or what the source reads, or remove the source."
         raise EmptyRangeError(message, hint, source=source.name, field="time_range")
     return table

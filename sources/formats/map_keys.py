@@ -24,7 +24,7 @@ def require_text_keys(columns: Mapping[str, str]) -> None:
     for name, kind in columns.items():
         if _has_other_keys(parse_type(kind)):
             message = (
-                f"`schema.{name}: {kind}` has a map whose keys are not texts; the names of a JSON "
+                f"Column `{name}: {kind}` has a map whose keys are not texts; the names of a JSON "
                 "object's members are texts."
             )
             hint = (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from sources.common.counting import counted
 from sources.common.durations import in_full, span_ms
 from sources.common.positions import Offsets, TopicPartition
 from sources.common.state_document import Part
@@ -117,20 +118,21 @@ class RetentionWatch:
             if partition not in starts:
                 message = (
                     f"Topic `{partition.topic}` has no partition {partition.partition} any more, "
-                    f"whose offset {needed} is needed after history: the topic was created again, "
-                    "or `bootstrap_servers` leads to another cluster."
+                    f"whose offset {needed} is needed after history: the topic was deleted or "
+                    "created again, or `bootstrap_servers` leads to another cluster."
                 )
                 hint = f"Correct `bootstrap_servers`; for a new topic, {NEW_GENERATION}"
                 raise self._error(message, hint, partition, needed)
             if starts[partition] > needed and self._source.on_gap == "fail":
                 message = (
                     f"Topic `{partition.topic}`, partition {partition.partition}: Kafka deleted "
-                    f"offsets {needed} to {starts[partition] - 1}, which are needed after history; "
-                    "their rows would be missing from the table."
+                    f"{counted(starts[partition] - needed, 'offset')} from {needed} on, needed "
+                    "after history; rows would be missing from the table."
                 )
                 hint = (
-                    "Let the files of history cover these records, or declare `on_gap: accept` for "
-                    f"source `{self._source.name}` to continue without them."
+                    "Let the files of history cover these records, and begin a new generation: "
+                    "`hybrid generation new P`. Or declare `on_gap: accept` for source "
+                    f"`{self._source.name}` to continue without them."
                 )
                 raise self._error(message, hint, partition, needed)
         # Of the others, gaps are accepted.

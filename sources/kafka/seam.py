@@ -146,7 +146,7 @@ def check_start(
     if rule == "event_time" and sampled:
         message = (
             f"Event times of source `{sampled[0]}` were sampled, so its end is not known exactly, "
-            "and there is no `key` by which rows that are in both files and topic are recognized."
+            "and there is no `key` by which rows that are in history and topic are recognized."
         )
         hint = (
             "Declare the pipeline's `key`, the columns that identify a row; or `seam_filter: off`, "

@@ -76,9 +76,9 @@ def check_event_time_filter(
         return
     end = iso(last.event_time_ms)
     message = (
-        f"The seam filter would remove every row of topic {source.subscription}: no `key` is "
-        f"declared, so rows at or before the end of history, {end}, count as delivered, and the "
-        f"newest event time found in the topic is {iso(newest_ms)}."
+        f"The seam filter would probably remove every row of topic {source.subscription}: no `key` "
+        f"is declared, so rows at or before the end of history, {end}, count as delivered, and the "
+        f"newest event time among the topic's last records is {iso(newest_ms)}."
     )
     hint = (
         f"A single row of source `{last.source}` with a wrong clock is enough. Leave such rows "

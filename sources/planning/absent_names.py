@@ -103,7 +103,7 @@ def judge_names(
         name, other = next(iter(near.items()))
         message = (
             f"Source `{source}`: of {among}, none has {pairs}. Names count with upper and lower "
-            "case, so the column would be null in all rows."
+            "case, so the column would be null."
         )
         hint = (
             f"Write `{other[-1]}` in the source's `schema`; if the column is to be called "

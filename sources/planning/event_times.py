@@ -118,7 +118,8 @@ def judge_outside(source: str, event_time: EventTime, times: EventTimes) -> list
     text = f"Source `{source}`: {times.outside_in_words()}."
     if times.lowest_ms is None:
         unit = misread_unit(times.outside_lowest_ms or 0, times.outside_highest_ms or 0)
-        text += " No other row has an event time" + (f": probably {unit}." if unit else ".")
+        row = "row" if times.evidence == "exact" else "sampled row"
+        text += f" No other {row} has an event time" + (f": probably {unit}." if unit else ".")
     if event_time.outside != "fail":
         return [f"{text} They are {_DONE[event_time.outside]}, and move no end of history."]
     hint = (

@@ -203,8 +203,8 @@ def _require_fitting(loaded: LoadedPipeline, source: ExportedFiles, end: ExportE
             check_snapshot_sequence(source.name, after, pipeline)
         if end.offsets is not None and (after is None or not after.has_hand_over):
             message = (
-                f"source `{source.name}` ends at offsets of a topic, but the source after it is "
-                "no topic. Put a source with `type: kafka` right after it."
+                f"source `{source.name}` ends at offsets of a topic, but no topic comes after it. "
+                "Put a source with `type: kafka` right after it."
             )
             raise ValueError(message)
     except ValueError as error:

@@ -69,6 +69,7 @@ def check_sequence(columns: pa.Schema, sequence: str | None, source: str) -> Non
 
 
 _SAME_COLUMNS = "Change `schema` or `select` of one of the sources so that their columns agree."
+_FITTING_TOPIC = "Correct `schema` or `select` of the topic's source, or of a source before it."
 
 
 def compare_declared(left: str, columns: pa.Schema, right: str, others: pa.Schema) -> None:
@@ -145,7 +146,7 @@ def compare_sample(
         extra = [(name, "(missing)", "present") for name in sorted(seen - set(columns.names))]
         topics = ", ".join(sorted({record.partition.topic for record in records}))
         text = _side_by_side(f"source `{left}`", f"topic `{topics}`", [*rows.values(), *extra])
-        raise InputError(text, _SAME_COLUMNS, topic=topics, column=next(iter(rows)))
+        raise InputError(text, _FITTING_TOPIC, topic=topics, column=next(iter(rows)))
     if bad := len(unread) + unfit:
         first = f" {unread[0]}" if unread else ""
         return [f"{bad} of {len(records)} sampled records are bad.{first}"]

@@ -156,7 +156,7 @@ def open_generation(
     found = read_generation(home, named)
     if changed := changed_parts(found.info.contract, contract):
         message = (
-            f"`{', '.join(changed)}` of pipeline `{home.name}` changed since generation "
+            f"`{'`, `'.join(changed)}` of pipeline `{home.name}` changed since generation "
             f"{named} began; its checkpoint can't follow the change."
         )
         hint = (
@@ -170,13 +170,14 @@ def open_generation(
 
 def _require_never_run(folder: Folder) -> None:
     """Refuse a pipeline whose ``current.json`` is missing although a generation has run."""
-    ran = sorted({name.partition("/")[0] for name in folder.names("g*/checkpoint/*")})
+    folders = {name.partition("/")[0] for name in folder.names("g*/checkpoint/*")}
+    ran = sorted(folders, key=lambda name: (len(name), name))
     if not ran:
         return
     message = (
-        f"State file {folder.location(CURRENT)} is missing, although generation "
-        f"{', '.join(ran)} of pipeline `{folder.name}` has run. Which one is the newest is "
-        "unknown, and nothing was begun in its place."
+        f"State file {folder.location(CURRENT)} is missing, although pipeline `{folder.name}` has "
+        f"run (generation {', '.join(ran)}). Which one is the newest is unknown, and nothing was "
+        "begun in its place."
     )
     hint = (
         "Restore the file from a backup, or write it with the newest generation: "

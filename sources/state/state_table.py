@@ -45,10 +45,7 @@ def read_state_table(folder: Folder, name: str) -> pa.Table:
     except (OSError, pa.ArrowInvalid) as error:
         what = f"can't be read: {error}".rstrip(".")
     path = folder.location(name)
-    message = (
-        f"State file {path} {what}. It lists what is read, so nothing was read by it; rows that "
-        "are in the table stay."
-    )
+    message = f"State file {path} {what}."
     hint = (
         "Restore the file from a backup; or compute the table again, which plans again: "
         "`hybrid generation new P`."

@@ -162,9 +162,9 @@ def _require_text(folder: str, name: str) -> None:
     try:
         name.encode()
     except UnicodeEncodeError:
+        shown = os.fsencode(name).decode(errors="backslashreplace")
         message = (
-            f"Folder {folder} has a name in it that is no UTF-8 text, which Spark's paths can't "
-            f"have: {os.fsencode(name)!r}."
+            f"Folder {folder} has a name in it that is no UTF-8 text, as Spark needs: {shown}."
         )
         hint = "Rename the file or folder, or move it elsewhere if it does not belong there."
         raise InputError(message, hint, file=folder) from None
@@ -219,7 +219,7 @@ class LocalStorage:
                 yield None
             except OSError as error:
                 message = f"File {path} can't be examined: {error.strerror}."
-                hint = "Give this user the right to read the folder, then try again."
+                hint = "Let the user that runs this command enter its folder, then try again."
                 raise InputError(message, hint, file=path) from None
             else:
                 yield _described(path, status) if S_ISREG(status.st_mode) else None

@@ -195,7 +195,7 @@ def check_partitions(partitions: Sequence[str], columns: Mapping[str, str]) -> N
             try:
                 typed_value(text, parse_type(kind))
             except pa.ArrowException:
-                message = f"Folder {partition}: `{text}` is not a value of type {kind}."
+                message = f"`{text}`, by folder the value of `{name}`, is not a valid {kind}."
                 hint = (
                     f"Correct the type under `partitions.{name}` (such as string), or rename the "
                     "folder; then plan again."

@@ -180,7 +180,7 @@ def take(
     for _ in range(_TRIES):
         since = time.monotonic()
         found = folder.document(name)
-        known = None if found is None else LeaseRecord.parse(found.data)
+        known = None if found is None else LeaseRecord.parse(found.data, folder.location(name))
         is_own = known is not None and known.holder == holder
         if found is not None and known is not None and known.holder is not None and not is_own:
             if not _is_abandoned(folder, name, known, found.tag):

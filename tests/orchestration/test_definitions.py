@@ -48,7 +48,7 @@ def told(defs: dg.Definitions, sensor: str) -> str:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (NOT_YAML, "Correct the line that the message names"),
+        (NOT_YAML, "Correct the place that the message names"),
         ("name: shop\nkey: [id\nsink: x", "  in line 2, column 6"),
         ("name: shop", "sources: this field is needed"),
         ("name: shop\ntables: 5", "tables"),

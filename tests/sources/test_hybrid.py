@@ -161,9 +161,9 @@ def test_a_factory_that_returns_nonsense_is_refused_and_nothing_is_kept(tmp_path
     chain = chain_of(bounded("a"), LIVE)
     enumerator = SwitchState(chain, generation(tmp_path))
     enumerator.finish(end("a"))
-    with pytest.raises(SeamError, match="The start that was decided for `live` is 17"):
+    with pytest.raises(SeamError, match="What was decided for `live` is no start of this source"):
         enumerator.switch("live", lambda _: 17, LOG)  # type: ignore[arg-type,return-value]
-    with pytest.raises(SeamError, match="for `live` is StartPosition"):
+    with pytest.raises(SeamError, match="for `live` is no start of this source"):
         enumerator.switch("live", lambda _: start(1, "other"), LOG)
     assert enumerator.start_of("live") is None
 
@@ -245,7 +245,5 @@ def test_a_position_is_not_read_before_its_source_is_asked_for(tmp_path: Path) -
     kept.path("positions/live-start.json").write_text('{"version": 99}')
     restored = SwitchState(chain, kept)
     assert restored.end_of("a") == end("a")
-    with pytest.raises(
-        StateError, match=r"state folder can't be read: .*/live-start\.json: it has version 99"
-    ):
+    with pytest.raises(StateError, match=r"/live-start\.json can't be read: it has version 99"):
         restored.switch("live", never, LOG)

@@ -39,7 +39,6 @@ _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE--
 _KEY = re.compile(
     r"-----BEGIN (ENCRYPTED )?PRIVATE KEY-----.+?-----END (?:ENCRYPTED )?PRIVATE KEY-----", re.S
 )
-_ANY_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 
 
 class Security(Declared):
@@ -286,8 +285,8 @@ def _read_files(security: Security) -> dict[str, str]:
             blocks = [block[0] for block in _CERTIFICATE.finditer(_read(field, path))]
             if not blocks:
                 message = (
-                    f"`security.{field}`: file {path} contains no certificate in PEM (no "
-                    "`-----BEGIN CERTIFICATE-----`)."
+                    f"`security.{field}`: file {path} contains no whole certificate in PEM, from "
+                    "`-----BEGIN CERTIFICATE-----` to `-----END CERTIFICATE-----`."
                 )
                 hint = (
                     "Name a PEM file; convert a DER file with "
@@ -304,30 +303,25 @@ def _key(path: str, has_password: bool) -> str:
     text = _read("key", path)
     block = _KEY.search(text)
     if block is None:
-        is_older = _ANY_KEY.search(text) is not None
-        content = "its key not in PKCS#8" if is_older else "no private key in PEM"
         message = (
-            f"`security.key`: file {path} contains {content}. Kafka's Java client reads only "
-            "`-----BEGIN PRIVATE KEY-----` or `-----BEGIN ENCRYPTED PRIVATE KEY-----`."
+            f"`security.key`: file {path} contains no whole private key in PKCS#8 and PEM, which "
+            "Kafka's Java client needs: from `-----BEGIN PRIVATE KEY-----` or `-----BEGIN "
+            "ENCRYPTED PRIVATE KEY-----` to the END line."
         )
+        # Java 17 can't decrypt OpenSSL's default.
+        how = " -v1 PBE-SHA1-3DES" if has_password else " -nocrypt"
         hint = (
-            f"Convert the key, `openssl pkcs8 -topk8 -in {path} -out new.pem`, and declare the new "
-            "file as `key`; or correct the path."
+            "Correct the path; or convert the key, `openssl pkcs8 -topk8"
+            f"{how} -in {path} -out new.pem`, and declare the new file as `key`."
         )
         raise InputError(message, hint, field="security.key", file=path)
     if block[1] and not has_password:
         message = f"`security.key`: file {path} is encrypted, and no `key_password` is declared."
-        hint = (
-            "Declare `key_password: ${KAFKA_KEY_PASSWORD}` next to `key`, and set that variable "
-            "in the environment."
-        )
+        hint = "Declare `key_password: ${KAFKA_KEY_PASSWORD}` next to `key`, and set that variable."
         raise InputError(message, hint, field="security.key_password", file=path)
     if has_password and not block[1]:
         # The Java client would fail to decrypt it.
-        message = (
-            f"`security.key`: file {path} is not encrypted, but `key_password` is declared, with "
-            "which Kafka's Java client would fail."
-        )
+        message = f"`security.key`: file {path} is not encrypted, but `key_password` is declared."
         hint = "Remove `key_password`, or name the encrypted key as `key`."
         raise InputError(message, hint, field="security.key_password", file=path)
     return block[0]

@@ -5,6 +5,7 @@ They are written in Spark SQL in a pipeline's file, and parsed here without Spar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
@@ -36,7 +37,9 @@ def parse_expression(text: str, where: str, fields: ErrorFields) -> exp.Expr:
         return _parse(text)
     except SqlglotError as error:
         first = str(error).splitlines()[0]
-        message = f"{where} is not SQL: {first.rstrip('.')}."
+        # Without the names of sqlglot's classes.
+        told = re.sub("Required keyword: .* <class .*?>", "a part of it is missing", first)
+        message = f"{where} is not SQL: {told.rstrip('.')}."
         hint = "Write one expression of Spark SQL, such as CAST(id AS bigint)."
         raise InputError(message, hint, **fields) from None
 

@@ -166,9 +166,9 @@ class Selection:
             except duckdb.Error as error:
                 if (value := undecided_value(error)) is not None:
                     raise self._only_spark(name, f"there is {value}") from None
-                message = (
-                    f"{self._where(name)} can't be evaluated on a sample of the data: {error}."
-                )
+                # Without the lines that quote DuckDB's own form of the expression.
+                told = str(error).partition("\n")[0].rstrip(".!")
+                message = f"{self._where(name)} can't be evaluated on a sample of the data: {told}."
                 hint = (
                     "Correct the expression, or the data that it fails on; what only Spark can "
                     "evaluate belongs in the `transform`."

@@ -70,7 +70,7 @@ def load_function(loaded: LoadedPipeline, field: str, name: str) -> Callable[[An
             message, hint, pipeline=loaded.pipeline.name, field=field, value=name
         ) from error
     if not callable(function):
-        message = f"`{field}: {name}` is a {type(function).__name__}, not a function."
+        message = f"`{field}: {name}` is not a function."
         hint = f"Write `{field}: {module_name}:<function>` with a function of that module."
         raise InputError(message, hint, pipeline=loaded.pipeline.name, field=field, value=name)
     return function  # type: ignore[no-any-return]

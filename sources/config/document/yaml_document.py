@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from sources.common.counting import counted_as
 from sources.common.environment import FILE_SUFFIX
 from sources.common.fields import Declared
 from sources.config.document.declaration_errors import explained, invalid_file, with_source
@@ -52,7 +53,9 @@ def read_document(path: Path) -> Any:
         # A browser takes the name of a text, in angle brackets, for HTML.
         told = str(error).replace('in "<unicode string>", ', "in ")
         message = f"{path} can't be read as YAML: {told}."
-        hint = "Correct the line that the message names, or the file's permissions or encoding."
+        hint = "Correct the place that the message names."
+        if not isinstance(error, yaml.YAMLError):
+            hint = "Correct the path, or the file's permissions or encoding."
         raise InputError(message, hint, file=str(path)) from None
 
 
@@ -125,17 +128,19 @@ def validated_parts(
         InputError: As :func:`validated` raises it.
     """
     if not isinstance(document, dict):
-        message = f"{path} contains no `field: value` lines."
-        hint = "Write them, such as `name: shop`; `hybrid reference` prints all fields."
+        message = f"{path} does not consist of `field: value` lines."
+        hint = "Write such lines, as `name: shop`; `hybrid reference` prints all fields."
         raise InputError(message, hint, file=str(path))
     check_secrets_come_from_environment(document)
     unset: set[str] = set()
     filled = fill_in(document, environment, unset)
     if unset:
         names = sorted(unset)
-        message = f"{path.name}: environment variable {', '.join(names)} is not set, or empty."
+        given = ", ".join(names)
+        are = counted_as(len(names), f"variable {given} is", f"variables {given} are")
+        message = f"{path.name}: environment {are} not set, or empty."
         hint = (
-            f"Set it before you run the command (`export {names[0]}=…`, or the path of a file with "
+            f"Set {given} first (`export {names[0]}=…`, or the path of a file with "
             f"the value in {names[0]}{FILE_SUFFIX}), or write a default into the pipeline's file: "
             f"`${{{names[0]}:-default}}`."
         )

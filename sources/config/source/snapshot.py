@@ -185,10 +185,7 @@ def require_snapshot(where: Folder, pipeline: str, *, is_open: bool = False) -> 
         UnavailableError: The folder's store does not answer.
         InputError: The folder's store refuses.
     """
-    hint = (
-        f"Run `hybrid snapshot P` with the file of pipeline `{pipeline}`; chunks that are already "
-        "written are kept."
-    )
+    hint = f"Run `hybrid snapshot P` with the file of pipeline `{pipeline}`."
     manifest = where.read(MANIFEST, SnapshotManifest)
     if manifest is None:
         message = f"There is no snapshot of the database table in {where}: {MANIFEST} is missing."
@@ -198,7 +195,8 @@ def require_snapshot(where: Folder, pipeline: str, *, is_open: bool = False) -> 
             f"The snapshot in {where} is not complete: {len(manifest.done)} of {manifest.total} "
             "chunks are written."
         )
-        raise StateError(message, hint, pipeline=pipeline, file=where.url)
+        kept = f"{hint} Chunks that are already written are kept."
+        raise StateError(message, kept, pipeline=pipeline, file=where.url)
     present = {
         name
         for name in where.names("*.parquet")

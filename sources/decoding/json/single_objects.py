@@ -30,7 +30,7 @@ class JsonReader(BaseReader):
         try:
             members = json.loads(value)
         except (ValueError, RecursionError) as error:
-            reason = f"the value is not JSON: {error}"
+            reason = f"the value can't be read as JSON: {error}"
             raise BadValue(reason) from None
         if not isinstance(members, dict):
             reason = "the value is not a JSON object"

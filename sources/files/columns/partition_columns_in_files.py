@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sources.common.conversion import short_repr
 from sources.common.schema import parse_schema, type_name
 from sources.errors import InputError
 from sources.formats.base import Format
@@ -139,8 +140,8 @@ def _require_equal(path: str, column: pa.Field, values: pa.Array) -> None:
     if first < 0:
         return
     message = (
-        f"{path}: column `{column.name}` is {values[first].as_py()!r} in a row of the file, and "
-        f"{text!r} by its folder, read as {type_name(column.type)}."
+        f"{path}: column `{column.name}` is {short_repr(values[first].as_py())} in a row of the "
+        f"file, and {short_repr(text)} by its folder, read as {type_name(column.type)}."
     )
     hint = (
         f"Remove `{column.name}` from `partitions`, so that the file's own column is read; or move "

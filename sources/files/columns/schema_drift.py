@@ -214,8 +214,7 @@ def check_names(source: str, columns: pa.Schema, drift: SchemaDrift) -> None:
         field = f"schema_drift.{part}"
         if name not in columns.names:
             message = (
-                f"Source `{source}`: `{field}` names the column `{name}`, which no "
-                "file has and `schema` does not declare."
+                f"Source `{source}`: `{field}` names `{name}`, which is no column of the source."
             )
             hint = (
                 f"Write one of {', '.join(columns.names)}; or declare the column in `schema`, with "

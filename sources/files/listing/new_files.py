@@ -98,10 +98,10 @@ def list_arrived(
         message = (
             f"Source `{source.name}`: column `{name}` of the files that arrived is {present}, "
             f"in the plan it is {wanted}."
-        )
+        ).replace("(missing)", "missing")
         file = str(listing.splits["path"][0])
         hint = (
-            f"Rewrite the new files, such as {file}, with the planned column, or move them out of "
+            f"Rewrite the new files, such as {file}, with the planned columns, or move them out of "
             "the source's folder (their rows will then be missing from the table); then try again."
             if not isinstance(known, Appended)
             else "Begin a new generation, which reads the table with its columns of today: `hybrid "

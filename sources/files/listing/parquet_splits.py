@@ -43,8 +43,7 @@ def event_column_of(source: FileSource, event_time: str) -> EventColumn:
         )
         hint = (
             f"Let `select.{event_time}` be a plain column, or a conversion of one such as "
-            "timestamp_millis(<column>); compute anything else in the function that `transform` "
-            "names."
+            "timestamp_millis(<column>); compute anything else in the `transform`."
         )
         raise InputError(message, hint, source=source.name, field=f"select.{event_time}")
     return event

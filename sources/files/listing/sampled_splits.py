@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pyarrow as pa
 
+from sources.common.counting import counted
 from sources.common.schema import differences, parse_schema
 from sources.common.widening import schema_with_types_from
 from sources.config.source.file_source import FileSource
@@ -139,8 +140,8 @@ def _columns_inside(
             raise columns_differ(source.name, paths[0], path, rows)
     if columns is None:
         message = (
-            f"Source `{source.name}`: all its {len(files)} files are empty, and it declares no "
-            "`schema`, so its columns are not known."
+            f"Source `{source.name}`: its {counted(len(files), 'file is', 'files are all')} empty, "
+            "and it declares no `schema`, so its columns are not known."
         )
         hint = (
             "Correct `path` so that it matches a file with rows, declare the source's `schema`, or "

@@ -311,7 +311,7 @@ def nothing_yet(
     elif inside is None and common is not None and not source.select:
         inside = pa.schema([field for field in common if field.name not in source.partitions])
     if inside is None:
-        message = f"Source `{source.name}` has no file yet, and so its columns are not known."
+        message = f"Source `{source.name}` has no file of its own yet: its columns are not known."
         hint = (
             "Declare the source's `schema` (column names and types), or put a first file into its "
             "folder; then plan again."

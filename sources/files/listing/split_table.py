@@ -143,8 +143,8 @@ def selected_columns(
     if (alike := alike_names(read.names)) is not None:
         one, other = alike
         message = (
-            f"Source `{source.name}`: columns `{one}` and `{other}` of its files differ only in "
-            "upper and lower case, which Spark does not tell apart."
+            f"Source `{source.name}`: columns `{one}` and `{other}` differ only in upper and lower "
+            "case, which Spark does not tell apart."
         )
         raise InputError(message, in_one_case(one, other), source=source.name, column=other)
     columns = source.selection.columns(read)

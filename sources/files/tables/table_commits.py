@@ -29,6 +29,10 @@ _FOLLOW = (
     "Let this pipeline's table follow: `hybrid follow P`, which recomputes that range and reads "
     "on. Where that is refused, compute the whole table again: `hybrid rerun P`."
 )
+_GONE = (
+    "Restore the table, then run this pipeline again: `hybrid run P`. If it was created again, "
+    "compute the whole table of this pipeline again: `hybrid rerun P`."
+)
 _WAY_OUT = (
     "Compute the whole table again in a new generation, which reads that table as it is now and "
     "follows it from there, while the present one serves: `hybrid rerun P`. Or step by step: "
@@ -161,7 +165,7 @@ class TableCommits:
         try:
             newest = delta_table(self._table).version()
         except TableNotFoundError as error:
-            self._refuse(position, f"is gone: {str(error).strip().removesuffix('.')}")
+            self._refuse(position, f"is gone: {str(error).strip().removesuffix('.')}", _GONE)
         except (DeltaError, OSError) as error:
             what = f"Source `{self._source}`: the table {self._table.url} can't be read"
             raise unreadable_table(what, self._table, error, _WAY_OUT) from None

@@ -41,8 +41,7 @@ def require_names(source: str, columns: Iterable[pa.Field], above: str = "") -> 
             )
             message = f"Source `{source}`: the table {told}."
             hint = (
-                "Rename the column in the table, which rewrites no file, or declare `schema` with "
-                "the other columns alone."
+                "Rename the column in the table, or declare `schema` with the other columns alone."
             )
             raise InputError(message, hint, source=source, column=name)
         inner = [field.type.field(at) for at in range(field.type.num_fields)]

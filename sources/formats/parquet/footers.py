@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sources.common.counting import counted
 from sources.common.schema import (
     check_event_time,
     leaves,
@@ -188,14 +189,15 @@ def _read_in_processes(
                 continue
     first, last = chunks[done][0], chunks[done][-1]
     message = (
-        f"One of the {len(chunks[done])} Parquet files from {first} to {last}, in the order of the "
-        "listing, is so damaged that the process that reads its footer crashes. Which one is "
-        "unknown, since they were read together."
+        f"The process that reads the footers of {counted(len(chunks[done]), 'Parquet file')}, from "
+        f"{first} to {last} in the order of the listing, was ended twice: by a damaged file, which "
+        "one is unknown, or for lack of memory."
     )
     hint = (
-        "Open these files one by one with a Parquet tool to find the damaged one, and write it "
-        "again. If nothing can write it again, move it out of the source's folder: its rows will "
-        "be missing from the table. Then plan again (`hybrid plan P`)."
+        "If there is enough memory, open these files one by one with a Parquet tool to find the "
+        "damaged one, and write it again. If nothing can write it again, move it out of the "
+        "source's folder: its rows will be missing from the table. Then plan again (`hybrid plan "
+        "P`)."
     )
     raise InputError(message, hint, file=first)
 

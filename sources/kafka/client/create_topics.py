@@ -42,10 +42,10 @@ def create_missing_topics(source: KafkaSource) -> list[str]:
     while log.missing:
         if time.monotonic() > deadline:
             message = (
-                f"Topic `{log.missing[0]}` was created on {log.servers}, which does not know it "
-                f"after {TIMEOUT_S:.0f} s."
+                f"Topic `{log.missing[0]}` was created on {log.servers}, or is there already, but "
+                f"is not among its topics after {TIMEOUT_S:.0f} s."
             )
-            hint = "Check the brokers of the cluster, then repeat what failed."
+            hint = "Check the brokers and the permission `Describe`, then repeat what failed."
             raise UnavailableError(message, hint, source=source.name, server=log.servers)
         time.sleep(_LOOK_S)
         log = KafkaLog(awaiting)

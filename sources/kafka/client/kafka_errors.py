@@ -86,9 +86,11 @@ def request_failed(
         UnavailableError: ``bootstrap_servers`` is ``local``, and no local broker is running by now.
     """
     servers = resolve_bootstrap(source.bootstrap_servers)
-    message = f"{what} of source `{source.name}` (`{source.subscription}`): {describe(error)}."
+    message = f"{what} for source `{source.name}` (`{source.subscription}`): {describe(error)}."
     if helps_to_wait(error.args[0]):
         hint = f"Check that the broker {servers} runs, then try again."
         return UnavailableError(message, hint, source=source.name, server=servers)
     hint = f"Check that the topic exists; grant the user of `security` `{permission}` on it."
+    if error.args[0].code() == KafkaError._AUTO_OFFSET_RESET:
+        hint = "Kafka deleted records while they were looked up: try again."
     return InputError(message, hint, source=source.name, server=servers)

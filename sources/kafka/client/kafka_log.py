@@ -335,7 +335,8 @@ class KafkaLog:
                 )
                 hint = (
                     "Create such a topic, or correct `topic_pattern`, which has to match the whole "
-                    "name. Kafka hides topics without the permission `Describe`."
+                    "name; names that begin with `__` never match. Kafka hides topics without the "
+                    "permission `Describe`."
                 )
                 raise InputError(message, hint, source=self._source.name, server=self.servers)
             return matching

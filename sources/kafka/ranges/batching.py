@@ -14,6 +14,11 @@ from sources.kafka.client.record_times import RecordTimes, latest_ms
 from sources.kafka.ranges.cut_ranges import Ranges, cut_by_time, cut_evenly
 from sources.kafka.ranges.end_offsets import newest_read
 
+_UNALIGNED = (
+    "Remove `align` from the source, and use a longer watermark delay: partitions then advance by "
+    "offsets only."
+)
+
 
 def cut_range(
     source: KafkaSource, log: Log, starts: Offsets, ends: Offsets, now_ms: int
@@ -71,11 +76,7 @@ def no_timestamps(source: str) -> SeamError:
         f"Records of source `{source}` carry no timestamp: they can't be aligned, as `align` cuts "
         "micro-batches by record time."
     )
-    hint = (
-        "Remove `align` from the source, and use a longer watermark delay: partitions then "
-        "advance by offsets only."
-    )
-    return SeamError(message, hint, source=source, field="align")
+    return SeamError(message, _UNALIGNED, source=source, field="align")
 
 
 def _check_markers(
@@ -108,14 +109,10 @@ def _check_markers(
                 f"transaction that ended after {iso(time_ms - 1)}, and continues with offset "
                 f"{record.offset} of {iso(record.timestamp_ms)}, so a look-up by time misleads."
             )
-            hint = (
-                "Remove `align` from the source, and use a longer watermark delay: partitions "
-                "then advance by offsets only."
-            )
             topic, number = record.partition
             raise SeamError(
                 message,
-                hint,
+                _UNALIGNED,
                 source=source.name,
                 topic=topic,
                 partition=number,

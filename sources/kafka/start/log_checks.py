@@ -38,8 +38,10 @@ def written_offsets(
         message = f"{what}: {'; '.join(reasons)}."
         topic, number = [*missing, *unknown][0]
         counts = Counter(partition.topic for partition in partitions).items()
-        existing = ", ".join(f"topic `{name}` has 0 to {count - 1}" for name, count in counts)
-        hint = f"Give one offset for each partition, and for no other: {existing}."
+        existing = ", ".join(
+            f"`{name}` has {counted(count, 'partition')}" for name, count in counts
+        )
+        hint = f"Give one offset for each partition, numbered from 0, and for no other: {existing}."
         raise SeamError(message, hint, topic=topic, partition=number)
     return offsets
 
@@ -105,7 +107,8 @@ def check_in_log(position: StartPosition, log_start: Offsets, log_end: Offsets) 
         if partition not in log_end:
             message = (
                 f"{where} was decided ({part.reason}), but the partition does not exist any more: "
-                "the topic was created again, or `bootstrap_servers` leads to another cluster."
+                "the topic was deleted or created again, or `bootstrap_servers` leads to another "
+                "cluster."
             )
             hint = f"Correct `bootstrap_servers`; for a new topic, {NEW_GENERATION}"
         elif part.start < log_start[partition]:
@@ -154,8 +157,8 @@ def check_not_deleted(reached: Offsets, log_start: Offsets) -> None:
             topic, number = partition
             message = (
                 f"Topic `{topic}`, partition {number} was read up to offset {offset}, and its log "
-                f"starts at {start}: {start - offset} offsets were deleted in the meantime. Their "
-                "rows would be missing from the table."
+                f"starts at {start}: Kafka deleted {counted(start - offset, 'offset')} in the "
+                "meantime. Rows would be missing from the table."
             )
             hint = f"Let the files of history cover the deleted records, then {NEW_GENERATION}"
             raise SeamError(message, hint, topic=topic, partition=number, offset=offset)

@@ -292,11 +292,12 @@ class StartLookUp:
         """What to do about a start in the future."""
         name = self._source.name
         if self._previous is None or self._source.start != "previous":
-            return f"Declare an earlier time under `start` of source `{name}`."
+            how = "Return" if self._source.functions else "Declare"
+            return f"{how} an earlier time for `start` of source `{name}`."
         return (
             "A single row with a wrong clock moves the end of history, which is the highest event "
-            f"time in source `{self._previous.source}`. Declare `complete_through` for that "
-            "source: the time up to which its files are complete. Or declare `not_after` under the "
+            f"time in source `{self._previous.source}`. Declare or correct `complete_through` for "
+            "it: the time up to which its files are complete. Or declare `not_after` under the "
             "pipeline's `event_time`: rows after it do not count, and `event_time.outside` says "
             "what happens to them. Then repeat the command."
         )

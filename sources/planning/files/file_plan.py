@@ -187,8 +187,8 @@ def plan_files(
         message = f"Source `{name}`: its {hold}{looked} no rows with a time that counts."
         hint = (
             f"At least one row needs a value of the event-time column "
-            f"`{pipeline.event_time.column}`: its end decides where the next source starts. "
-            "Correct `path` or `table`, or remove the source."
+            f"`{pipeline.event_time.column}` within its bounds: the end of the source decides "
+            "where the next one starts. Correct which files or table it reads, or remove it."
         )
         text = " ".join([message, *outside, *listing.warnings])
         raise InputError(text, hint, source=name, column=pipeline.event_time.column)
@@ -335,7 +335,7 @@ def _held(
         live = pipeline.topic_after(source.name)
         if live is None or len(live.topics) != 1:
             name = source.name
-            found = "no Kafka source follows" if live is None else f"it is {live.subscription}"
+            found = f"it is {live.subscription}" if live else "no Kafka source follows"
             message = (
                 f"Source `{name}`: `offsets` by columns needs a single declared topic after it, "
                 f"to which the offsets belong; {found}."

@@ -163,8 +163,9 @@ def require_same_topics(plan: TopicPlan, log: KafkaLog) -> None:
     for name, planned in plan.topics.items():
         if current.get(name) != planned:
             message = (
-                f"Topic `{name}` is not the planned one: its offsets have another meaning. Planned "
-                f"was {planned} (cluster id/topic id), found is {current.get(name, 'no topic')}."
+                f"Topic `{name}` is not the planned one, and offsets count for that one only. "
+                f"Planned was {planned} (cluster id/topic id), found is "
+                f"{current.get(name, 'no topic')}."
             )
             hint = (
                 f"If `bootstrap_servers` of source `{plan.source}` leads to another cluster, "

@@ -113,7 +113,7 @@ def test_avro_is_read_with_the_schemas_of_the_registry(
         BAD[0]: "the value does not match its Avro schema: EOFError: ",
         BAD[1]: (
             "there is no schema id in front of the value: it starts with 6e6f206672 "
-            "(hexadecimal), not with a byte 00 and four bytes of the id"
+            "(hexadecimal), and does not begin with a byte 00 and four bytes of the id"
         ),
         BAD[2]: "the record has no value",
         framed(9, b""): f"the registry has no schema 9 ({server.url})",
@@ -158,7 +158,7 @@ def test_a_column_that_avro_has_in_another_type_is_shown_side_by_side(
         make_plan(case.pipeline(lambda document: document["sources"][1].update(fixed)))
     rows = [[cell.strip() for cell in row.split("|")] for row in caught.value.message.splitlines()]
     assert rows[2:] == [
-        ["id", "bigint", "str, as in 'seven'"],
+        ["id", "bigint", "such as 'seven'"],
         ["at", "timestamp", "(missing)"],
     ]
 

@@ -154,7 +154,7 @@ def test_one_follower_at_a_time_calls_it(case: Function) -> None:
 
 @pytest.mark.parametrize(
     ("function", "told"),
-    [("noted:missing", "can't be imported"), ("noted:number", "is a int, not a function")],
+    [("noted:missing", "can't be imported"), ("noted:number", "is not a function")],
 )
 def test_a_function_that_is_none_is_refused(case: Function, function: str, told: str) -> None:
     case.declare({**case.feed, "function": function})

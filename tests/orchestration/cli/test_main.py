@@ -110,7 +110,7 @@ def test_bad_input_ends_with_status_2_and_says_what_is_wrong(
     [
         ("nowhere:f", "`transform: nowhere:f` can't be imported: ModuleNotFoundError"),
         ("transforms:absent", "AttributeError"),
-        ("transforms:F", "is a module, not a function"),
+        ("transforms:F", "is not a function"),
     ],
 )
 def test_a_transform_that_can_not_be_loaded_is_named(

@@ -95,7 +95,7 @@ def test_a_job_needs_no_variable_of_the_supervision_but_those_of_late_rows(tmp_p
     assert variables_used(read_document(path), named) == ["DROPPED", "HOOK", "LAG", "TOPIC"]
     found = load_for_job(path, named).pipeline.supervision
     assert (found.late_rows.history, found.late_rows.live, found.webhook) == (7, 0.02, None)
-    with pytest.raises(InputError, match="HOOK, LAG is not set"):
+    with pytest.raises(InputError, match="environment variables HOOK, LAG are not set"):
         load_pipeline(path, named)
     with pytest.raises(InputError, match="DROPPED is not set"):
         load_for_job(path, {"TOPIC": "orders"})

@@ -309,14 +309,15 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path, field: str, translate
     assert "relative to the pipeline's file" in caught.value.hint
 
 
-NO_CERTIFICATE = "contains no certificate in PEM (no `-----BEGIN CERTIFICATE-----`)."
-READS = (
-    "Kafka's Java client reads only `-----BEGIN PRIVATE KEY-----` or "
-    "`-----BEGIN ENCRYPTED PRIVATE KEY-----`."
+NO_CERTIFICATE = (
+    "contains no whole certificate in PEM, from `-----BEGIN CERTIFICATE-----` to `-----END "
+    "CERTIFICATE-----`."
 )
-IS_PLAIN = (
-    "is not encrypted, but `key_password` is declared, with which Kafka's Java client would fail."
+NO_KEY = (
+    "contains no whole private key in PKCS#8 and PEM, which Kafka's Java client needs: from "
+    "`-----BEGIN PRIVATE KEY-----` or `-----BEGIN ENCRYPTED PRIVATE KEY-----` to the END line."
 )
+IS_PLAIN = "is not encrypted, but `key_password` is declared."
 
 
 @pytest.mark.parametrize(
@@ -324,14 +325,10 @@ IS_PLAIN = (
     [
         ("ca", "\x30\x82", None, NO_CERTIFICATE, "openssl x509 -inform der"),
         ("certificate", KEY, None, NO_CERTIFICATE, "openssl x509 -inform der"),
-        (
-            "key",
-            CERTIFICATE,
-            None,
-            f"contains no private key in PEM. {READS}",
-            "openssl pkcs8 -topk8",
-        ),
-        ("key", OLD_KEY, None, f"contains its key not in PKCS#8. {READS}", "openssl pkcs8 -topk8"),
+        ("certificate", CERTIFICATE[:-10], None, NO_CERTIFICATE, "openssl x509 -inform der"),
+        ("key", CERTIFICATE, None, NO_KEY, "openssl pkcs8 -topk8 -nocrypt -in"),
+        ("key", KEY[:-10], None, NO_KEY, "openssl pkcs8 -topk8 -nocrypt -in"),
+        ("key", OLD_KEY, KEY_SECRET, NO_KEY, "openssl pkcs8 -topk8 -v1 PBE-SHA1-3DES -in"),
         (
             "key",
             ENCRYPTED_KEY,

@@ -70,6 +70,7 @@ def test_without_a_select_all_columns_stay() -> None:
         ("CAST(row_number() OVER (ORDER BY ts) AS int)", "is not evaluated row by row"),
         ("CAST((SELECT 1) AS int)", "is not evaluated row by row"),
         ("CAST(name AS", "is not SQL"),
+        ("sum(", "is not SQL: a part of it is missing. Line 1, Col: 4."),
         ("CAST(name AS interval)", "is not a column type"),
     ],
 )

@@ -151,9 +151,9 @@ def test_a_document_of_another_version_is_refused_by_its_kind(
     with pytest.raises(StateError) as caught:
         kind.parse(b'{"version": %d}' % version)
     text = str(caught.value)
-    assert f"A document of kind {kind.__name__} in the state folder can't be read" in text
+    assert "A document of the state folder can't be read" in text
     assert f"it has version {version}, this project reads version {kind.VERSION}" in text
-    assert "Run the version of this project that wrote the state folder." in text
+    assert "Run the version of this project that wrote it." in text
 
 
 @pytest.mark.parametrize(
@@ -167,5 +167,17 @@ def test_a_document_of_another_version_is_refused_by_its_kind(
     ],
 )
 def test_what_is_no_document_is_refused_by_its_file(text: bytes) -> None:
-    with pytest.raises(StateError, match=r"EndPosition in the state folder.*: /state/end\.json: "):
+    with pytest.raises(StateError, match=r"^/state/end\.json can\'t be read: "):
         EndPosition.parse(text, "/state/end.json")
+
+
+def test_what_is_wrong_in_a_document_is_told_by_its_fields_and_without_names_of_classes() -> None:
+    with pytest.raises(StateError) as caught:
+        EndPosition.parse(b'{"version": %d, "source": 5}' % EndPosition.VERSION, "/state/end.json")
+    text = str(caught.value)
+    assert "`source`: Input should be a valid string; `event_time_ms`: Field required; " in text
+    assert "EndPosition" not in text
+    with pytest.raises(
+        StateError, match=r"end\.json can't be read: it has no version, this project"
+    ):
+        EndPosition.parse(b"[]", "/state/end.json")

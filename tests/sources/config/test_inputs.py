@@ -200,4 +200,4 @@ def test_what_needs_one_chain_says_so_with_the_way_out(tmp_path: Path, what: str
     with pytest.raises(InputError) as caught:
         loaded(tmp_path, declared()).pipeline.require_one_chain(what)
     assert caught.value.message.startswith(what)
-    assert "hybrid generation new P" in caught.value.hint
+    assert "`hybrid run P`, or `hybrid rerun P` if it has run" in caught.value.hint

@@ -244,7 +244,7 @@ def test_maps_of_json_have_texts_as_keys(tmp_path: Path, kind: str) -> None:
         [history, {**live, "schema": schema}],
     ):
         told = refusal(tmp_path, sources=sources)
-        assert f"schema.m: {kind}` has a map whose keys are not texts" in told
+        assert f"Column `m: {kind}` has a map whose keys are not texts" in told
     after = KafkaSource.model_validate({**live, "include": {"m": "key"}})
     assert after.columns_after({"m": "binary"}) == {"m": "binary"}
     with pytest.raises(InputError, match="has a map whose keys are not texts"):

@@ -25,7 +25,7 @@ def rules(**checks: str) -> RowRules:
 @pytest.mark.parametrize(
     ("check", "told"),
     [
-        ("amount >", "is not SQL: Required keyword: 'expression' missing"),
+        ("amount >", "is not SQL: a part of it is missing. Line 1, Col: 8."),
         ("amont > 0", "uses a column `amont`, which does not exist"),
         ("sum(amount) > 0", "is not evaluated row by row"),
         ("amount > (SELECT 1)", "is not evaluated row by row"),

@@ -74,15 +74,19 @@ def test_a_key_of_several_columns_is_an_object() -> None:
         (b'{"id": 1.5}', {"id": "bigint"}, "1.5 is not a valid bigint"),
         (b'{"id": 17.0}', {"id": "bigint"}, "17.0 is not a valid bigint"),
         (b'{"id": 17.5}', {"id": "string"}, "17.5 is not a valid string"),
-        (b"true", {"id": "bigint"}, "True is not a valid bigint"),
+        (b"true", {"id": "bigint"}, "true is not a valid bigint"),
         (b"null", {"id": "bigint"}, "it is null"),
         (b'{"id": null}', {"id": "bigint"}, "a column of it is null"),
         (b'{"no": 1}', {"id": "bigint"}, "lacks `id`"),
         (b"[1]", {"id": "bigint"}, r"\[1\] is not a valid bigint"),
         (b"\xff", {"id": "string"}, "can't decode byte"),
-        (b"17", {"a": "bigint", "b": "string"}, r"it is one value, and a row has 2 \(a, b\)"),
+        (
+            b"17",
+            {"a": "bigint", "b": "string"},
+            r"it is one value, and `sink.key` has 2 columns \(a, b\)",
+        ),
         (b'"soon"', {"id": "date"}, "Invalid isoformat"),
-        (b'"soon"', {"id": "decimal(9,2)"}, "does not tell which row"),
+        (b'"soon"', {"id": "decimal(9,2)"}, "a value of it is no number$"),
     ],
 )
 def test_a_key_that_does_not_tell_the_row_is_bad(

@@ -96,7 +96,7 @@ def test_a_column_with_the_value_of_its_folder_is_read_once(
 @needs("orc")
 @needs("text_files")
 @pytest.mark.parametrize("form", WRITE)
-@pytest.mark.parametrize(("hour", "told"), [(8, "is 8 in a row"), (None, "is None in a row")])
+@pytest.mark.parametrize(("hour", "told"), [(8, "is 8 in a row"), (None, "is null in a row")])
 def test_another_value_is_refused_with_file_folder_and_column(
     tmp_path: Path, form: str, hour: int | None, told: str
 ) -> None:

@@ -234,9 +234,9 @@ class TestAtATime:
         message = (
             "Source `live` would start at 2024-01-01T12:00:20Z, in the future: it is now "
             "2024-01-01T12:00:19.999Z. A single row with a wrong clock moves the end of history, "
-            "which is the highest event time in source `history`. Declare `complete_through` for "
-            "that source: the time up to which its files are complete. Or declare `not_after` "
-            "under the pipeline's `event_time`: rows after it do not count, and "
+            "which is the highest event time in source `history`. Declare or correct "
+            "`complete_through` for it: the time up to which its files are complete. Or declare "
+            "`not_after` under the pipeline's `event_time`: rows after it do not count, and "
             "`event_time.outside` says what happens to them. Then repeat the command."
         )
         assert refused(log({T0: [10]}), history(20), now=19.999) == message
@@ -607,7 +607,10 @@ class TestFixedOffsets:
     ) -> None:
         refusal = refused(self.TWO, history(20), start={"offsets": offsets})
         assert refusal.startswith(f"The start offsets of source `live`: {text}")
-        hint = "Give one offset for each partition, and for no other: topic `t` has 0 to 1."
+        hint = (
+            "Give one offset for each partition, numbered from 0, and for no other: `t` has 2 "
+            "partitions."
+        )
         assert refusal.endswith(hint)
 
     def test_the_end_of_the_log_may_be_the_start_but_nothing_beyond(self) -> None:
@@ -950,8 +953,8 @@ class TestJustBeforeTheLaunch:
     def test_a_partition_that_is_gone_is_named(self) -> None:
         assert self.refusal({T0: 0}, {T0: 9}) == (
             "Topic `t`, partition 1: start offset 0 was decided (test), but the partition does "
-            "not exist any more: the topic was created again, or `bootstrap_servers` leads to "
-            "another cluster. Correct `bootstrap_servers`; for a new topic, begin a new "
+            "not exist any more: the topic was deleted or created again, or `bootstrap_servers` "
+            "leads to another cluster. Correct `bootstrap_servers`; for a new topic, begin a new "
             "generation: `hybrid generation new P`, which computes the whole table again "
             "next to the one that serves."
         )

@@ -147,7 +147,7 @@ def test_a_folder_without_a_file_has_the_columns_of_history(
 
 
 def test_a_folder_alone_without_a_file_needs_a_schema(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="`inbox` has no file yet, and so its columns"):
+    with pytest.raises(InputError, match="`inbox` has no file of its own yet: its columns"):
         make_plan(pipeline(tmp_path, inbox()))
     assert not (tmp_path / "state").exists()
     assert make_plan(pipeline(tmp_path, inbox(schema=COLUMNS))).columns_by_name == COLUMNS

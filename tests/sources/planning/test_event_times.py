@@ -171,7 +171,7 @@ def test_a_file_that_a_wrong_row_alone_places_in_the_time_range_is_not_read(
     (part,) = planned(tmp_path, form, "keep", time_range=since).files
     assert (part.splits, part.times.outside) == (2, 1)
     assert part.end.event_time_ms == to_ms(minute(20))
-    with pytest.raises(InputError, match="no file holds rows from"):
+    with pytest.raises(InputError, match="no file holds rows of its `time_range`"):
         planned(tmp_path, form, time_range={"since": minute(30).isoformat()})
 
 

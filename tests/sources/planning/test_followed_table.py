@@ -233,7 +233,8 @@ def test_what_does_not_only_append_is_refused_with_its_version_and_nothing_is_re
         with pytest.raises(InputError) as caught:
             look()
         assert said in str(caught.value)
-        assert "in a new generation, " in caught.value.hint
+        assert "`hybrid rerun P`" in caught.value.hint
+        assert ("reads that table as it is now" in caught.value.hint) != (change is remove)
         assert "`hybrid rerun P`" in caught.value.hint
     assert case.found == Counter(range(6))
 

@@ -59,7 +59,7 @@ def test_of_two_writers_one_wins_and_both_are_told_so(tmp_path: Path) -> None:
 def test_an_unknown_version_is_refused(tmp_path: Path) -> None:
     document = json.loads(end(1).model_dump_json())
     (tmp_path / "end.json").write_text(json.dumps({**document, "version": 99}))
-    with pytest.raises(StateError, match="EndPosition in the state folder can't be read"):
+    with pytest.raises(StateError, match=r"/end\.json can't be read"):
         Folder(tmp_path).read("end.json", EndPosition)
 
 
@@ -176,8 +176,14 @@ def test_which_generation_is_the_newest_is_never_guessed(tmp_path: Path) -> None
     home.delete("current.json")
     made.replace_bytes("checkpoint/offsets/0", b"v1")
     for create in (True, False):
-        with pytest.raises(StateError, match=r"current\.json is missing, although generation g1"):
+        with pytest.raises(
+            StateError, match=r"current\.json is missing, .*has run \(generation g1"
+        ):
             open_generation(home, {}, create=create)
+    for later in ("g9", "g10"):
+        home.folder(later).replace_bytes("checkpoint/offsets/0", b"v1")
+    with pytest.raises(StateError, match=r"\(generation g1, g9, g10\).*\"generation\": \"g10\""):
+        open_generation(home, {}, create=False)
 
 
 class OneByOne(LocalDocuments):

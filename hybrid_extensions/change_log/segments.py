@@ -90,7 +90,7 @@ def retried(folder: Folder) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"The change log {folder} can't be written: {error.strerror}."
+        message = f"The change log {folder} can't be written: {error.strerror or error}."
         hint = "Free space on its disk, or make the folder writable; it is tried again."
         raise UnavailableError(message, hint, file=folder.url) from error
 

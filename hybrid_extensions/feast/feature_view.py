@@ -122,20 +122,18 @@ def _require_append(loaded: LoadedPipeline) -> None:
     message = (
         f"The table of pipeline `{loaded.pipeline.name}` holds {what} (`sink.mode: {sink.mode}`)."
     )
-    hint = (
-        "Declare a pipeline with `sink.mode: append` and a `known_at` for it; or make training "
-        "sets with `hybrid training P`."
-    )
+    hint = "Declare a pipeline with `sink.mode: append` and a column `known_at` for it."
+    if sink.history is not None:
+        hint = f"{hint} Or make training sets with `hybrid training P`, which knows versions."
     raise InputError(message, hint, pipeline=loaded.pipeline.name, field="sink.mode")
 
 
 def _keys(loaded: LoadedPipeline, names: Sequence[str], schema: pa.Schema) -> dict[str, str]:
     """Return the columns of the key with Feast's names of their types."""
     if not names:
-        message = (
-            f"`sink.key` of pipeline `{loaded.pipeline.name}` has times only: "
-            f"{', '.join(loaded.pipeline.sink.key)}."
-        )
+        declared = ", ".join(loaded.pipeline.sink.key)
+        what = f"has times only: {declared}" if declared else "is not declared"
+        message = f"`sink.key` of pipeline `{loaded.pipeline.name}` {what}."
         hint = "Name the column that identifies what features are of: `--key COLUMN`."
         raise InputError(message, hint, field="sink.key")
     for name in names:

@@ -132,7 +132,9 @@ def all_rows(table: DeltaTable, key: Sequence[str], columns: pa.Schema) -> Itera
             table,
             f"SELECT {column_list(columns.names)} FROM target",
             f"*, false AS {quoted(DELETED)}",
-            without_maps="Name the columns that the feed gets in `columns`, without {}.",
+            without_maps=lambda maps: (
+                f"Name the columns that the feed gets in `columns`, without {', '.join(maps)}."
+            ),
         )
         _require_unique(connection, key, table)
         yield Rows(connection, key, columns)

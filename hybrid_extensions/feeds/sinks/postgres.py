@@ -287,8 +287,11 @@ class PostgresSink(FeedSink):
                 f"ADD COLUMN {sql.Identifier(each.name).as_string()} {column_type(each.type)}"
                 for each in missing
             )
-            message = f"Table `{self._feed.table}` has no column {listed}, which the target has."
-            hint = f"Run `ALTER TABLE {name} {added}`; or name the columns in `columns`."
+            what = "column" if len(missing) == 1 else "columns"
+            message = f"Table `{self._feed.table}` has no {what} {listed}, which the target has."
+            hint = (
+                f"Run `ALTER TABLE {name} {added}`; or name in `columns` those that the feed gets."
+            )
             raise InputError(message, hint, **self._fields | {"column": missing[0].name})
         unique = self._opened.execute(
             "SELECT FROM pg_index WHERE indrelid = to_regclass(%s) AND indisunique AND indisvalid "
@@ -351,7 +354,7 @@ class PostgresSink(FeedSink):
         try:
             return connect(dsn, autocommit=True, connect_timeout=_TIMEOUT_S, password=password)
         except psycopg.Error as error:
-            why = str(error).strip()
+            why = " ".join(str(error).split()).rstrip(".")
             if answers(dsn):
                 message = f"PostgreSQL refuses feed `{self._feed.name}`: {why}."
                 hint = (
@@ -374,19 +377,23 @@ class PostgresSink(FeedSink):
             if isinstance(error, psycopg.OperationalError):
                 if self._connection is not None:
                     self._connection.close()
-                message = f"PostgreSQL failed while feed `{self._feed.name}` was delivered: {why}."
-                hint = "The delivery changed nothing; it is tried again."
+                message = f"PostgreSQL failed in feed `{self._feed.name}`: {why}."
+                hint = (
+                    "Check that the server runs. A delivery is one transaction, so it is whole or "
+                    "changed nothing: a follower tries again; otherwise run the command again."
+                )
                 raise UnavailableError(message, hint, **self._fields) from None
             column = error.diag.column_name
             where = f", column `{column}`" if column else ""
             message = (
-                f"PostgreSQL refuses rows of feed `{self._feed.name}`{where}: {why}. The delivery "
-                "changed nothing."
+                f"PostgreSQL refuses feed `{self._feed.name}`{where}: {why}. No row was changed."
             )
             hint = (
                 f"Change the table `{self._feed.table}` so that it takes the target's rows, or "
                 "name the columns that it gets in `columns`."
             )
+            if isinstance(error, psycopg.errors.InsufficientPrivilege):
+                hint = "Grant the user of `dsn` what PostgreSQL names."
             raise InputError(message, hint, **self._fields) from None
 
 

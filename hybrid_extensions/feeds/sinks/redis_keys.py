@@ -304,7 +304,8 @@ class RedisSink(FeedSink):
             message = f"The server refuses feed `{self._feed.name}`: {error}."
             hint = (
                 "Correct the user in `url`, or set the password in the environment variable "
-                f"`{self._feed.password_variable}`, which the follower reads."
+                f"`{self._feed.password_variable}`, which the follower reads; or allow the user "
+                "the command and the keys that the server names."
             )
             raise InputError(message, hint, **self._fields) from None
         except (redis.ConnectionError, redis.TimeoutError) as error:
@@ -320,8 +321,8 @@ class RedisSink(FeedSink):
                 )
                 hint = "Run one follower of a feed at a time."
                 raise StateError(message, hint, transient=True, **self._fields) from None
-            message = f"The server refuses rows of feed `{self._feed.name}`: {error}."
-            hint = "Correct what it names; the delivery is repeated."
+            message = f"The server refuses feed `{self._feed.name}`: {error}."
+            hint = "Correct what it names. A follower tries again; otherwise run the command again."
             raise InputError(message, hint, **self._fields) from None
 
 

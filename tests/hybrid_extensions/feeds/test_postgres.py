@@ -107,7 +107,7 @@ class TestDelivery:
 
     def test_a_character_that_postgresql_does_not_know_is_refused(self, case: Serving) -> None:
         case.write([row(1000, part="a\0b")])
-        with pytest.raises(InputError, match="refuses rows of feed `serving`"):
+        with pytest.raises(InputError, match="refuses feed `serving`"):
             case.deliver()
         assert case.rows() == []
 
@@ -321,7 +321,7 @@ class TestRefusals:
         case.deliver()
         case.sql(f"ALTER TABLE {TABLE} ADD CHECK (n < 3)")
         case.write([row(1, 1), row(2, 5)])
-        with pytest.raises(InputError, match="refuses rows of feed `serving`") as caught:
+        with pytest.raises(InputError, match="refuses feed `serving`") as caught:
             case.deliver()
         # The details have values of the row.
         assert "Failing row" not in str(caught.value)

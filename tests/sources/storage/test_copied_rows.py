@@ -37,6 +37,12 @@ def test_a_map_with_a_key_twice_is_refused_with_its_column(table: DeltaTable) ->
     assert refused.value.fields["column"] == "m"
     assert "`map_entries(m)`" in refused.value.hint
     assert copied(table, "SELECT id FROM target") == [(1,)]
+    # Which of several it is, DuckDB does not say.
+    with pytest.raises(InputError, match="a map has a key twice") as refused:
+        copied(table, "SELECT m, m AS n FROM target")
+    assert "entries of each map in its place, `map_entries(m)` and `map_entries(n)`" in (
+        refused.value.hint
+    )
 
 
 def test_its_entries_are_copied_as_the_hint_says(table: DeltaTable) -> None:

@@ -76,7 +76,10 @@ def view_of(loaded: LoadedPipeline, key: Sequence[str] = ()) -> View:
         raise StateError(message, "Run the pipeline first: `hybrid run P`.", table=folder.url)
     if used := _UNREADABLE & set(table.protocol().reader_features or ()):
         message = f"The table {folder} uses {', '.join(sorted(used))}, which Feast can't read."
-        hint = "Compute it in a new generation without them: `hybrid rerun P`."
+        hint = (
+            "Remove from `sink.properties` what enables it, and drop it from the table with Spark: "
+            f"`ALTER TABLE delta.`{folder}` DROP FEATURE {min(used)}`."
+        )
         raise InputError(message, hint, table=folder.url)
     schema = pa.schema(table.schema().to_arrow())
     known_at = known_at_of(pipeline, schema.names)

@@ -766,7 +766,7 @@ class TestPositions:
             self.mariadb(gtid=gtid)
 
     def test_of_another_database_they_are_not_known(self) -> None:
-        with pytest.raises(BadValue, match="`position` is not supported for connector 'oracle'"):
+        with pytest.raises(BadValue, match="`position` is not supported for connector `oracle`"):
             self.of(connector="oracle")
 
     def test_an_envelope_without_one_is_bad(self) -> None:

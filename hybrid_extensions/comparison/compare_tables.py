@@ -100,7 +100,7 @@ def compare(
         )
         if isinstance(error, duckdb.OutOfMemoryException | duckdb.IOException):
             hint = "Free memory, and space for temporary files (`TMPDIR`), then compare again."
-        raise InputError(message, hint) from None
+        raise InputError(message, hint, field="audit.sql") from None
     sizes = [count_rows(connection, f"audit.{table}") for table in ("expected", "found")]
     return Comparison(sizes[0], sizes[1], counts, examples, rounded, by_column)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from deltalake import DeltaTable
 
@@ -20,6 +21,12 @@ KEY_TWICE = (
 """Why rows are not compared, a phrase."""
 _ANSWERS = ("Map keys must be unique", "map contains duplicate key", KEY_TWICE)
 _FOUND = "_found"
+
+
+def place_of(table: DeltaTable) -> str:
+    """Return the folder of a Delta table for messages: its path, or its URL in a store."""
+    uri = table.table_uri.rstrip("/")
+    return unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
 
 
 def has_key_twice(error: Exception) -> bool:
@@ -77,7 +84,7 @@ def copy_rows(
     except Exception as error:  # delta-rs raises plain exceptions for missing files
         if (expired := expired_login_of(table.table_uri, error)) is not None:
             raise expired from None
-        path = table.table_uri.removeprefix("file://").rstrip("/")
+        path = place_of(table)
         why = KEY_TWICE if has_key_twice(error) else str(error).strip().rstrip(".")
         message = f"The rows of table {path} can't be read: {why}."
         if why == KEY_TWICE:

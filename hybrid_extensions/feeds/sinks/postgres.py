@@ -17,7 +17,7 @@ import pyarrow as pa
 from psycopg import sql
 from pyarrow import csv
 
-from hybrid_extensions.feeds.base import EXAMPLES, FeedSink
+from hybrid_extensions.feeds.base import EXAMPLES, FeedSink, delivered_meanwhile
 from hybrid_extensions.feeds.declare import PostgresFeed
 from hybrid_extensions.feeds.delivery import DELETED
 from hybrid_extensions.feeds.position import Held, Position
@@ -135,9 +135,9 @@ class PostgresSink(FeedSink):
         with self._errors(), self._opened.transaction(force_rollback=True):
             self._execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             known = self._known()
-            is_same = known is not None and known.position == self._seen
-            # Delivered meanwhile; the next comparison sees it.
-            yield held if is_same else Held()
+            if known is None or known.position != self._seen:
+                raise delivered_meanwhile(self._feed.name, self._fields)
+            yield held
 
     def compare(self, rows: pa.RecordBatchReader) -> tuple[int, list[str], int]:
         """Compare rows in PostgreSQL, by the types of its table; see :meth:`FeedSink.compare`."""

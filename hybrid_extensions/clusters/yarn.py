@@ -108,8 +108,8 @@ class YarnLauncher:
                 f"-list` failed and reports: {answer.last_words.rstrip('.')}."
             )
             hint = (
-                "Correct that, or wait until the resource manager can be reached (`yarn "
-                "application -list` on this machine); then repeat what you did."
+                "Check whether the resource manager can be reached (`yarn application -list` on "
+                "this machine), and correct what it reports; then repeat what you did."
             )
             raise UnavailableError(message, hint, source=launch.source)
         found = [_ID.match(line) for line in answer.output.splitlines()]

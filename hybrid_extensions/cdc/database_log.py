@@ -119,9 +119,10 @@ class DatabaseLog:
         if now - self._confirmed[1] < (CONFIRMED_S if has_slots else KEPT_S):
             return
         if not has_slots:
+            left = f": {self.describe(slot.unread_bytes)}" if slot.unread_bytes else ""
             message = (
                 f"Connector {self._slot} has not confirmed the binary log up to its end, and "
-                f"nothing more for {KEPT_S:.0f} s: {self.describe(slot.unread_bytes or 0)}."
+                f"nothing more for {KEPT_S:.0f} s{left}."
             )
             hint = (
                 "Look at the connector's log, and whether Kafka Connect keeps positions more "
@@ -176,7 +177,8 @@ class DatabaseLog:
             f"{reason.rstrip('.')}."
         )
         hint = (
-            f"Start the {others}database, or set the environment variable {kind.password} to the "
-            "password of `snapshot.dsn`; then try again. The live run continues."
+            f"Start the {others}database, if it does not run; correct what it refuses, such as the "
+            f"password of `snapshot.dsn` in the environment variable {kind.password}; then try "
+            "again. The live run continues."
         )
         return UnavailableError(message, hint, value=self._slot)

@@ -188,7 +188,9 @@ def _widened(
         reason = f"`{name}` was added in this generation, and widened later"
         raise UnknownDefault(reason)
     if (now := types.get(name)) is None or now == current[name]:
-        reason = f"the database's type of `{name}` is {now or 'unknown'}, which is no wider one"
+        reason = f"the database's type of `{name}` is {now}, which is no wider one"
+        if now is None:
+            reason = f"the table in the database has no column `{name}` that can be captured"
         raise UnknownDefault(reason)
     if not is_widened(current[name], now):
         reason = f"`{name}` is {now} in the database, which does not hold every {current[name]}"

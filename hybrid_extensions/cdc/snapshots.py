@@ -95,8 +95,8 @@ def take_rest(
     Raises:
         StateError: Another process copies the same chunks (transient).
         InputError: The database does not meet the requirements of capturing changes.
-        RunError: The copy was interrupted, or the live run has ended; chunks that are complete are
-            kept.
+        RunError: The copy was interrupted, or the live run is not running; chunks that are
+            complete are kept.
         UnavailableError: The database or a store does not answer.
     """
     generation, live = context.generation, context.pipeline.sources[-1].name
@@ -112,7 +112,7 @@ def take_rest(
         if run_control.find_running(generation, live) is None:
             message = (
                 f"All chunks of snapshot `{source.name}` are read, but the live run of "
-                f"`{live}`, which merges them, has ended: the table is not whole yet."
+                f"`{live}`, which merges them, is not running: the table is not whole yet."
             )
             hint = "Read why with `hybrid logs P`, then start it again: `hybrid run P`."
             raise RunError(message, hint, source=live)

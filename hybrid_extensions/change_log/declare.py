@@ -79,8 +79,8 @@ class LogDeclaration(Declared):
             # https://github.com/pgjdbc/pgjdbc/pull/4356
             message = (
                 "`connector` sets `driver.socketTimeout`, with which PostgreSQL's driver may take "
-                "the middle of a change that arrives late for the begin of the next one. Remove "
-                "it: the log gives up a silent database by itself."
+                "the middle of a change that arrives late for the beginning of the next one. "
+                "Remove it: the log gives up a silent database by itself."
             )
             raise ValueError(message)
         if connector.get("snapshot.mode", "no_data") != "no_data":

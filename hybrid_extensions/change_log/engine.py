@@ -184,7 +184,7 @@ class Engine:
 
     def _ended(self, what: str) -> UnavailableError:
         message = f"{what.rstrip('.')}."
-        hint = f"It is started again; correct what the message or its log {self._log} names."
+        hint = f"The engine is started again; correct what this or its log {self._log} names."
         return UnavailableError(message, hint, file=str(self._log))
 
 

@@ -87,14 +87,17 @@ def _connected(declared: LogDeclaration) -> Iterator[psycopg.Connection[Any]]:
         ) as connection:
             yield connection
     except psycopg.OperationalError as error:
-        message = f"The database of the change log does not answer: {' '.join(str(error).split())}."
+        why = " ".join(str(error).split()).rstrip(".")
+        message = f"The change log has no connection to its database: {why}."
         hint = "Start the server, or correct `database.*` of `connector`."
         raise UnavailableError(message, hint) from None
     except psycopg.Error as error:
-        message = f"The database refuses the change log: {' '.join(str(error).split())}."
+        why = " ".join(str(error).split()).rstrip(".")
+        message = f"The database refuses the change log: {why}."
         hint = (
-            "Grant the user of `connector` what Debezium needs: REPLICATION, SELECT and CREATE. "
-            "Then start it again: `hybrid change-log P`. It goes on where the log ends."
+            "Correct that: Debezium needs `wal_level = logical` of the server, and REPLICATION, "
+            "SELECT and CREATE of the user of `connector`. Then start the log again: `hybrid "
+            "change-log P`. It goes on where it ends."
         )
         raise InputError(message, hint) from None
 

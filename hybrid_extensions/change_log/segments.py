@@ -90,7 +90,7 @@ def retried(folder: Folder) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        message = f"The change log {folder} can't be written: {error.strerror}."
+        message = f"The change log {folder} can't be written: {error.strerror or error}."
         hint = "Free space on its disk, or make the folder writable; it is tried again."
         raise UnavailableError(message, hint, file=folder.url) from error
 
@@ -201,7 +201,11 @@ class Segments:
             self._folder.delete(_name(self.first - 1))
 
     def start(self, topic: str) -> int:
-        """Return the first offset of a topic that is still there, or will be next."""
+        """Return the first offset of a topic that is still there, or will be next.
+
+        Raises:
+            StateError: A segment's file is gone.
+        """
         return 0 if self.last.number < 0 else self.of(self.first).begins.get(topic, 0)
 
     def end(self, topic: str) -> int:
@@ -209,7 +213,11 @@ class Segments:
         return self.last.ends.get(topic, 0)
 
     def newest_ms(self, topic: str) -> int:
-        """Return when a topic's last record was written, in Unix milliseconds; -1 without any."""
+        """Return when a topic's last record was written, in Unix milliseconds; -1 without any.
+
+        Raises:
+            StateError: A segment's file is gone.
+        """
         if self.start(topic) == self.end(topic):
             return -1
         return self.read(topic, self.end(topic) - 1).at_ms[0]
@@ -218,6 +226,9 @@ class Segments:
         """Return time (Unix ms) and offset of the first record written at or after a time.
 
         None if the topic has no record from then on.
+
+        Raises:
+            StateError: A segment's file is gone.
         """
         numbers = range(self.first, self.last.number + 1)
         found = bisect_left(numbers, at_ms, key=lambda number: self.of(number).at_ms)
@@ -235,6 +246,9 @@ class Segments:
             topic: Name of the topic.
             offset: Offset of the first one, which has to be there.
             most_bytes: About how many bytes are wanted; it is one record at least.
+
+        Raises:
+            StateError: A segment's file is gone.
         """
         numbers = range(self.first, self.last.number + 1)
         ends = bisect_left(

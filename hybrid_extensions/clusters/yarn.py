@@ -104,12 +104,12 @@ class YarnLauncher:
         answer = ask([*command, "-appStates", "ALL"])
         if answer.status != 0:
             message = (
-                f"YARN does not answer, so it is unknown whether a driver of `{launch.source}` "
-                f"runs; `yarn application -list` reports: {answer.last_words.rstrip('.')}."
+                f"YARN does not say whether a driver of `{launch.source}` runs: `yarn application "
+                f"-list` failed and reports: {answer.last_words.rstrip('.')}."
             )
             hint = (
                 "Check whether the resource manager can be reached (`yarn application -list` on "
-                "this machine), then repeat what you did."
+                "this machine), and correct what it reports; then repeat what you did."
             )
             raise UnavailableError(message, hint, source=launch.source)
         found = [_ID.match(line) for line in answer.output.splitlines()]

@@ -81,7 +81,7 @@ def compare(
 
     Raises:
         InputError: DuckDB fails to compare the tables, such as for two types of a column that it
-            can't compare.
+            can't compare, or for lack of memory.
     """
     try:
         for side in ("expected", "found"):
@@ -98,6 +98,8 @@ def compare(
             "it in all sources. If they differ between two generations, let the transform of the "
             "newer one return the type of the older one."
         )
+        if isinstance(error, duckdb.OutOfMemoryException | duckdb.IOException):
+            hint = "Free memory, and space for temporary files (`TMPDIR`), then compare again."
         raise InputError(message, hint, field="audit.sql") from None
     sizes = [count_rows(connection, f"audit.{table}") for table in ("expected", "found")]
     return Comparison(sizes[0], sizes[1], counts, examples, rounded, by_column)

@@ -70,10 +70,9 @@ def require_own_rows(loaded: LoadedPipeline) -> None:
         f"Generation {name} of pipeline `{loaded.pipeline.name}` served before: the table has the "
         f"rows of {serving.generation} by now, which say nothing about those of {name}."
     )
-    hint = (
-        f"Leave out `--generation {name}` for the rows of {serving.generation}; or let readers see "
-        f"those of {name} again: `hybrid generation rollback P`."
-    )
+    hint = f"Leave out `--generation {name}` for the rows of {serving.generation}."
+    if serving.before[-1].generation == name:
+        hint = f"{hint} Or let readers see those of {name} again: `hybrid generation rollback P`."
     raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
 
 

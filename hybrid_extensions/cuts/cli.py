@@ -99,7 +99,7 @@ def _time(text: str) -> datetime:
         raise InputError(message, hint, value=text) from None
     if time_.tzinfo is None:
         message = f"`--at {text}` needs a time zone."
-        raise InputError(message, f"Write {text}Z for UTC.", value=text)
+        raise InputError(message, f"Write {time_.isoformat()}Z for UTC.", value=text)
     return time_.astimezone(UTC)
 
 

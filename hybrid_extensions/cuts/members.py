@@ -213,9 +213,9 @@ def _require_same(
     ours, theirs = values
     if ours != theirs:
         message = (
-            f"`{field}` of pipeline `{loaded.pipeline.name}` is `{ours}`, and that of pipeline "
-            f"`{first.pipeline.name}` is `{theirs}`: all tables of a cut are captured from one "
-            "database by one connector, and their cuts are in one table."
+            f"`{field}` of pipeline `{loaded.pipeline.name}` is {_shown(ours)}, and that of "
+            f"pipeline `{first.pipeline.name}` is {_shown(theirs)}: all tables of a cut are "
+            "captured from one database by one connector, and their cuts are in one table."
         )
         hint = (
             f"If the two pipelines do not belong together, publish the cuts of each by a command "
@@ -225,6 +225,10 @@ def _require_same(
         raise InputError(message, hint, pipeline=loaded.pipeline.name, field=field)
 
 
+def _shown(value: str | None) -> str:
+    return "not declared" if value is None else f"`{value}`"
+
+
 def require_following(tables: Sequence[CutTable]) -> None:
     """Refuse tables that are still reading their snapshot, which have no cut yet.
 
@@ -232,6 +236,7 @@ def require_following(tables: Sequence[CutTable]) -> None:
         StateError: Names those tables.
     """
     if reading := [each.name for each in tables if not each.follows]:
-        message = f"No cut yet: {', '.join(reading)} still reads the snapshot of the database."
+        verb = "reads its snapshot" if len(reading) == 1 else "read their snapshots"
+        message = f"No cut yet: {', '.join(reading)} still {verb} of the database."
         hint = "Wait until the run of each table follows its changes: `hybrid status P`."
         raise StateError(message, hint, table=reading[0])

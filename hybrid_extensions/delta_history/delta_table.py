@@ -84,10 +84,12 @@ def list_table(
         message = (
             f"Source `{source.name}`: {path} can't be read as a Delta table ({version}): {reason}."
         )
-        hint = (
-            "Correct `path`, which has to be the table's folder (with `_delta_log` in it), or "
-            "`version`, which has to be one that the table still has."
-        )
+        hint = "Correct `path`, which has to be the table's folder (with `_delta_log` in it)"
+        if source.is_placed_by_plan:
+            hint = "Restore the table's folder, with `_delta_log` in it"
+        if source.version is not None:
+            hint += ", or `version`, which has to be one that the table still has"
+        hint += "."
         raise InputError(message, hint, source=source.name, table=path) from None
     _require_readable(source, path, table)
     table_id = str(table.metadata().id)
@@ -109,9 +111,10 @@ def list_table(
     paths = [file.path for file in files]
     deleted = [vectors.get(file) for file in paths]
     if source.offsets is not None and (mapping is not None or any(deleted)):
+        why = "deleted rows in them" if mapping is None else "columns of other names in them"
         message = (
             f"Source `{source.name}`: offsets can't be read from the files of its Delta table, "
-            "which has columns of other names in its files, or deleted rows in them."
+            f"which has {why}."
         )
         hint = "Remove `offsets`: the start of the topic is then found by event time."
         raise InputError(message, hint, source=source.name, field="offsets")
@@ -136,10 +139,14 @@ def _only(
     found = _paths(path, actions)
     lacking = wanted - set(found)
     if lacking or table_id != appended.position.table_id:
+        why = (
+            f"it lacks {min(lacking)}"
+            if table_id == appended.position.table_id
+            else "the table was created again meanwhile"
+        )
         message = (
             f"Source `{source.name}`: version {appended.position.version} of the table {path} is "
-            "not the one whose commits were read: it was created again meanwhile, or lacks "
-            f"{min(lacking, default='nothing')}."
+            f"not the one whose commits were read: {why}."
         )
         raise InputError(message, _AGAIN, source=source.name, table=path)
     return actions.filter(pa.array([each in wanted for each in found]))
@@ -207,13 +214,15 @@ def _require_readable(source: FileSource, path: str, table: DeltaTable) -> None:
 
 
 def _has_features(source: FileSource, path: str, features: Iterable[str]) -> InputError:
+    names = sorted(features)
+    what, them = ("features", "them") if len(names) > 1 else ("a feature", "it")
     message = (
-        f"Source `{source.name}`: the Delta table {path} has features with which its files can't "
-        f"be read: {', '.join(sorted(features))}."
+        f"Source `{source.name}`: the Delta table {path} has {what} with which its files can't "
+        f"be read: {', '.join(names)}."
     )
     hint = (
-        "Drop the feature from the table (ALTER TABLE … DROP FEATURE), or copy the rows to a table "
-        "without it and name that one under `path`."
+        f"Drop {them} from the table (ALTER TABLE … DROP FEATURE), or copy the rows to a table "
+        f"without {them} and name that one under `path`."
     )
     return InputError(message, hint, source=source.name, table=path, field="path")
 

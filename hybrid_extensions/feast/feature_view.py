@@ -76,7 +76,10 @@ def view_of(loaded: LoadedPipeline, key: Sequence[str] = ()) -> View:
         raise StateError(message, "Run the pipeline first: `hybrid run P`.", table=folder.url)
     if used := _UNREADABLE & set(table.protocol().reader_features or ()):
         message = f"The table {folder} uses {', '.join(sorted(used))}, which Feast can't read."
-        hint = "Compute it in a new generation without them: `hybrid rerun P`."
+        hint = (
+            "Remove from `sink.properties` what enables it, and drop it from the table with Spark: "
+            f"`ALTER TABLE delta.`{folder}` DROP FEATURE {min(used)}`."
+        )
         raise InputError(message, hint, table=folder.url)
     schema = pa.schema(table.schema().to_arrow())
     known_at = known_at_of(pipeline, schema.names)
@@ -122,20 +125,18 @@ def _require_append(loaded: LoadedPipeline) -> None:
     message = (
         f"The table of pipeline `{loaded.pipeline.name}` holds {what} (`sink.mode: {sink.mode}`)."
     )
-    hint = (
-        "Declare a pipeline with `sink.mode: append` and a `known_at` for it; or make training "
-        "sets with `hybrid training P`."
-    )
+    hint = "Declare a pipeline with `sink.mode: append` and a column `known_at` for it."
+    if sink.history is not None:
+        hint = f"{hint} Or make training sets with `hybrid training P`, which knows versions."
     raise InputError(message, hint, pipeline=loaded.pipeline.name, field="sink.mode")
 
 
 def _keys(loaded: LoadedPipeline, names: Sequence[str], schema: pa.Schema) -> dict[str, str]:
     """Return the columns of the key with Feast's names of their types."""
     if not names:
-        message = (
-            f"`sink.key` of pipeline `{loaded.pipeline.name}` has times only: "
-            f"{', '.join(loaded.pipeline.sink.key)}."
-        )
+        declared = ", ".join(loaded.pipeline.sink.key)
+        what = f"has times only: {declared}" if declared else "is not declared"
+        message = f"`sink.key` of pipeline `{loaded.pipeline.name}` {what}."
         hint = "Name the column that identifies what features are of: `--key COLUMN`."
         raise InputError(message, hint, field="sink.key")
     for name in names:

@@ -40,7 +40,7 @@ def write_repository(view: View, folder: Path) -> list[Path]:
             return [module]
         _replace(settings, settings_of(view))
     except OSError as error:
-        message = f"The repository {folder} can't be written: {error}."
+        message = f"The repository {folder} can't be written: {error.strerror or error}."
         raise InputError(
             message, "Name another folder: `--out FOLDER`.", file=str(folder)
         ) from None

@@ -10,7 +10,22 @@ from typing import ClassVar, Literal, Self
 import pyarrow as pa
 
 from hybrid_extensions.feeds.position import Held, Position
-from sources.errors import InputError
+from sources.errors import ErrorFields, InputError, StateError
+
+
+def delivered_meanwhile(feed: str, fields: ErrorFields) -> StateError:
+    """Return (do not raise) the error of a comparison during which something was delivered.
+
+    Args:
+        feed: Name of the feed.
+        fields: What the error is about.
+    """
+    message = (
+        f"Feed `{feed}` was delivered while it was compared, so the comparison proves nothing. It "
+        "wrote nothing."
+    )
+    hint = "Compare again; if this happens each time, end the follower of the feed meanwhile."
+    return StateError(message, hint, transient=True, **fields)
 
 
 @dataclass(frozen=True)

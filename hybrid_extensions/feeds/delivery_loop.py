@@ -175,8 +175,9 @@ def _catch_up(
 
 
 def _unknown(error: Exception) -> HybridError:
-    message = f"The table can't be followed: {type(error).__name__}: {error}."
-    hint = "It is tried again; correct what the message names."
+    why = str(error).strip().rstrip(".") or type(error).__name__
+    message = f"The feed failed for a reason that is not foreseen: {why}."
+    hint = "Correct what the message names; a follower tries again."
     return UnavailableError(message, hint)
 
 

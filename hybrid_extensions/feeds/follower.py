@@ -148,7 +148,9 @@ class Follower:
         with sink.standing_still(columns) as held:
             at = held.delivered
             now = position_of(self._table, newest, columns, key)
-            why: str | None = "nothing is delivered yet, or a delivery is under way"
+            why: str | None = (
+                "nothing is delivered yet" if held.pending is None else "a delivery is not complete"
+            )
             if at is not None and held.pending is None:
                 why = why_not_from(at, now, commit_of(self._table, at.number))
             if at is None or why is not None:
@@ -261,11 +263,17 @@ class Follower:
         names = [*key, *(name for name in self._feed.columns or found.names if name not in key)]
         for name in names:
             if name not in found.names:
-                message = (
-                    f"`columns` of feed `{self._feed.name}` names `{name}`, which the table does "
-                    f"not have; it has {', '.join(found.names)}."
+                what, hint = (
+                    "`sink.key`",
+                    "Correct `sink.key`, or let the transform return the column.",
                 )
-                hint = "Correct `columns`, or remove it, so that all columns are delivered."
+                if name not in key:
+                    what = f"`columns` of feed `{self._feed.name}`"
+                    hint = "Correct `columns`, or remove it, so that all columns are delivered."
+                message = (
+                    f"{what} names `{name}`, which the table does not have; it has "
+                    f"{', '.join(found.names)}."
+                )
                 raise InputError(message, hint, field="feeds", column=name)
         if DELETED in names:
             message = f"The table has a column `{DELETED}`, a name that feeds need for themselves."

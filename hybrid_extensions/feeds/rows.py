@@ -22,7 +22,7 @@ from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
-from hybrid_extensions.comparison.copied_rows import copy_rows
+from hybrid_extensions.comparison.copied_rows import copy_rows, place_of
 from hybrid_extensions.feeds.base import Form
 from hybrid_extensions.feeds.delivery import DELETED
 from hybrid_extensions.feeds.row_forms import selected_as
@@ -132,7 +132,9 @@ def all_rows(table: DeltaTable, key: Sequence[str], columns: pa.Schema) -> Itera
             table,
             f"SELECT {column_list(columns.names)} FROM target",
             f"*, false AS {quoted(DELETED)}",
-            without_maps="Name the columns that the feed gets in `columns`, without {}.",
+            without_maps=lambda maps: (
+                f"Name the columns that the feed gets in `columns`, without {', '.join(maps)}."
+            ),
         )
         _require_unique(connection, key, table)
         yield Rows(connection, key, columns)
@@ -281,8 +283,11 @@ def _require_unique(
     if not found:
         return
     *values, count = found[0]
-    path = table.table_uri.removeprefix("file://").rstrip("/")
-    shown = ", ".join(f"{name}={value}" for name, value in zip(key, values, strict=True))
+    path = place_of(table)
+    shown = ", ".join(
+        f"{name}={'null' if value is None else value}"
+        for name, value in zip(key, values, strict=True)
+    )
     message = (
         f"The table {path} has {counted(count, 'row')} of the key {shown} at version "
         f"{table.version()}, so a feed can't tell which one is its last value. Nothing was "

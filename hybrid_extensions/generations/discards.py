@@ -91,6 +91,6 @@ def take_back_discard(loaded: LoadedPipeline, generation: str) -> bool:
 def _discarded_by_another(loaded: LoadedPipeline, generation: str) -> StateError:
     message = (
         f"Generation {generation} of pipeline `{loaded.pipeline.name}` is not discarded by this "
-        "process: another one has discarded it meanwhile."
+        "process: another one has discarded or promoted it meanwhile."
     )
     return StateError(message, _LOOK, transient=True, generation=generation)

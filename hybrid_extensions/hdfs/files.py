@@ -234,9 +234,9 @@ def store_error(path: str, what: str, error: Exception) -> HybridError:
         )
         return UnavailableError(message, hint, server=namenode, file=path)
     hint = (
-        f"Correct the namenode {namenode} (host:port; a name service needs HADOOP_CONF_DIR or "
-        "`hdfs.conf`), or the user (HADOOP_USER_NAME, or a Kerberos ticket), or grant this user "
-        "permission to read the path."
+        f"Correct the path, the namenode {namenode} (host:port; a name service needs "
+        "HADOOP_CONF_DIR or `hdfs.conf`), or the user (HADOOP_USER_NAME, or a Kerberos ticket), or "
+        "grant this user permission to read the path."
     )
     return InputError(message, hint, server=namenode, file=path)
 

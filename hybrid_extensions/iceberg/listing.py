@@ -97,9 +97,10 @@ def _tasks(source: FileSource, scan: DataScan) -> list[FileScanTask]:
     except (ValueError, NotImplementedError) as error:
         reason = str(error).strip().removesuffix(".")
         message = f"Source `{source.name}`: the Iceberg snapshot can't be planned: {reason}."
-        raise InputError(
-            message, _NO_DELETES, source=source.name, table=source.shown_place
-        ) from None
+        hint = _NO_DELETES
+        if "delete" not in reason.lower():
+            hint = "Declare the `version` of another snapshot, or copy the rows to another table."
+        raise InputError(message, hint, source=source.name, table=source.shown_place) from None
     except OSError as error:
         raise _missing(source, str(error)) from None
     for task in tasks:

@@ -86,6 +86,8 @@ def open_snapshot(source: FileSource, path: str, stores: Stores) -> DataScan:
             "Correct `path`, which has to be the table's metadata file, or its folder with a "
             "`metadata/version-hint.text` in it; or declare `table: catalog.namespace.name`."
         )
+        if source.table is not None:
+            hint = "Restore this metadata file, which the catalog names, or correct `table`."
         raise InputError(message, hint, source=source.name, table=path) from None
     table = StaticTable(("static", place), metadata.table, place, files, NoopCatalog("static"))
     if source.version is not None and table.snapshot_by_id(source.version) is None:

@@ -152,11 +152,15 @@ def require_key(table: DatabaseTable) -> Sequence[str]:
     lacking = [name for name in table.key if name not in table.columns]
     if table.key and not lacking:
         return table.key
-    what = "no primary key" if not table.key else f"a key column that can't be read: {lacking[0]}"
+    what, way = "no primary key", f"Run `ALTER TABLE {table.name} ADD PRIMARY KEY (…)`"
+    if lacking:
+        why = table.left_out.get(lacking[0], "it is not captured")
+        what = f"the key column `{lacking[0]}`, which can't be captured ({why})"
+        way = "Let the table have a primary key of other columns"
     message = f"Table `{table.name}` has {what}, so its changes can't be merged."
     hint = (
-        f"Run `ALTER TABLE {table.name} ADD PRIMARY KEY (…)`; or keep every change of it, with a "
-        "pipeline written by hand: docs/cdc.md, `mode: append`."
+        f"{way}; or keep every change of it, with a pipeline written by hand: docs/cdc.md, `mode: "
+        "append`."
     )
     raise InputError(message, hint, table=table.name)
 
@@ -246,7 +250,10 @@ class CapturedTable:
         """
         if lacking := [name for name in self.columns if name not in there]:
             message = f"Table `{self.name}` has no column `{lacking[0]}`, which the `schema` names."
-            hint = f"Remove it from the `schema` of the topic; the table has {', '.join(there)}."
+            hint = (
+                "Correct its name in the `schema` of the topic, or remove it; the table has "
+                f"{', '.join(there)}."
+            )
             raise InputError(message, hint, source=self.source, table=self.name, column=lacking[0])
         known = {*self.columns, *self.ignored}
         if extra := [name for name in there if name not in known]:

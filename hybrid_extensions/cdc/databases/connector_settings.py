@@ -109,7 +109,7 @@ def require_settings(options: SnapshotOptions, topic: KafkaSource) -> None:
     message = f"Connector {url}, which captures table `{table.table}`, has {misset}."
     hint = (
         f"{misset.remedy[0].upper()}{misset.remedy[1:]} (`PUT {url}/config`); then take the "
-        "snapshot again: `hybrid snapshot P`."
+        "snapshot: `hybrid snapshot P`."
     )
     raise InputError(
         message, hint, table=table.table, field="snapshot.connector", value=misset.name

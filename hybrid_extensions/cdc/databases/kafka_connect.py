@@ -10,6 +10,7 @@ import re
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from sources.errors import InputError, UnavailableError
@@ -75,21 +76,26 @@ def read_config(url: str) -> dict[str, Any]:
         url: URL of the connector.
 
     Raises:
-        InputError: Kafka Connect does not know the connector.
-        UnavailableError: Kafka Connect does not answer.
+        InputError: Kafka Connect does not know the connector, or refuses the request.
+        UnavailableError: Kafka Connect does not answer, or something else answers in its place.
     """
     try:
         found: dict[str, Any] = ask_connect(url, "/config")
     except urllib.error.HTTPError as error:
-        message = f"Connector {url} is not known: {failure_in_words(error)}."
-        hint = (
-            f"Start the connector: `POST {url.rpartition('/')[0]}` with the configuration that "
-            "`hybrid init` wrote. Or correct `snapshot.connector`: "
-            "`http://<host>:<port>/connectors/<name>`."
-        )
+        if error.code == HTTPStatus.NOT_FOUND:
+            message = f"Connector {url} is not known: {failure_in_words(error)}."
+            way = (
+                f"Start the connector: `POST {url.rpartition('/')[0]}` with its configuration, "
+                "such as `hybrid init` writes it. Or correct"
+            )
+        else:
+            message = f"The configuration of connector {url} can't be read: "
+            message += f"{failure_in_words(error)}."
+            way = "Look at the log of Kafka Connect for the cause, or correct"
+        hint = f"{way} `snapshot.connector`: `http://<host>:<port>/connectors/<name>`."
         raise InputError(message, hint, value=url) from None
     except (OSError, ValueError) as error:
-        message = f"Connector {url} is not known: {failure_in_words(error)}."
+        message = f"The configuration of connector {url} can't be read: {failure_in_words(error)}."
         hint = "Start Kafka Connect, or correct `snapshot.connector`."
         raise UnavailableError(message, hint, server=url) from None
     return found
@@ -143,10 +149,12 @@ def failure_in_words(error: Exception) -> str:
     """Describe why a request to Kafka Connect failed, as a clause without a full stop.
 
     Args:
-        error: What ``urllib`` raised.
+        error: What ``urllib`` raised, or the parser of the answer.
     """
     if isinstance(error, urllib.error.HTTPError):
         return f"Kafka Connect answers {error.code} ({error.reason})"
+    if isinstance(error, json.JSONDecodeError | UnicodeDecodeError):
+        return "what answers there is not Kafka Connect"
     return f"Kafka Connect does not answer: {' '.join(str(error).split())}"
 
 

@@ -216,14 +216,15 @@ class SnapshotCopy:
             message = f"The snapshot of `{self._table.name}` failed: {text}."
             if kept is None:
                 raise self._refusal(error, message) from None
+            first = "" if error.is_connection_lost else "Correct what the database refuses. "
             hint = (
-                f"{len(kept.done)} of {kept.total} chunks are kept. Run it again with `hybrid "
-                "snapshot P`: the others are read under a new snapshot."
+                f"{first}{len(kept.done)} of {kept.total} chunks are kept. Run it again with "
+                "`hybrid snapshot P`: the others are read under a new snapshot."
             )
             if not self._table.is_merged:
                 hint = (
-                    "Run it again with `hybrid snapshot P`: all chunks are read anew, as the table "
-                    "keeps every change, and so has to be of one snapshot."
+                    f"{first}Run it again with `hybrid snapshot P`: all chunks are read anew, as "
+                    "the table keeps every change, and so has to be of one snapshot."
                 )
             raise RunError(
                 message,
@@ -246,8 +247,9 @@ class SnapshotCopy:
                 message, hint, source=table.source, table=table.name, server=server
             )
         hint = (
-            f"Grant the user of `snapshot.dsn` SELECT on `{table.name}`, correct `table` or the "
-            "`schema`; then take the snapshot again: `hybrid snapshot P`."
+            "Correct what the database names: the user of `snapshot.dsn` needs SELECT on "
+            f"`{table.name}`, and `table` and `schema` have to fit it. Then take the snapshot "
+            "again: `hybrid snapshot P`."
         )
         return InputError(message, hint, source=table.source, table=table.name)
 
@@ -305,8 +307,9 @@ class SnapshotCopy:
         except Misfit as error:
             message = f"Rows of `{self._table.name}` do not fit the `schema`: {error}."
             hint = (
-                "Correct the column's type in the `schema` of the topic, or the rows in the "
-                "database; then take the snapshot again: `hybrid snapshot P`."
+                "Correct the rows in the database, then take the snapshot again: `hybrid snapshot "
+                "P`. Or correct the column's type in the `schema` of the topic: chunks that are "
+                "written have the old one, so take the snapshot then in another folder (`path`)."
             )
             raise InputError(
                 message, hint, source=self._table.source, table=self._table.name
@@ -392,5 +395,6 @@ def snapshot_of(tables: Sequence[SnapshotCopy]) -> Iterator[Exported]:
                 access_to(first._table.options.dsn).export(first._table)
             )
         except QueryError as error:
-            raise first._refusal(error, f"The database's snapshot failed: {error}.") from None
+            text = " ".join(str(error).split()).rstrip(".")
+            raise first._refusal(error, f"The database's snapshot failed: {text}.") from None
         yield exported

@@ -140,7 +140,7 @@ class DebeziumReader(BaseReader):
         row = envelope.get(_ROW_OF[op])
         if not isinstance(row, dict):
             reason = f"a change of op {op} has no `{_ROW_OF[op]}`"
-            if op == "d":
+            if op == "d" and origin.get("connector") == "postgresql":
                 reason += (
                     f": run ALTER TABLE {self._table} REPLICA IDENTITY DEFAULT if the table has a "
                     "primary key, or FULL if not"
@@ -240,13 +240,14 @@ class DebeziumReader(BaseReader):
         """Refuse a Debezium change of another table than the declared one.
 
         Raises:
-            BadValue: Contains both tables.
+            BadValue: It is of another table, or of none.
         """
-        owner = origin.get("schema") or origin.get("db")
-        table = f"{owner}.{origin.get('table')}"
+        parts = (origin.get("schema") or origin.get("db"), origin.get("table"))
+        table = ".".join(str(part) for part in parts if part)
         if table != self._table:
+            of = f"table `{table}`" if table else "no table"
             reason = (
-                f"the change is of table `{table}`, not of `{self._table}`, which the source "
+                f"the change is of {of}, not of `{self._table}`, which the source "
                 "declares in `table`: correct `table` or `topic`, or let the connector write each "
                 "table to a topic of its own"
             )

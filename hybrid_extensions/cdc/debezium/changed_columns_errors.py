@@ -148,10 +148,13 @@ def changed_columns(
             f"If {_list(missing)} {'was' if len(missing) == 1 else 'were'} dropped, declare {drop} "
             "(null from then on), or `emptied_columns` to remove the values of all rows, then run "
             "`hybrid resume P`. If the connector leaves a column "
-            "out, add it to the connector's `column.include.list`. A long array that an update "
-            f"left as it was may lack, too: then run ALTER TABLE {table.name} REPLICA IDENTITY "
-            f"FULL, {table.new_start}."
+            "out, add it to the connector's `column.include.list`."
         )
+        if table.origin.get("connector") == "postgresql":
+            hint += (
+                " A long array that an update left as it was may be missing, too: then run ALTER "
+                f"TABLE {table.name} REPLICA IDENTITY FULL, {table.new_start}."
+            )
     kinds = {name: encodings[name].kind if name in encodings else None for name in new}
     found = ColumnsOfChange(kinds, [*missing], [*present])
     return ChangedColumnsError(

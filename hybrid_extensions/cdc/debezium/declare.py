@@ -30,10 +30,10 @@ class DebeziumValues(DeclaredTable, ValueFormat):
     def _is_a_placeholder(cls, declared: str) -> str:
         try:
             Placeholder(declared)
-        except ValueError as error:
+        except ValueError:
             message = (
-                f"`{declared}` is not a placeholder: {error}. Write it as in the connector's "
-                "configuration: a text, or `hex:` and an even number of hexadecimal digits."
+                f"`{declared}` is not a placeholder: what follows `hex:` has to be an even number "
+                "of hexadecimal digits. Write it as in the connector's configuration."
             )
             raise ValueError(message) from None
         return declared

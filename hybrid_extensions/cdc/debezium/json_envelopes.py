@@ -17,6 +17,7 @@ from sources.decoding.registered_values import registered_values
 from sources.decoding.schema_registry import Registry
 
 _PAYLOAD = b',"payload":'
+_ENVELOPE = "the `payload` of the value"
 _TYPES = {
     "boolean": "boolean",
     "int8": "tinyint",
@@ -57,15 +58,15 @@ class JsonEnvelopes:
         records that share a schema.
 
         Raises:
-            BadValue: The value is not JSON, or its envelope is not a JSON object.
+            BadValue: The value is not JSON, or it or its `payload` is not a JSON object.
         """
         head, separator, payload = value.partition(_PAYLOAD)
         encodings = self._known.get(head) if separator else None
         try:
             if encodings is not None and payload.endswith(b"}"):
-                return _object(orjson.loads(payload[:-1])), encodings
-            document = _object(orjson.loads(value))
-        except ValueError as error:
+                return _object(orjson.loads(payload[:-1]), _ENVELOPE), encodings
+            document = _object(orjson.loads(value), "the value")
+        except orjson.JSONDecodeError as error:
             reason = f"the value is not JSON: {error}"
             raise BadValue(reason) from None
         if not _has_schema(document):
@@ -73,7 +74,7 @@ class JsonEnvelopes:
         encodings = _connect_encodings(document["schema"])
         if separator and _is_head(head):
             self._known[head] = encodings
-        return _object(document["payload"]), encodings
+        return _object(document["payload"], _ENVELOPE), encodings
 
     def head_of(self, value: bytes) -> bytes | None:
         """Return the bytes in front of the envelope of a JSON value that :meth:`open` has parsed.
@@ -88,17 +89,17 @@ class JsonEnvelopes:
         head, separator, _ = value.partition(_PAYLOAD)
         if head in self._known:
             return head + separator
-        return None if _has_schema(_object(orjson.loads(value))) else b""
+        return None if _has_schema(_object(orjson.loads(value), "the value")) else b""
 
 
-def _object(document: Any) -> dict[str, Any]:
+def _object(document: Any, what: str) -> dict[str, Any]:
     """Return a parsed JSON document if it is an object.
 
     Raises:
-        BadValue: It is of another type.
+        BadValue: It is of another type; begins with ``what``.
     """
     if not isinstance(document, dict):
-        reason = "the value is not a JSON object"
+        reason = f"{what} is not a JSON object"
         raise BadValue(reason)
     return document
 

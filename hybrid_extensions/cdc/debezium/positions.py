@@ -23,6 +23,8 @@ _GTID = r"^(?P<domain>[0-9]{1,10})-[0-9]{1,10}-(?P<sequence>[0-9]{1,20})$"
 _FILE = r"\.(?P<number>[0-9]{1,12})$"
 FAILOVER = "failover"
 """Field that the connector adds to the envelope (InsertField): how often its server was changed."""
+# Members of `source` that say where a change is in the log.
+_PLACES = ("sequence", "lsn", "gtid", "file", "pos", "row")
 # More than any position in a binary log's file.
 _FAILOVER_STEP = 10**15
 _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
@@ -52,10 +54,8 @@ def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
     connector = origin.get("connector")
     locate = _POSITIONS.get(str(connector))
     if locate is None:
-        reason = (
-            f"`position` is not supported for connector {short_repr(connector)}, only for "
-            f"{', '.join(_POSITIONS)}"
-        )
+        of = "a change that names no connector" if connector is None else f"connector `{connector}`"
+        reason = f"`position` is not supported for {of}, only for {', '.join(_POSITIONS)}"
         raise BadValue(reason)
     is_initial = envelope["op"] == "r" and is_of_snapshot(origin)
     try:
@@ -72,7 +72,9 @@ def position(envelope: Mapping[str, Any], origin: Mapping[str, Any]) -> str:
             )
         raise BadValue(reason) from None
     except (TypeError, ValueError, IndexError):
-        reason = f"`source` of the envelope contains no position: {short_repr(dict(origin))}"
+        names = [name for name in _PLACES if origin.get(name) is not None]
+        shown = ", ".join(f"`{name}` {short_repr(origin[name])}" for name in names)
+        reason = f"`source` of the envelope contains no position; it has {shown or 'none'}"
         raise BadValue(reason) from None
 
 

@@ -127,8 +127,9 @@ def _check_renamed(
             if each in taken or each in seen:
                 message = (
                     f"`renamed_columns`: `{each}`, the new name of column `{name}`, is the name of "
-                    "another column, so that a change does not tell which one it holds. Begin a "
-                    "new generation with a new snapshot: `hybrid generation new P`."
+                    "another column, so that a change does not tell which one it holds. Correct "
+                    "it; or, if the table is like that, begin a new generation with a new "
+                    "snapshot: `hybrid generation new P`."
                 )
                 raise ValueError(message)
             seen.add(each)

@@ -173,7 +173,8 @@ def _timestamp(raw: Any, encoding: Encoding) -> datetime:
     """Convert an instant: ISO 8601 text, or a number in the unit that the logical type implies.
 
     Raises:
-        BadValue: The unit is unknown, or the instant is too fine or too far away for a column.
+        BadValue: It is no instant, its unit is unknown, or it is too fine or too far away for a
+            column.
     """
     if isinstance(raw, datetime):
         return raw
@@ -182,7 +183,16 @@ def _timestamp(raw: Any, encoding: Encoding) -> datetime:
             reason = f"{short_repr(raw)} can't be stored exactly: timestamps have microseconds"
             raise BadValue(reason)
         return _parsed(datetime.fromisoformat, raw, "timestamp")
-    if not isinstance(raw, int) or encoding.name not in _UNITS:
+    if isinstance(raw, bool) or not isinstance(raw, int):
+        reason = f"{short_repr(raw)} is not a valid timestamp"
+        raise BadValue(reason)
+    if encoding.name not in _UNITS:
+        if (described := encoding.kind or encoding.name) is not None:
+            reason = (
+                f"{raw} is of type {described} in the change's schema, which is no timestamp: "
+                "declare that type in `schema`, and convert the column in `select` if it is a time"
+            )
+            raise BadValue(reason)
         reason = (
             f"the unit of {short_repr(raw)} is unknown, as the record has no schema: declare the "
             "column as bigint in `schema`, and convert it in `select` with timestamp_millis or "
@@ -273,7 +283,10 @@ def _decimal(raw: Any, encoding: Encoding, scale: int) -> Decimal | int:
             )
             raise BadValue(reason)
         return number
-    if number is None or not number.is_finite():
+    if number is not None and not number.is_finite():
+        reason = f"{short_repr(raw)} can't be stored as a decimal, which is a finite number"
+        raise BadValue(reason)
+    if number is None:
         reason = (
             f"{short_repr(raw)} is not a valid decimal: set `decimal.handling.mode=string` in the "
             "connector, or let the converter send schemas"

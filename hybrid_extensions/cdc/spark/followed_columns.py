@@ -161,19 +161,22 @@ def _require_untouched(
     if not is_same or any(commit.changes_rows for commit in since):
         why = "rows were written since, which may hold values of their own"
         if known.table != found.table:
-            why = "that table is not the one that is there now"
+            why = "the table was created again since then"
         if known.type != found.type:
             why = "a column's type can't be changed"
         message = (
-            f"`added_columns`: the target got `{name}` as {known.type} with the default "
-            f"{known.default}. Now it is declared as {found.type} with the default "
-            f"{found.default}, but {why}. The column was not changed."
+            f"`added_columns`: the target got `{name}` as {known.type} {_default(known)}. Now it "
+            f"is declared as {found.type} {_default(found)}, but {why}. The column was not changed."
         )
         hint = (
             f"Declare `{name}` as it was, or begin a new generation, which fills the column by the "
             "new declaration: `hybrid generation new P`."
         )
         raise StateError(message, hint, column=name, field="added_columns")
+
+
+def _default(column: FollowedColumn) -> str:
+    return "without a default" if column.default is None else f"with the default {column.default}"
 
 
 def _fill(

@@ -40,7 +40,7 @@ def require_passed_on(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> 
     """
     if pipeline.sink.unchanged is None and not pipeline.follows_truncates:
         return
-    name, marks = pipeline.transform.name, _marks(pipeline)
+    marks = _marks(pipeline)
     analyzed, leaf = analyzed_plan(rows), analyzed_plan(given)
     given_numbers = {number_of(column) for column in each_of(leaf.output())}
     long = {
@@ -50,12 +50,12 @@ def require_passed_on(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> 
     }
     for node in nodes_above(analyzed, leaf):
         if (kind := kind_of(node)) not in _KEEPS_ROWS:
-            _refuse(name, f"does more than add or leave out columns (`{kind}` in Spark's plan)")
+            _refuse(pipeline, f"does more than add or leave out columns (`{kind}` in Spark's plan)")
         for expression in each_of(node.expressions()):
             for column in _used(expression):
                 if number_of(column) in long:
                     _refuse(
-                        name,
+                        pipeline,
                         f"renames or uses column `{long[number_of(column)]}`, which is null in a "
                         "change that left it as it was",
                         long[number_of(column)],
@@ -63,7 +63,7 @@ def require_passed_on(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> 
     for column in each_of(analyzed.output()):
         is_other = column.name() in long.values() and number_of(column) not in long
         if is_other or (column.name() in marks and number_of(column) not in given_numbers):
-            _refuse(name, f"returns another column `{column.name()}`", str(column.name()))
+            _refuse(pipeline, f"returns another column `{column.name()}`", str(column.name()))
 
 
 def _marks(pipeline: Pipeline) -> set[str]:
@@ -89,15 +89,19 @@ def _used(expression: Any) -> Iterator[Any]:
         yield from each_of(expression.references().toSeq())
 
 
-def _refuse(transform: str, what: str, column: str | None = None) -> None:
+def _refuse(pipeline: Pipeline, what: str, column: str | None = None) -> None:
+    transform, unchanged = pipeline.transform.name, pipeline.sink.unchanged is not None
+    both = ["`sink.unchanged`"] * unchanged + ["`on_truncate: follow`"] * pipeline.follows_truncates
+    needs = "needs" if len(both) == 1 else "need"
     message = (
-        f"`transform: {transform}` {what}; `sink.unchanged` and `on_truncate: follow` need every "
-        "change as it is."
+        f"`transform: {transform}` {what}; {' and '.join(both)} {needs} every change as it is."
     )
+    full = "run ALTER TABLE … REPLICA IDENTITY FULL in the database, and " if unchanged else ""
+    removed = ["`unchanged` from `include` and `sink`"] * unchanged
+    removed += ["`on_truncate`"] * pipeline.follows_truncates
     hint = (
         "Pass on every row, and these columns as they are; compute the rest from the target. Or "
-        "run ALTER TABLE … REPLICA IDENTITY FULL in the database, and remove `unchanged` from "
-        "`include` and `sink`, and `on_truncate`. Nothing was read or written."
+        f"{full}remove {', and '.join(removed)}. Nothing was read or written."
     )
     if column is None:
         raise InputError(message, hint, field="transform", value=transform)

@@ -94,10 +94,10 @@ class TableTemplate(Declared):
         }
         for field, text in places.items():
             if "{table}" not in str(text):
-                message = (
-                    f"`{field}: {text}` would be the same for all tables. Write `{{table}}` where "
-                    "the name of the table belongs."
-                )
+                what = f"`{field}: {text}` would be the same for all tables."
+                if text is None:
+                    what = f"`{field}` is missing."
+                message = f"{what} Write `{{table}}` in it where the name of the table belongs."
                 raise ValueError(message)
         models = (Pipeline, *contributions("section"))
         known = {field for model in models for field in model.model_fields}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 
+from sources.config.code.transform import SqlTransform
 from sources.config.pipeline import Pipeline
 from sources.errors import InputError
 from spark_jobs.inside.checkpoint.plan_nodes import analyzed_plan, kind_of
@@ -33,15 +34,17 @@ def require_identity(pipeline: Pipeline, rows: DataFrame, given: DataFrame) -> N
     own, made = dict(columns_of(leaf)), dict(columns_of(analyzed))
     if what is None and own != made:
         differing = {*own.items()} ^ {*made.items()}
-        what = f"changes or leaves out column `{min(name for _, name in differing)}`"
+        what = f"adds, changes or leaves out column `{min(name for _, name in differing)}`"
     if what is None:
         return
     message = (
         f"`sink.copy_files` needs a transform that returns every row and column as it is; "
         f"`transform: {pipeline.transform.name}` {what}."
     )
+    is_query = isinstance(pipeline.transform, SqlTransform)
+    same = "query select all columns" if is_query else "transform return its argument"
     hint = (
         "Remove `sink.copy_files`: the rows of history are then computed and written. Or let the "
-        "transform return its argument. Nothing was read or written."
+        f"{same}. Nothing was read or written."
     )
     raise InputError(message, hint, field="sink.copy_files", value=pipeline.transform.name)

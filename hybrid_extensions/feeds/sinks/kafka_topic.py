@@ -25,6 +25,7 @@ from hybrid_extensions.feeds.base import FeedSink
 from hybrid_extensions.feeds.declare import KafkaFeed
 from hybrid_extensions.feeds.delivery import DELETED
 from hybrid_extensions.feeds.position import Held, Position
+from sources.common.counting import counted
 from sources.common.login.security import client_settings
 from sources.errors import ErrorFields, InputError, StateError, UnavailableError
 from sources.kafka.client.address import resolve_bootstrap
@@ -94,9 +95,9 @@ class KafkaSink(FeedSink):
             partitions, position = found
             if partitions != self._partitions:
                 message = (
-                    f"Topic `{self._feed.topic}` has {self._partitions} partitions now, and had "
-                    f"{partitions}: keys have moved to other partitions, and their old records "
-                    "stay. Nothing was delivered."
+                    f"Topic `{self._feed.topic}` has {counted(self._partitions, 'partition')} now, "
+                    f"and had {partitions}: keys have moved to other partitions, and their old "
+                    "records stay. Nothing was delivered."
                 )
                 hint = "Name a new topic in `topic`; the whole table is then loaded into it."
                 raise InputError(message, hint, **self._fields | {"field": "topic"})
@@ -365,6 +366,9 @@ class KafkaSink(FeedSink):
                     f"`{self._group}`; or correct what the broker names."
                 )
                 raise InputError(message, hint, **self._fields) from None
-            message = f"The broker failed while feed `{self._feed.name}` was delivered: {why}."
-            hint = "The delivery is repeated; check that the broker can be reached from here."
+            message = f"The broker of feed `{self._feed.name}` failed: {why}."
+            hint = (
+                "Check that the broker can be reached from here. A follower tries again; otherwise "
+                "run the command again."
+            )
             raise UnavailableError(message, hint, **self._fields) from None

@@ -17,7 +17,7 @@ import pyarrow as pa
 from psycopg import sql
 from pyarrow import csv
 
-from hybrid_extensions.feeds.base import EXAMPLES, FeedSink
+from hybrid_extensions.feeds.base import EXAMPLES, FeedSink, delivered_meanwhile
 from hybrid_extensions.feeds.declare import PostgresFeed
 from hybrid_extensions.feeds.delivery import DELETED
 from hybrid_extensions.feeds.position import Held, Position
@@ -135,9 +135,9 @@ class PostgresSink(FeedSink):
         with self._errors(), self._opened.transaction(force_rollback=True):
             self._execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
             known = self._known()
-            is_same = known is not None and known.position == self._seen
-            # Delivered meanwhile; the next comparison sees it.
-            yield held if is_same else Held()
+            if known is None or known.position != self._seen:
+                raise delivered_meanwhile(self._feed.name, self._fields)
+            yield held
 
     def compare(self, rows: pa.RecordBatchReader) -> tuple[int, list[str], int]:
         """Compare rows in PostgreSQL, by the types of its table; see :meth:`FeedSink.compare`."""
@@ -287,8 +287,11 @@ class PostgresSink(FeedSink):
                 f"ADD COLUMN {sql.Identifier(each.name).as_string()} {column_type(each.type)}"
                 for each in missing
             )
-            message = f"Table `{self._feed.table}` has no column {listed}, which the target has."
-            hint = f"Run `ALTER TABLE {name} {added}`; or name the columns in `columns`."
+            what = "column" if len(missing) == 1 else "columns"
+            message = f"Table `{self._feed.table}` has no {what} {listed}, which the target has."
+            hint = (
+                f"Run `ALTER TABLE {name} {added}`; or name in `columns` those that the feed gets."
+            )
             raise InputError(message, hint, **self._fields | {"column": missing[0].name})
         unique = self._opened.execute(
             "SELECT FROM pg_index WHERE indrelid = to_regclass(%s) AND indisunique AND indisvalid "
@@ -351,7 +354,7 @@ class PostgresSink(FeedSink):
         try:
             return connect(dsn, autocommit=True, connect_timeout=_TIMEOUT_S, password=password)
         except psycopg.Error as error:
-            why = str(error).strip()
+            why = " ".join(str(error).split()).rstrip(".")
             if answers(dsn):
                 message = f"PostgreSQL refuses feed `{self._feed.name}`: {why}."
                 hint = (
@@ -374,19 +377,23 @@ class PostgresSink(FeedSink):
             if isinstance(error, psycopg.OperationalError):
                 if self._connection is not None:
                     self._connection.close()
-                message = f"PostgreSQL failed while feed `{self._feed.name}` was delivered: {why}."
-                hint = "The delivery changed nothing; it is tried again."
+                message = f"PostgreSQL failed in feed `{self._feed.name}`: {why}."
+                hint = (
+                    "Check that the server runs. A delivery is one transaction, so it is whole or "
+                    "changed nothing: a follower tries again; otherwise run the command again."
+                )
                 raise UnavailableError(message, hint, **self._fields) from None
             column = error.diag.column_name
             where = f", column `{column}`" if column else ""
             message = (
-                f"PostgreSQL refuses rows of feed `{self._feed.name}`{where}: {why}. The delivery "
-                "changed nothing."
+                f"PostgreSQL refuses feed `{self._feed.name}`{where}: {why}. No row was changed."
             )
             hint = (
                 f"Change the table `{self._feed.table}` so that it takes the target's rows, or "
                 "name the columns that it gets in `columns`."
             )
+            if isinstance(error, psycopg.errors.InsufficientPrivilege):
+                hint = "Grant the user of `dsn` what PostgreSQL names."
             raise InputError(message, hint, **self._fields) from None
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import redis
 
-from hybrid_extensions.feeds.base import EXAMPLES, FeedSink
+from hybrid_extensions.feeds.base import EXAMPLES, FeedSink, delivered_meanwhile
 from hybrid_extensions.feeds.declare import RedisFeed
 from hybrid_extensions.feeds.delivery import DELETED
 from hybrid_extensions.feeds.position import Held, Position
@@ -187,14 +187,7 @@ class RedisSink(FeedSink):
         with self._errors():
             after = self._known()
         if _held_of(before) != _held_of(after):
-            message = (
-                f"Feed `{self._feed.name}` was delivered while it was compared, so the "
-                "comparison proves nothing. It wrote nothing."
-            )
-            hint = (
-                "Compare again; if this happens each time, end the follower of the feed meanwhile."
-            )
-            raise StateError(message, hint, transient=True, **self._fields)
+            raise delivered_meanwhile(self._feed.name, self._fields)
 
     def compare(self, rows: pa.RecordBatchReader) -> tuple[int, list[str], int]:
         """Compare the fields of each row's hash; see :meth:`FeedSink.compare`."""
@@ -301,14 +294,17 @@ class RedisSink(FeedSink):
         try:
             yield
         except (redis.AuthenticationError, redis.exceptions.NoPermissionError) as error:
-            message = f"The server refuses feed `{self._feed.name}`: {error}."
+            message = f"The server refuses feed `{self._feed.name}`: {str(error).rstrip('.')}."
             hint = (
                 "Correct the user in `url`, or set the password in the environment variable "
-                f"`{self._feed.password_variable}`, which the follower reads."
+                f"`{self._feed.password_variable}`, which the follower reads; or allow the user "
+                "the command and the keys that the server names."
             )
             raise InputError(message, hint, **self._fields) from None
         except (redis.ConnectionError, redis.TimeoutError) as error:
-            message = f"The server does not answer feed `{self._feed.name}`: {error}."
+            message = (
+                f"The server does not answer feed `{self._feed.name}`: {str(error).rstrip('.')}."
+            )
             hint = "Check that it runs and can be reached from here; correct `url`."
             raise UnavailableError(message, hint, **self._fields) from None
         except redis.ResponseError as error:
@@ -320,8 +316,8 @@ class RedisSink(FeedSink):
                 )
                 hint = "Run one follower of a feed at a time."
                 raise StateError(message, hint, transient=True, **self._fields) from None
-            message = f"The server refuses rows of feed `{self._feed.name}`: {error}."
-            hint = "Correct what it names; the delivery is repeated."
+            message = f"The server refuses feed `{self._feed.name}`: {str(error).rstrip('.')}."
+            hint = "Correct what it names. A follower tries again; otherwise run the command again."
             raise InputError(message, hint, **self._fields) from None
 
 

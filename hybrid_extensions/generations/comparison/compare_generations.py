@@ -175,6 +175,11 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
         if (table := open_target(path)) is None:
             message = f"Generation {name} of pipeline `{pipeline}` has no table yet: {path}."
             hint = f"Compute the table of {name} first: `hybrid run P`."
+            if name == serving:
+                hint = (
+                    f"There is nothing to compare {candidate} with: check its table yourself, and "
+                    "promote it without a comparison: `hybrid generation promote P`."
+                )
             raise InputError(message, hint, pipeline=pipeline, generation=name, table=path.url)
         tables[name] = table
     columns = {name: _types(each) for name, each in tables.items()}
@@ -183,7 +188,7 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
         without = [name for name in tables if lacking[0] not in columns[name]]
         message = (
             f"Generations {serving} and {candidate} can't be compared: the table of "
-            f"{' and of '.join(without)} has no column `{lacking[0]}`, which `sink.key` names."
+            f"{' and of '.join(without)} has no column `{lacking[0]}`, by which rows are compared."
         )
         hint = (
             f"If {candidate} lacks it, correct the transform and begin another generation. If only "

@@ -212,8 +212,10 @@ def _require_partitions(table: TableSnapshot, other: TableSnapshot) -> None:
         f"{', '.join(table.partitions) or 'nothing'}. Readers' queries rely on the partitioning, "
         "so the rows were not replaced."
     )
+    names = ", ".join(table.partitions)
+    first = f"Declare `sink.partition_by: [{names}]`" if names else "Remove `sink.partition_by`"
     hint = (
-        f"Declare `sink.partition_by: [{', '.join(table.partitions)}]`, discard the generation "
+        f"{first}, discard the generation "
         "that can't be promoted (`hybrid generation discard P`), and begin another one: "
         "`hybrid generation new P`. Or name another `sink.path` for a table with the new "
         "partitioning."

@@ -61,8 +61,8 @@ def require_all_read(context: PipelineContext, version: int) -> None:
             return
     message = (
         f"Candidate {context.generation.name} of pipeline `{context.pipeline.name}` has not read "
-        f"the table that it follows by `{source}` up to version {version:,}, at which that one is "
-        "to be promoted. Nothing was promoted."
+        f"the table that it follows by `{source}` exactly up to version {version:,}, at which that "
+        "one is to be promoted. Nothing was promoted."
     )
     look = Remedy("status", ("--generation", context.generation.name))
     hint = f"Look at {look.command(str(context.loaded.path))}, then promote the group again."

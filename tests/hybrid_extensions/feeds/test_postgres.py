@@ -16,6 +16,7 @@ from deltalake.schema import Field, PrimitiveType
 from psycopg.rows import dict_row
 
 from hybrid_extensions.feeds.feed_record import feed_statuses
+from hybrid_extensions.feeds.position import Held
 from hybrid_extensions.feeds.sinks.postgres import PostgresSink
 from hybrid_extensions.servers.databases.postgres import LocalPostgres
 from sources.errors import InputError, StateError, UnavailableError
@@ -107,7 +108,7 @@ class TestDelivery:
 
     def test_a_character_that_postgresql_does_not_know_is_refused(self, case: Serving) -> None:
         case.write([row(1000, part="a\0b")])
-        with pytest.raises(InputError, match="refuses rows of feed `serving`"):
+        with pytest.raises(InputError, match="refuses feed `serving`"):
             case.deliver()
         assert case.rows() == []
 
@@ -304,7 +305,7 @@ class TestRefusals:
 
     def test_a_missing_column_is_named_with_the_statement_that_adds_it(self, case: Serving) -> None:
         case.sql(f"CREATE TABLE {TABLE} (id int, part text, PRIMARY KEY (id, part))")
-        with pytest.raises(InputError, match="has no column `n`") as caught:
+        with pytest.raises(InputError, match="has no columns `n`, ") as caught:
             case.deliver()
         added = caught.value.hint.partition("`")[2].partition("`")[0]
         case.sql(added)
@@ -321,7 +322,7 @@ class TestRefusals:
         case.deliver()
         case.sql(f"ALTER TABLE {TABLE} ADD CHECK (n < 3)")
         case.write([row(1, 1), row(2, 5)])
-        with pytest.raises(InputError, match="refuses rows of feed `serving`") as caught:
+        with pytest.raises(InputError, match="refuses feed `serving`") as caught:
             case.deliver()
         # The details have values of the row.
         assert "Failing row" not in str(caught.value)
@@ -412,4 +413,19 @@ class TestComparison:
 
     def test_a_sink_that_has_nothing_can_t_be_compared(self, case: Serving) -> None:
         with pytest.raises(InputError, match="nothing is delivered yet"):
+            case.compare(10)
+
+    def test_a_delivery_during_a_comparison_is_not_taken_for_none(
+        self, case: Serving, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        case.deliver()
+        real = PostgresSink.held
+
+        def held(sink: PostgresSink, columns: pa.Schema) -> Held:
+            found = real(sink, columns)
+            sink._seen = "earlier"
+            return found
+
+        monkeypatch.setattr(PostgresSink, "held", held)
+        with pytest.raises(StateError, match="was delivered while it was compared"):
             case.compare(10)

@@ -85,10 +85,10 @@ def test_a_discard_that_wakes_up_removes_no_generation_that_was_begun_since(
         begin(case.loaded)
 
     before(monkeypatch, discards, "require_candidate", discarded_and_begun)
-    with pytest.raises(StateError, match=r"g2 .* another one has discarded it meanwhile"):
+    with pytest.raises(StateError, match=r"g2 .* another one has discarded or promoted it"):
         discard(case.loaded)
     before(monkeypatch, discards, "mark_removed", discarded_and_begun)
-    with pytest.raises(StateError, match=r"g3 .* another one has discarded it meanwhile"):
+    with pytest.raises(StateError, match=r"g3 .* another one has discarded or promoted it"):
         discard(case.loaded)
     assert [each.name for each in generations.generations(case.loaded)] == ["g1", "g4"]
     case.run(NEW)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from hybrid_extensions.comparison.copied_rows import copy_rows
+from hybrid_extensions.comparison.copied_rows import copy_rows, place_of
 from sources.errors import InputError
 
 ENTRIES = [("a", 1), ("a", 2)]
@@ -37,6 +37,17 @@ def test_a_map_with_a_key_twice_is_refused_with_its_column(table: DeltaTable) ->
     assert refused.value.fields["column"] == "m"
     assert "`map_entries(m)`" in refused.value.hint
     assert copied(table, "SELECT id FROM target") == [(1,)]
+    # Which of several it is, DuckDB does not say.
+    with pytest.raises(InputError, match="a map has a key twice") as refused:
+        copied(table, "SELECT m, m AS n FROM target")
+    assert "entries of each map in its place, `map_entries(m)` and `map_entries(n)`" in (
+        refused.value.hint
+    )
+
+
+def test_the_table_is_told_by_its_path_as_people_write_it(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "my table", pa.table({"id": [1]}))
+    assert place_of(DeltaTable(tmp_path / "my table")) == str(tmp_path / "my table")
 
 
 def test_its_entries_are_copied_as_the_hint_says(table: DeltaTable) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from email.message import Message
 from typing import Any
+from urllib.error import HTTPError
 
 import pytest
 
+from hybrid_extensions.cdc.databases import kafka_connect
 from hybrid_extensions.cdc.databases.kafka_connect import (
     ConnectorState,
+    failure_in_words,
     find_connector_state,
     read_config,
     restart_command,
@@ -74,4 +79,21 @@ def test_a_connector_that_was_never_started_is_to_be_started_first_of_all() -> N
     with worker({}) as url, pytest.raises(InputError) as raised:
         read_config(url)
     connectors = url.removesuffix("/shop")
-    assert raised.value.hint.startswith(f"Start the connector: `POST {connectors}` with the")
+    assert raised.value.hint.startswith(f"Start the connector: `POST {connectors}` with its")
+
+
+def test_an_answer_that_is_not_of_kafka_connect_is_no_silence() -> None:
+    error = json.JSONDecodeError("Expecting value", "<html>", 0)
+    assert failure_in_words(error) == "what answers there is not Kafka Connect"
+
+
+def test_a_connector_whose_configuration_is_refused_is_not_to_be_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(url: str, path: str) -> Any:
+        raise HTTPError(url + path, 401, "Unauthorized", Message(), None)
+
+    monkeypatch.setattr(kafka_connect, "ask_connect", refuse)
+    with pytest.raises(InputError, match=r"can't be read: .* answers 401") as raised:
+        read_config("http://connect:8083/connectors/shop")
+    assert "Start" not in raised.value.hint

@@ -251,6 +251,8 @@ def test_a_decimal_without_bytes_is_no_zero() -> None:
         ),
         ({"at": 1_704_067_200_000_001}, r"`at`: the unit of 17\d+ is unknown, as .*schemas"),
         ({"at": "noon"}, r"`at`: 'noon' is not a valid timestamp"),
+        ({"at": 1.5}, r"`at`: 1\.5 is not a valid timestamp"),
+        ({"price": "NaN"}, r"`price`: 'NaN' can't be stored as a decimal"),
         ({"day": "noon"}, r"`day`: 'noon' is not a valid date"),
         ({"day": 10**9}, r"`day`: 1000000000 days since 1970 are outside the years 1 to 9999"),
         ({"raw": "???"}, r"`raw`: '\?\?\?' is not valid base64"),
@@ -265,6 +267,13 @@ def test_a_decimal_without_bytes_is_no_zero() -> None:
 def test_a_value_that_can_not_be_read_is_named(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(BadValue, match=reason):
         read(envelope("u", **change))
+
+
+def test_a_number_that_the_schema_describes_is_no_time_of_an_unknown_unit() -> None:
+    after = {"field": "after", "type": "struct", "fields": [{"field": "at", "type": "int64"}]}
+    schema = {"type": "struct", "fields": [after]}
+    with pytest.raises(BadValue, match=r"`at`: 5 is of type bigint in the change's schema"):
+        read({"schema": schema, "payload": envelope(at=5)})
 
 
 @pytest.mark.parametrize(
@@ -447,13 +456,19 @@ class TestLongValuesThatAnUpdateLeftAsTheyWere:
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
-        ([], "not a JSON object"),
+        ([], "^the value is not a JSON object"),
+        ({"schema": SCHEMA, "payload": None}, "^the `payload` of the value is not a JSON object"),
         ({"id": 7}, "not a change envelope"),
         (with_schema({"id": 7}), "not a change envelope"),
         (envelope("m"), "op 'm' is not one of c, u, r, d"),
         ({**envelope("u"), "after": None}, "a change of op u has no `after`"),
         ({**envelope("d"), "before": None}, "has no `before`: run ALTER TABLE .* REPLICA IDENTITY"),
+        ({**envelope("d", {"connector": "mysql"}), "before": None}, "op d has no `before`$"),
         (envelope("u", {"table": "lines"}), "of table `public.lines`, not of `public.orders`"),
+        (
+            envelope("u", {"schema": None, "db": None, "table": None}),
+            "of no table, not of `public.orders`",
+        ),
     ],
 )
 def test_what_is_no_change_of_the_table_is_bad(document: Any, reason: str) -> None:
@@ -751,7 +766,7 @@ class TestPositions:
             self.mariadb(gtid=gtid)
 
     def test_of_another_database_they_are_not_known(self) -> None:
-        with pytest.raises(BadValue, match="`position` is not supported for connector 'oracle'"):
+        with pytest.raises(BadValue, match="`position` is not supported for connector `oracle`"):
             self.of(connector="oracle")
 
     def test_an_envelope_without_one_is_bad(self) -> None:

@@ -126,6 +126,7 @@ def test_tables_are_chosen_by_pattern(tmp_path: Path) -> None:
     [
         ({"sink": {"path": "lake"}}, "`sink.path: lake` would be the same for all tables"),
         ({"topic": "shop"}, "`topic: shop` would be the same for all tables"),
+        ({"sink": {"mode": "merge"}}, "`sink.path` is missing. Write `{table}` in it"),
         ({"colour": "red"}, "`colour` is neither a field of a pipeline"),
         ({"database": {"dsn": "slotted://db?password=x", "slot": "s"}}, "contains a password"),
         (

@@ -168,7 +168,8 @@ return counted.select(F.col("window.start").alias("id"), "n", "total")
         ('return rows.select("id", 1 / 0)', FIRST_LINE, "ZeroDivisionError: division by zero"),
         ('return rows.limit(rows.count())', FIRST_LINE, "writeStream.start()"),
         # Found by a check of the result, so that the function as a whole is named.
-        ("return 17", 7, "returned a int; it has to return a DataFrame"),
+        ("return 17", 7, "returned no DataFrame of Spark"),
+        ("return None", 7, "returned nothing"),
         ("return rows.sparkSession.range(3)", 7, "is not made of its argument"),
         ('return rows.orderBy("at")', 7, "Sorting is not supported"),
         ('return rows.groupBy("id").count()', 7, "Invalid streaming output mode: append"),

@@ -136,7 +136,7 @@ def require_requested(generation: Folder) -> RequestedState:
     """
     found = read_requested(generation)
     if found is None or not found.is_requested:
-        message = f"The live run was {in_words(found)}, so this does not start it."
+        message = f"The live run was {in_words(found)}, so it is not started."
         hint = f"If it is to run, start it with `hybrid resume P --generation {generation.name}`."
         fields: ErrorFields = {} if found is None else {"source": found.source}
         raise StateError(message, hint, **fields)

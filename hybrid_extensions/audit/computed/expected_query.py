@@ -70,8 +70,8 @@ def expected_query(loaded: LoadedPipeline) -> ExpectedQuery | None:
         return _by_transform(loaded, pipeline.transform)
     if pipeline.inputs:
         message = (
-            f"Pipeline `{pipeline.name}` declares `inputs` and no `audit.sql`: the audit can't "
-            f"tell which rows `transform: {pipeline.transform.name}` makes of them."
+            f"Pipeline `{pipeline.name}` declares `inputs` and no `audit`: the audit can't tell "
+            f"which rows `transform: {pipeline.transform.name}` makes of them."
         )
         raise InputError(message, _own_query(pipeline), pipeline=pipeline.name, field="audit")
     if pipeline.sink.mode == "append":
@@ -80,7 +80,7 @@ def expected_query(loaded: LoadedPipeline) -> ExpectedQuery | None:
         return ExpectedQuery(last_change_query(pipeline.sink), is_declared=False)
     message = (
         f"Pipeline `{pipeline.name}` declares `sink.mode: {pipeline.sink.mode}`, but neither "
-        "`audit.sql` nor `sink.sequence`: the audit can't tell which rows the target has to hold."
+        "`audit` nor `sink.sequence`: the audit can't tell which rows the target has to hold."
     )
     hint = (
         "Declare `audit: {sql: FILE}` with a DuckDB query that computes the target from "

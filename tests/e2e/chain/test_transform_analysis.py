@@ -230,7 +230,7 @@ def test_a_query_is_analyzed_like_a_function(queried: Analyze) -> None:
         (SQL_HEAD + "  id,\n  tags > 3 AS x\nFROM input", 4,
          "(DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES)"),
         (SQL_HEAD + "  id FROM inputs", 1,
-         "does not read the view `input`, which has the rows of all sources; by `inputs`, did"),
+         "does not read the view `input`, which has the rows of all sources; did you mean"),
         (SQL_HEAD + "  1 AS id", 1, "it reads no table"),
         ("CREATE TABLE made AS SELECT * FROM input", 1, "(PARSE_SYNTAX_ERROR)"),
         ("FROM input INSERT INTO made SELECT *", 1, "(PARSE_SYNTAX_ERROR)"),

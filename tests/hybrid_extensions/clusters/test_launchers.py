@@ -598,7 +598,9 @@ def test_nothing_is_launched_while_nobody_can_tell_whether_a_run_is_there(
     assert last_launch(generation) == made
     assert not [asked for asked in tools.asked if asked[0] == "spark-submit"]
     assert find_run(generation, "inbox") is not None
-    with pytest.raises((RunError, UnavailableError), match=r"`hybrid stop P` again once|Check wh"):
+    with pytest.raises(
+        (RunError, UnavailableError), match=r"--generation \w+` again once|Check wh"
+    ):
         stop(generation, "inbox")
 
 

@@ -262,7 +262,8 @@ def test_what_nobody_wants_can_not_be_paused_and_what_does_not_run_not_drained(
     exit_code, answer = call(case, "drain")
     assert exit_code == 2
     assert "is not running: nothing would be drained." in answer["message"]
-    assert answer["hint"].startswith(f"Start it with `{program()} resume {case.path}`")
+    resume = f"`{program()} resume {case.path} --generation g1`"
+    assert answer["hint"].startswith(f"Start it with {resume}")
     refused = call(case, "drain", "--within", "soon")[1]
     assert "is not a duration. Write 90 s" in f"{refused['message']} {refused['hint']}"
     # Its turn has not come: history is not read yet.

@@ -13,7 +13,6 @@ from sources.errors import RunError
 from sources.ledger import read_ledger
 from sources.planning.context import PipelineContext
 from spark_jobs.launch import run_control
-from spark_jobs.launch.launch_record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat
 
 _POLL_S = 0.3
@@ -56,9 +55,10 @@ def wait_until_caught_up(
         if beat is None:
             require_unaltered(context.generation)
             message = f"The live run of `{name}` ended before it had caught up with its input."
+            which = context.generation.name
             hint = (
-                f"Read why in {log_path(context.generation, name)} or with `hybrid logs P`, then "
-                "start the run again: `hybrid resume P`. It continues after its last commit. "
+                f"Read why with `hybrid logs P --generation {which}`, then start the run again: "
+                f"`hybrid resume P --generation {which}`. It continues after its last commit. "
                 "Repeat this command if it is to wait."
             )
             raise RunError(message, hint, source=name)

@@ -31,7 +31,8 @@ def followed_topic(loaded: LoadedPipeline) -> KafkaSource:
             f"A table can't be adopted by pipeline `{name}`: its last source `{last.name}` is no "
             "topic that is followed without end, so no offsets say where it continues."
         )
-        raise InputError(message, "Compute the table: `hybrid run P`.", source=last.name)
+        hint = "Compute the table: name another `sink.path`, and run `hybrid run P`."
+        raise InputError(message, hint, source=last.name)
     for source in earlier:
         kind = "a topic" if isinstance(source, KafkaSource) else "exported into the state"
         if isinstance(source, KafkaSource | ExportedFiles):

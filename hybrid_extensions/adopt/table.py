@@ -125,7 +125,7 @@ def require_same_columns(
         made |= dict.fromkeys((VALID_FROM, VALID_TO), "timestamp")
     there = _columns(table.opened)
     lines = [
-        f"  {name}: {there.get(name, 'missing')} in the table, {made.get(name, 'missing')} returned"
+        f"  {name}: {there.get(name, 'missing')} in the table, {made.get(name, 'not')} returned"
         for name in {**there, **made}
         if there.get(name) != made.get(name)
     ]
@@ -161,8 +161,11 @@ def require_possible_rows(
                 f"The table {loaded.target} has several rows of one key ({', '.join(key)}), which "
                 f"identifies a row by the declaration: {found}."
             )
-            hint = "Delete the copies, or declare the `key` that identifies a row of this table."
-            raise InputError(message, hint, table=loaded.target.url, field="key")
+            field = "sink.key" if sink.mode == "merge" else "key"
+            hint = (
+                f"Delete the copies, or declare the `{field}` that identifies a row of this table."
+            )
+            raise InputError(message, hint, table=loaded.target.url, field=field)
     time = pipeline.event_time
     if time.outside == "keep" or time.column not in passed or time.column not in there:
         return

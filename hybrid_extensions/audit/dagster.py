@@ -19,6 +19,7 @@ from orchestration.defs.keys import RESULT_TAG, note_on_run, table_key
 from orchestration.defs.show.reports import report_now
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
+from sources.serving import declared_generation
 
 
 def definitions(loaded: LoadedPipeline) -> dg.Definitions:
@@ -67,9 +68,9 @@ def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: 
         note_on_run(context, {RESULT_TAG: "not all checked"})
     if found.outcome == "failed":
         more = (
-            "The check `audited` has examples. It stays red until another "
-            "audit passes, or somebody accepts this one with `hybrid audit P --accept 'the "
-            "reason'`."
+            "The check `audited` has examples. It stays red until another audit passes, or "
+            f"somebody accepts this one with `hybrid audit P --generation "
+            f"{declared_generation(acting)} --accept 'the reason'`."
         )
         raise InputError(text, more, pipeline=loaded.pipeline.name)
     # The table's page would go on to say that it was never audited until the next look.

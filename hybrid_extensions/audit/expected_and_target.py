@@ -97,8 +97,8 @@ def _shared_columns(
     absent = [name for name in key if name not in shared]
     if absent:
         message = (
-            f"Column {', '.join(absent)} of `sink.key` is not in both input and target, so their "
-            "rows can't be compared by key."
+            f"`sink.key` names {', '.join(absent)}, which input and target do not both have, so "
+            "their rows can't be compared by key."
         )
         hint = (
             "Correct `sink.key`; or, if the transform makes the column, declare "
@@ -167,7 +167,7 @@ def check_columns(
         raise InputError(message, hint, field=query.field)
     if absent := [name for name in key if name not in expected]:
         message = (
-            f"Column {', '.join(absent)} of `sink.key` is not in the target, which has "
+            f"`sink.key` names {', '.join(absent)}, which the target does not have; it has "
             f"{', '.join(expected)}."
         )
         hint = "Set `sink.key` to columns of the target that identify a row."

@@ -188,7 +188,7 @@ def _create_rows(
     absent = [name for name in pipeline.key if name not in common]
     if absent:
         message = (
-            f"`key`: column {', '.join(absent)} is not in all sources; the sources share "
+            f"`key` names {', '.join(absent)}, which not all sources have; what they share: "
             f"{', '.join(common) or 'no column'}."
         )
         hint = "Set `key` to columns that all sources have, or add the column with `select`."

@@ -114,8 +114,8 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     with (
         TemporaryDirectory(prefix="hybrid-audit-") as scratch,
         open_database(Path(scratch), MEMORY_LIMIT) as connection,
+        AuditFiles(loaded, Path(scratch)).naming_originals() as files,
     ):
-        files = AuditFiles(loaded, Path(scratch))
         ends: list[EndPosition] = []
         if context is not None and pipeline.captures_tables:
             ends = [part.end for part in context.plan.files]

@@ -60,7 +60,7 @@ class AvroReader(BaseReader):
             text = Path(path).read_text(encoding="utf-8")
             return cls(parse_schemas([text]), None)
         except (OSError, ValueError) as error:
-            reason = str(error).rstrip(".")
+            reason = (isinstance(error, OSError) and error.strerror) or str(error).rstrip(".")
             message = f"`avro_schema: {path}` can't be read: {reason}."
             hint = "Name a file with an Avro schema of type record that refers to no other file."
             raise InputError(message, hint, field="avro_schema", file=path) from None

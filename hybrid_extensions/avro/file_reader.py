@@ -206,7 +206,8 @@ def _stored(header: _Header, wanted: Collection[str] | None) -> pa.Schema:
     except Exception as error:
         raise _damaged(error) from None
     if not isinstance(schema, dict) or schema["type"] != "record":
-        kind = schema["type"] if isinstance(schema, dict) else schema
+        of_several = "union" if isinstance(schema, list) else schema
+        kind = schema["type"] if isinstance(schema, dict) else of_several
         message = f"its schema is of type {kind}, not of type record, so it contains no rows"
         raise pa.ArrowInvalid(message)
     # Spark does not tell names in another case from those: whoever compares them refuses these.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from confluent_kafka.schema_registry import SchemaRegistryClient
 
 TIMEOUT_S = 10.0
+_NOT_LET_IN = (401, 403)
 _NOT_FOUND, _TOO_MANY_REQUESTS, _SERVER_ERRORS = 404, 429, 500
 
 
@@ -51,7 +52,8 @@ def schema_texts(registry: Registry, schema_id: int) -> list[str]:
         UnavailableError: The registry does not answer.
     """
     client = _client(registry)
-    root = _request(registry, schema_id, partial(client.get_schema, schema_id))
+    own = f"schema {schema_id}"
+    root = _request(registry, own, partial(client.get_schema, schema_id))
     if root.schema_type != "AVRO":
         reason = f"schema {schema_id} of the registry is of type {root.schema_type}, not AVRO"
         raise BadValue(reason)
@@ -61,7 +63,8 @@ def schema_texts(registry: Registry, schema_id: int) -> list[str]:
         for reference in schema.references or []:
             if reference.name not in texts:
                 request = partial(client.get_version, reference.subject, reference.version)
-                referenced = _request(registry, schema_id, request)
+                version = f"version {reference.version} of subject `{reference.subject}`"
+                referenced = _request(registry, f"{version}, which {own} refers to", request)
                 collect(referenced.schema)
                 texts[reference.name] = referenced.schema.schema_str
 
@@ -69,8 +72,13 @@ def schema_texts(registry: Registry, schema_id: int) -> list[str]:
     return [*texts.values(), root.schema_str]
 
 
-def _request(registry: Registry, schema_id: int, send: Callable[[], Any]) -> Any:
+def _request(registry: Registry, what: str, send: Callable[[], Any]) -> Any:
     """Send a request to a schema registry and translate its client's errors.
+
+    Args:
+        registry: The registry.
+        what: What is asked for, as the errors call it.
+        send: Sends the request.
 
     Raises:
         BadValue: The registry does not have what is asked for (404).
@@ -85,12 +93,12 @@ def _request(registry: Registry, schema_id: int, send: Callable[[], Any]) -> Any
     except SchemaRegistryError as error:
         status = error.http_status_code
         if status == _NOT_FOUND:
-            reason = f"the registry has no schema {schema_id} ({url})"
+            reason = f"the registry has no {what} ({url})"
             raise BadValue(reason) from None
         if status >= _SERVER_ERRORS or status == _TOO_MANY_REQUESTS:
             message = (
                 f"The schema registry {url} reports a failure: {error.error_message} (HTTP "
-                f"{status}), when asked for schema {schema_id}."
+                f"{status}), when asked for {what}."
             )
             hint = (
                 "Wait until the registry works again, or repair it, then run the same step again."
@@ -98,11 +106,14 @@ def _request(registry: Registry, schema_id: int, send: Callable[[], Any]) -> Any
             raise UnavailableError(message, hint, server=url) from None
         message = (
             f"The schema registry {url} refuses the request: {error.error_message} (HTTP "
-            f"{status}), when asked for schema {schema_id}."
+            f"{status}), when asked for {what}."
         )
         hint = (
             "Correct `registry.username` and `registry.password`, or grant this user the "
             "permission to read schemas."
+            if status in _NOT_LET_IN
+            else "Correct `registry.url`, if it is not that of a schema registry; else ask whoever "
+            "runs it."
         )
         raise InputError(message, hint, server=url, field="registry") from None
     # The client passes on whatever its HTTP library raises.

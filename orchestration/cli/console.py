@@ -190,7 +190,8 @@ def logs(loaded: LoadedPipeline, lines: int, *, previous: bool = False) -> tuple
     found = None if generation is None else last_lines(generation, lines, previous=previous)
     if found is None:
         name = loaded.pipeline.name
-        message = f"No run of pipeline `{name}` was launched yet, so there is no log."
+        whose = f"generation {generation.name} of pipeline" if generation else "pipeline"
+        message = f"No run of {whose} `{name}` was launched yet, so there is no log."
         raise InputError(message, "Launch a run with `hybrid run P`.", pipeline=name)
     if previous and not found[1]:
         message = (

@@ -68,7 +68,7 @@ def run_bounded(
         raise _stopped_by_people(context, source.name) or error from None
     if (end := state.end_of(source.name)) is None:
         message = (
-            f"The Spark run of `{source.name}` ended with exit status 0 but wrote no end position, "
+            f"The Spark run of `{source.name}` ended without a failure but wrote no end position, "
             "so it is unknown whether all of its plan was read."
         )
         hint = (

@@ -19,7 +19,6 @@ from sources.planning.context import PipelineContext
 from sources.state.action_log import recorded
 from sources.state.generation import Generation
 from spark_jobs.launch import run_control
-from spark_jobs.launch.launch_record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 from spark_jobs.run_state.requested_state import (
     RequestedState,
@@ -77,12 +76,12 @@ def pause(loaded: LoadedPipeline, why: str = "", by: str = "") -> bool:
     generation = loaded.require_generation()
     before = read_requested(generation)
     if before is None or not (before.is_requested or before.is_paused):
-        state = "was never started" if before is None else "was stopped"
-        message = f"The live run of `{source.name}` {state}: there is nothing to pause."
-        hint = (
-            "To end a run that still reads history, use `hybrid stop P`; to start the live run, "
-            "`hybrid resume P`."
+        which = generation.name
+        message = (
+            f"The live run of `{source.name}` was {in_words(before)}: there is nothing to pause."
         )
+        start = "`hybrid run P`" if before is None else f"`hybrid resume P --generation {which}`"
+        hint = f"{start} starts it; `hybrid stop P --generation {which}` ends a run of history."
         raise StateError(message, hint, source=source.name)
     if before.is_paused:
         return run_control.stop(generation, source.name)
@@ -160,7 +159,7 @@ def drain(
     generation = loaded.require_generation()
     if run_control.find_running(generation, source.name) is None:
         message = f"The live run of `{source.name}` is not running: nothing would be drained."
-        hint = "Start the run with `hybrid resume P`, then repeat `hybrid drain P`."
+        hint = f"Start it with `hybrid resume P --generation {generation.name}`, then drain it."
         raise StateError(message, hint, source=source.name)
     deadline = time.monotonic() + within.total_seconds()
     context = PipelineContext(loaded, generation)
@@ -169,7 +168,7 @@ def drain(
     while True:
         beat = run_control.find_running(generation, source.name)
         if beat is None:
-            raise _ended(generation, source.name, left)
+            raise _ended(generation, source.name, until_now.in_words(left) if left else "")
         left = until_now.left(beat)
         on_left(left)
         if until_now.is_committed:
@@ -182,23 +181,23 @@ def drain(
             if held := until_now.held():
                 message += f" {held_in_words(held)}"
             hint = (
-                "The run continues. Repeat `hybrid drain P`, with a longer `--within`; or end the "
-                "run now with `hybrid stop P`: what is left is read when it is resumed."
+                "The run continues. Drain it again with a longer `--within`, or end it by `hybrid "
+                f"stop P --generation {generation.name}`: what is left is read once it is resumed."
             )
             raise RunError(message, hint, source=source.name)
         time.sleep(_POLL_S)
     stopping.stop(loaded, by.strip(), action="drain", why=DRAINED)
 
 
-def _ended(generation: Generation, name: str, left: int | None) -> RunError:
+def _ended(generation: Generation, name: str, left: str) -> RunError:
     last = read_heartbeat(generation, name)
     failure = None if last is None else last.failure
-    rest = "" if left is None else f", with {left:,} left"
+    rest, which = f": {left}" if left else "", generation.name
     message = f"The live run of `{name}` ended before it was drained{rest}."
     if failure is None:
         hint = (
-            f"Read why in {log_path(generation, name)} or with `hybrid logs P`, start the run with "
-            "`hybrid resume P`, then repeat `hybrid drain P`. What is committed stays."
+            f"Read why with `hybrid logs P --generation {which}`, start it with `hybrid resume P "
+            f"--generation {which}`, then drain it. What is committed stays."
         )
         return RunError(message, hint, source=name)
     message = f"{message} {failure.message}"

@@ -153,7 +153,7 @@ def _lines(checkpoint: Folder, batch_id: int) -> list[str]:
         path = checkpoint.location(name)
         message = (
             f"Checkpoint file {path} is missing, so it is unknown up to where micro-batch "
-            f"{batch_id} read its sources. No row was read or written."
+            f"{batch_id} read its sources."
         )
         raise StateError(message, _WAY_OUT, file=path)
     lines = data.decode(errors="replace").splitlines()
@@ -172,8 +172,7 @@ def _damaged(checkpoint: Folder, name: str, unknown: str) -> StateError:
     """
     path = checkpoint.location(name)
     message = (
-        f"Checkpoint file {path} is damaged, as after a power failure, so it is unknown {unknown}. "
-        "No row was read or written."
+        f"Checkpoint file {path} is damaged, as after a power failure, so it is unknown {unknown}."
     )
     return StateError(message, _WAY_OUT, file=path)
 

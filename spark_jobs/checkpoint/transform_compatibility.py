@@ -167,10 +167,11 @@ def state_refusal(condition: str | None, reason: str) -> StateError | None:
     if condition not in _REFUSALS:
         return None
     message = (
-        "The transform does not fit the state that earlier micro-batches left in the checkpoint; "
+        "The query does not fit the state that earlier micro-batches left in the checkpoint; "
         f"nothing was written. Spark reports: {reason}"
     )
-    return StateError(message, _WAY_OUT, field="transform")
+    hint = "Restore the checkpoint's folder `state` if files of it are gone, or undo a change of "
+    return StateError(message, f"{hint}`spark.conf`. Otherwise: {_WAY_OUT}", field="transform")
 
 
 def _require_no_older_spark(before: Transform, found: Transform) -> None:

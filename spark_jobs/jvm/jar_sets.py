@@ -8,7 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sources.errors import InputError
-from spark_jobs.jvm.spark_version import DEFAULT, SUPPORTED, JvmParts, installed_parts
+from spark_jobs.jvm.spark_version import (
+    JvmParts,
+    installed_parts,
+    minor_of,
+    way_to_supported,
+)
 
 
 @dataclass(frozen=True)
@@ -179,12 +184,8 @@ def find_set(name: str) -> JarSet:
         return SETS[name]
     parts = installed_parts()
     if name in parts.lacks:
-        message = f"The set of JVM parts `{name}` does not exist for Spark {parts.spark}."
-        newest = SUPPORTED[DEFAULT].spark
-        hint = (
-            f"Install Spark {newest} (`pip install pyspark=={newest}`, or set `SPARK_HOME` to its "
-            "folder), or declare nothing that needs this set. Nothing was fetched or started."
-        )
+        message = f"JVM parts `{name}` do not exist for Spark {minor_of(parts.spark)}."
+        hint = f"{way_to_supported()} Or declare nothing that needs them. Nothing was started."
         raise InputError(message, hint, value=name)
     every = sets_with(parts)
     if name not in every:

@@ -58,10 +58,12 @@ def java_version(path: Path) -> int:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        message = f"The Java at {path} can't be started: {error}."
+        reason = (
+            f"can't be started: {error.strerror}" if isinstance(error, OSError) else "is silent"
+        )
+        message = f"The Java at {path} {reason}."
         is_forbidden = isinstance(error, PermissionError)
-        first = "Let this user execute the file. Or: " if is_forbidden else ""
-        hint = f"{first}{_way_out()} Nothing was started."
+        hint = f"{'Let this user execute the file. Or: ' if is_forbidden else ''}{_way_out()}"
         raise InputError(message, hint, file=str(path)) from None
     output = f"{run.stderr}\n{run.stdout}"
     found = _VERSION.search(output)

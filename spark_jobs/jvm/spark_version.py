@@ -138,13 +138,18 @@ def parts_of(version: str, where: str) -> JvmParts:
     supported = " and ".join(each.spark for each in SUPPORTED.values())
     message = (
         f"Spark {version} {where} is not supported: checkpoints, the Kafka connector and Delta "
-        f"depend on Spark's version, and were tried with {supported} only. Nothing was started."
+        f"depend on Spark's version, and were tried with {supported} only. Nothing was read or "
+        "written."
     )
-    hint = (
-        f"Install a supported one (`pip install pyspark=={SUPPORTED[DEFAULT].spark}`), or set "
-        "`SPARK_HOME` to its folder; on a cluster, use an image or a release that contains it."
-    )
+    hint = f"{way_to_supported()} On a cluster, use an image or a release that contains it."
     raise InputError(message, hint, value=version)
+
+
+def way_to_supported() -> str:
+    """Return how to get the newest supported Spark on this machine, as a sentence."""
+    newest = SUPPORTED[DEFAULT].spark
+    pip = "" if os.environ.get("SPARK_HOME") else f"Run `pip install pyspark=={newest}`. Or: "
+    return f"{pip}Set `SPARK_HOME` to the folder of a Spark {newest}."
 
 
 def require_launched(version: str, launched: str | None) -> None:

@@ -221,8 +221,8 @@ class DriverState:
                 "has one Spark driver at a time."
             )
             hint = (
-                f"Wait until the run of `{self.source}` has ended, or end it with `hybrid stop P`, "
-                "then try again."
+                f"Wait until the run of `{self.source}` has ended, or end it with `hybrid stop P "
+                f"--generation {self.generation.name}`, then try again."
             )
             raise StateError(message, hint, transient=True, source=self.source)
 

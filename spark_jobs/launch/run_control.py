@@ -178,10 +178,10 @@ def stop(generation: Generation, source: str) -> bool:
         return False
     if beat.host != socket.gethostname():
         message = (
-            f"The driver of `{source}` was started by hand on {beat.host} and still runs; a "
-            "process can be ended only on its own machine."
+            f"The driver of `{source}`, process {beat.pid} on {beat.host}, still runs; a process "
+            "can be ended only on its own machine."
         )
-        hint = f"End process {beat.pid} on {beat.host}: `kill {beat.pid}`."
+        hint = f"Run `hybrid stop P --generation {generation.name}` on {beat.host}."
         raise RunError(message, hint, source=source, server=beat.host)
     shared = installed_drivers()
     if shared is not None and (folder := shared.folder_of_process(beat.pid)) is not None:
@@ -222,20 +222,21 @@ def _held_by_another(generation: Generation, beat: Heartbeat) -> RunError:
     not, as in another container with the same host name.
     """
     source, lock = beat.source, query_lock_path(generation)
+    again = f"`hybrid stop P --generation {generation.name}`"
     message = (
         f"A driver of `{source}` runs, but it is not process {beat.pid}, which its last heartbeat "
         "names: "
     )
     if is_driven_here(generation):
         message += "it has just been started. No process was ended."
-        hint = "Try `hybrid stop P` again in a minute. If it fails, end the driver where it runs."
+        hint = f"Try {again} again in a minute. If it fails, end the driver where it runs."
     else:
         message += (
             f"no process that is seen from here holds its lock {lock}, so it runs in another "
             "container or as another user. No process was ended."
         )
         hint = (
-            f"Run `hybrid stop P` where it was started: in the container on {beat.host} that has "
-            "it, or as its user."
+            f"Run {again} where it was started: in the container on {beat.host} that has it, or as "
+            "its user."
         )
     return RunError(message, hint, source=source, server=beat.host)

@@ -272,10 +272,11 @@ def _lock_or_find(
                 raise _unrecorded(loaded, generation)
             name, lock_file = loaded.pipeline.name, launch_lock_path(generation)
             message = (
-                f"Another process has been launching pipeline `{name}` for {2 * GRACE_S:.0f} s, "
-                "and no driver came up; it may still start one. Nothing was started here."
+                f"Another process has held the launch lock of pipeline `{name}`, {lock_file}, for "
+                f"{2 * GRACE_S:.0f} s, and no driver came up. Nothing was started here."
             )
-            hint = f"End the process that holds {lock_file} (`fuser` names it), then try again."
+            who = " (`fuser` names it)" if generation.is_local else ""
+            hint = f"End the process that holds the lock{who}, then try again."
             raise StateError(message, hint, pipeline=name, file=lock_file)
         if time.monotonic() > deadline and found is not None:
             # Its driver has ended, the process that started it has not.
@@ -290,7 +291,7 @@ def _unrecorded(loaded: LoadedPipeline, generation: Generation) -> StateError:
     # The last heartbeat may be that of a driver before, whose number is somebody else's by now.
     reported = (beat for beat in beats if beat is not None and is_driver(generation, beat.pid))
     who = seen if seen is not None else next(reported, None)
-    place = "of an unknown process" if who is None else f"process {who.pid} on {who.host}"
+    place = "in an unknown process" if who is None else f"in process {who.pid} on {who.host}"
     end = "end it where it runs" if who is None else f"end it by `kill {who.pid}` on {who.host}"
     name, record = loaded.pipeline.name, generation.location(LAUNCH)
     message = (
@@ -326,8 +327,8 @@ def _require_none_active(
             "generation has one Spark driver at a time."
         )
         hint = (
-            "Wait until that run has ended (`hybrid status P`), or end it with `hybrid stop P`, "
-            "then try again."
+            "Wait until that run has ended (`hybrid status P`), or end it with `hybrid stop P "
+            f"--generation {generation.name}`, then try again."
         )
         raise StateError(message, hint, transient=True, pipeline=name)
     found = None if last is None else DriverState.of(generation, last)

@@ -147,12 +147,12 @@ def _in_use(loaded: LoadedPipeline, generation: Generation) -> StateError:
     name = loaded.pipeline.name
     message = (
         f"Pipeline `{name}` is declared differently than when it was planned. Nothing was read "
-        f"yet, so it can be planned again, but a run of generation {generation.name} is active, "
-        "and may read by the plan as it is. Nothing was changed."
+        f"yet, so it can be planned again, but a run of generation {generation.name} is active or "
+        "being started, or another process plans it again just now. Nothing was changed."
     )
     hint = (
-        f"End it with `hybrid stop P --generation {generation.name}`, then try again; or undo the "
-        "change in the pipeline's file."
+        f"End a run with `hybrid stop P --generation {generation.name}`, then try again; or undo "
+        "the change in the pipeline's file."
     )
     return StateError(message, hint, transient=True, pipeline=name, generation=generation.name)
 
@@ -161,7 +161,7 @@ def _by_another(loaded: LoadedPipeline, generation: Generation) -> StateError:
     name = loaded.pipeline.name
     message = (
         f"The plan of generation {generation.name} of pipeline `{name}` is not made again by this "
-        "process: another one has planned, run or discarded the generation meanwhile."
+        "process: another one may have planned, run or discarded the generation meanwhile."
     )
     hint = "Look at `hybrid status P`, then try again."
     return StateError(message, hint, transient=True, pipeline=name, generation=generation.name)

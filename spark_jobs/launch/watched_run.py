@@ -75,14 +75,13 @@ class WatchedRun:
             elif beat is not None and time.monotonic() - heard > silence.total_seconds():
                 message = (
                     f"The Spark run of `{self.source}` is frozen: its driver, process {beat.pid} "
-                    f"on {beat.host}, wrote its last heartbeat "
-                    f"{duration(time.monotonic() - heard)} ago."
+                    f"on {beat.host}, has written no heartbeat for "
+                    f"{duration(time.monotonic() - heard)}."
                 )
                 hint = (
-                    "The run is being ended, since it stayed silent beyond "
-                    "`supervision.stuck_after` and `supervision.end_stuck_after`. Then run the "
-                    "pipeline again, which resumes after the last committed micro-batch: `hybrid "
-                    "run P`."
+                    "The run is being ended, as that is longer than `supervision.stuck_after` and "
+                    "`supervision.end_stuck_after` together. Then run the pipeline again, which "
+                    "resumes after the last committed micro-batch: `hybrid run P`."
                 )
                 raise RunError(message, hint, source=self.source, server=beat.host)
             self._hand_on(on_output)
@@ -193,8 +192,8 @@ class WatchedRun:
                 "ended from this machine yet: its driver may still come up and write."
             )
             hint = (
-                "Run `hybrid stop P` again once the driver runs (`hybrid status P`), or run it "
-                f"on {recorded.host} now."
+                f"Run `hybrid stop P --generation {self._generation.name}` again once the driver "
+                f"runs (`hybrid status P`), or run it on {recorded.host} now."
             )
             raise RunError(message, hint, source=self.source, server=recorded.host)
         kill_group(recorded.group)

@@ -49,13 +49,13 @@ class QueryLock:
         else:
             self._lease = lease.take(self._generation, LEASE, self._holder, is_driven=True)
         if self._file is None and self._lease is None:
-            path = query_lock_path(self._generation)
+            path, name = query_lock_path(self._generation), self._generation.name
             message = (
-                "Another run of this pipeline is active and may be writing to the table: its "
-                f"driver holds the lock {path}. Two drivers must not share a checkpoint, so this "
-                "one ends before it reads or writes anything."
+                f"Another run of generation {name} holds the lock {path} and may be writing to the "
+                "table. Two drivers must not share a checkpoint, so this one does nothing."
             )
-            hint = "Wait until that run has ended, or end it with `hybrid stop P`, then try again."
+            stop = f"`hybrid stop P --generation {name}`"
+            hint = f"Wait until that run has ended, or end it with {stop}, then try again."
             raise StateError(message, hint, transient=True, file=path)
         return self
 

@@ -162,9 +162,12 @@ def take_file(path: Path) -> int | None:
     try:
         file = open_lock(path)
     except OSError as error:
-        message = f"The lock {path} can't be taken: {error.strerror}. Nothing was started."
-        hint = "Free space on its disk, or make its folder writable for this user, then try again."
-        raise StateError(message, hint, transient=error.errno in FULL, file=str(path)) from error
+        message = f"The lock {path} can't be taken: {error.strerror}. Nothing was read or written."
+        is_full = error.errno in FULL
+        hint = (
+            f"{'Free space on its disk' if is_full else 'Let this user write it'}, then try again."
+        )
+        raise StateError(message, hint, transient=is_full, file=str(path)) from error
     if take_opened(file):
         return file
     os.close(file)

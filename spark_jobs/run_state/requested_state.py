@@ -136,12 +136,8 @@ def require_requested(generation: Folder) -> RequestedState:
     """
     found = read_requested(generation)
     if found is None or not found.is_requested:
-        if found is None:
-            what = "was never requested"
-        else:
-            what = "was paused" if found.is_paused else "was stopped"
-        message = f"The live run {what}, so it is not started."
-        hint = "If it is to run, start it with `hybrid resume P`."
+        message = f"The live run was {in_words(found)}, so it is not started."
+        hint = f"If it is to run, start it with `hybrid resume P --generation {generation.name}`."
         fields: ErrorFields = {} if found is None else {"source": found.source}
         raise StateError(message, hint, **fields)
     return found

@@ -52,9 +52,11 @@ def lines_of(path: str, encoding: str | None = None) -> Iterator[tuple[int, str 
             yield offset, line.removeprefix(_BYTE_ORDER_MARK) if line and not offset else line
     except (OSError, UnicodeError) as error:
         message = f"File {path} can't be read: {error_text(error)}"
+        of_text = (
+            "" if encoding is None else " If its text is in another one, correct `csv.encoding`."
+        )
         hint = (
-            "Restore the file, or let this user read it; if its text has another encoding, "
-            "correct `csv.encoding`. Then run `hybrid audit P` again."
+            f"Restore the file, or let this user read it.{of_text} Then run `hybrid audit P` again."
         )
         raise InputError(message, hint, file=path) from None
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from glob import escape, iglob
 from pathlib import Path
 from typing import NamedTuple
@@ -41,7 +42,7 @@ from sources.common.times import now_ms, to_us
 from sources.config.loader import LoadedPipeline
 from sources.config.source.file_source import FileSource
 from sources.config.table.row_rules import RowRules
-from sources.errors import InputError
+from sources.errors import HybridError, InputError
 from sources.files.tables.lake import lake_of
 from sources.hybrid import Boundedness
 from sources.planning.files.discovery import found_so_far
@@ -87,6 +88,18 @@ class AuditFiles:
         self._copies = Copies(loaded.pipeline, scratch / "objects")
         self._tables = 0
 
+    @contextmanager
+    def naming_originals(self) -> Iterator[AuditFiles]:
+        """Let errors within ``with`` name files of stores by their URLs, not by paths of copies."""
+        try:
+            yield self
+        except HybridError as error:
+            error.message, error.hint = map(self._copies.as_declared, (error.message, error.hint))
+            error.args = (error.message,)
+            if "file" in error.fields:
+                error.fields["file"] = self._copies.as_declared(error.fields["file"])
+            raise
+
     def find(self, source: FileSource) -> list[str]:
         """Return the local paths of all files that a source's globs match, sorted.
 
@@ -112,7 +125,9 @@ class AuditFiles:
         paths = {str(file) for pattern in patterns for file in _matching_files(pattern, folder)}
         if not paths and source.boundedness is Boundedness.BOUNDED:
             declared = ", ".join(source.patterns)
-            message = f"Source `{source.name}`: no file matches {declared} (relative to {folder})."
+            is_remote = all("://" in each for each in source.patterns)
+            where = "" if is_remote else f" (relative to {folder})"
+            message = f"Source `{source.name}`: no file matches {declared}{where}."
             hint = "Correct the source's `path`, or restore the files there."
             raise InputError(message, hint, source=source.name, field="path", file=declared)
         return sorted(paths)

@@ -27,6 +27,10 @@ class Copies:
         """Return the local path of a file's copy, made or not; a local path is unchanged."""
         return path if "://" not in path else str(self._folder / path.replace("://", "/", 1))
 
+    def as_declared(self, text: str) -> str:
+        """Return a text in which the paths of copies are the URLs of their files."""
+        return re.sub(rf"{re.escape(str(self._folder))}/(\w+)/", r"\1://", text)
+
     def local_pattern(self, pattern: str) -> str:
         """Copy all files that a glob may match, and return the glob over the copies.
 

@@ -71,13 +71,15 @@ class CatalogEntry:
     def _require_own(self, spark: SparkSession) -> None:
         rows = spark.sql(f"DESCRIBE TABLE EXTENDED {self._quoted}").collect()
         known = {row["col_name"]: row["data_type"] for row in rows}
-        there = known.get("Location", "nowhere, as views are")
-        if known.get("Provider") == "delta" and _plain(there) == self._plain_target:
+        provider, there = known.get("Provider"), known.get("Location", "")
+        if provider == "delta" and _plain(there) == self._plain_target:
             return
-        kind = known.get("Provider", str(known.get("Type", "table")).lower())
+        kind = "table" if provider else str(known.get("Type", "table")).lower()
+        what = f"{kind} of format {provider}" if provider else kind
         message = (
-            f"`sink.table`: the name {self._name} belongs to something else in the catalog: a "
-            f"{kind} at {there}. This pipeline's table is at {self._target}. Nothing was started."
+            f"`sink.table`: the name {self._name} belongs to something else in the catalog, a "
+            f"{what}{f' at {there}' if there else ''}. This pipeline's table is at {self._target}. "
+            "Nothing was started."
         )
         hint = (
             "Declare another name under `sink.table`. Only if nobody needs that entry, drop it "

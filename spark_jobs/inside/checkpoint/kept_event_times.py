@@ -37,7 +37,7 @@ def require_no_watermark_on(event_time: str, rows: DataFrame) -> None:
     )
     hint = (
         "Declare `event_time.outside: quarantine`, `drop` or `fail`; or remove `withWatermark` "
-        "from the transform. Then run the pipeline again: `hybrid run P`."
+        "(of a query: `transform.watermark`). Then run the pipeline again: `hybrid run P`."
     )
     raise InputError(message, hint, column=event_time, field="event_time.outside", value="keep")
 

@@ -26,6 +26,7 @@ Reads = Literal["all rows", "some rows", "unknown"]
 """What reaches a watermark: the event time of all rows of the sources, of some of them (a filter
 comes first), or a time about which their statistics say nothing."""
 
+_DELAY = "the delay of the watermark (`withWatermark`, or `transform.watermark` of a query)"
 # Nodes of Spark's plan that keep rows and columns as they are.
 _PASSING = ("SubqueryAlias", "ResolvedHint", "Repartition", "EventTimeWatermark")
 
@@ -118,12 +119,10 @@ def judge_order(
             "started."
         )
         hint = (
-            "Raise the delay of `withWatermark` in the transform above "
-            f"{in_full(out_of_orderness_ms)}; or, if files of `{source}` overlap in event time, "
-            "raise its `batch.files` and `batch.bytes`, so that they are read in one micro-batch, "
-            "and plan again (`hybrid plan P`). If single rows have a wrong time, set "
-            "`event_time.not_after` and `event_time.not_before`, or remove these rows in the "
-            "transform before `withWatermark`."
+            f"Raise {_DELAY} above {in_full(out_of_orderness_ms)}; or, if files of `{source}` "
+            "overlap in event time, raise its `batch.files` and `batch.bytes`, so that they are "
+            "read in one micro-batch, and plan again (`hybrid plan P`). If single rows have a "
+            "wrong time, set `event_time.not_after` and `event_time.not_before`."
         )
         raise InputError(message, hint, source=source, field="batch")
     return (
@@ -191,8 +190,8 @@ def judge_seam(
             f"drop rows of `{topic}` as late until then. The query was not started."
         )
         hint = (
-            "Set `event_time.not_after`, so that rows with a wrong clock are bad records; or "
-            "remove these rows in the transform before `withWatermark`."
+            "Set `event_time.not_after`, so that rows with a wrong clock do not count; or let a "
+            "function remove these rows before `withWatermark`."
         )
         raise InputError(message, hint, source=end.source, field="event_time.not_after")
     if end.evidence != "timestamp" or end.complete_through_ms >= reached_ms:
@@ -241,10 +240,7 @@ def judge_alignment(pipeline: Pipeline, watermark: QueryWatermark | None) -> lis
         f"transform's watermark, {in_full(delay_ms)}: rows of a partition that is behind would be "
         "late all the same. The query was not started."
     )
-    hint = (
-        f"Declare an `align.drift` of {in_full(delay_ms)} or less; or raise the delay of "
-        "`withWatermark` in the transform."
-    )
+    hint = f"Declare an `align.drift` of {in_full(delay_ms)} or less; or raise {_DELAY}."
     raise InputError(message, hint, source=live.name, field="align.drift")
 
 

@@ -122,12 +122,12 @@ def watch(
             if not reporter.has_lease() and reporter.is_replaced():
                 source = running.declared.source.name
                 message = (
-                    f"This driver, which reads source `{source}`, was taken for dead, and another "
-                    "one was launched. This driver stops its query now."
+                    f"Another driver was launched while this one, which reads source `{source}`, "
+                    "ran. This driver stops its query now."
                 )
                 hint = (
-                    "Nothing needs to be done: the newer driver resumes from the last committed "
-                    "micro-batch, and each micro-batch is written once."
+                    "Nothing is lost: the newer driver resumes after the last committed "
+                    "micro-batch. `hybrid status P` shows whether it runs."
                 )
                 raise StateError(message, hint, source=source)
             reporter.require_lock()

@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from sources.errors import InputError
-from spark_jobs.inside.errors.java_causes import java_causes
+from spark_jobs.inside.errors.java_causes import first_line, java_causes
 from spark_jobs.inside.errors.store_answer import OF_S3
 
 _CONDITION = "FAILED_READ_FILE"
@@ -59,10 +59,10 @@ def unreadable_file(error: BaseException) -> InputError | None:
         if not paths:
             return None
         kinds = [cause.getClass().getName() for cause in causes]
-        reason = str(causes[-1].getMessage() or kinds[-1]).splitlines()[0].rstrip(".")
+        reason = first_line(causes[-1])
     except Py4JError:
         return None
-    path = unquote(paths[-1].removeprefix("file://"))
+    path = unquote(paths[-1].removeprefix("file://").replace("s3a://", "s3://", 1))
     if any(kind.startswith(_PASSING) for kind in kinds):
         hint = "Run the pipeline again (`hybrid run P`) once the store answers."
         message = (
@@ -80,11 +80,11 @@ def unreadable_file(error: BaseException) -> InputError | None:
             "new generation, which plans it: `hybrid generation new P`."
         )
         return InputError(message, hint, file=path)
-    message = f"File {path} is damaged or gone: {reason}. No row of this micro-batch was written."
+    message = f"File {path} can't be read: {reason}. No row of this micro-batch was written."
     hint = (
-        "Restore the file as it was and run the pipeline again: `hybrid run P`. If a file of "
-        "history is lost for good, remove it and begin a new generation, which plans the files "
-        "that are left, so that its rows are missing from the table: `hybrid generation new P`."
+        "Restore the file as it was, or let Spark's user read it, and run the pipeline again: "
+        "`hybrid run P`. If a file of history is lost for good, remove it and begin a new "
+        "generation, whose table lacks its rows: `hybrid generation new P`."
     )
     return InputError(message, hint, file=path)
 

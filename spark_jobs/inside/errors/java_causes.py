@@ -26,6 +26,19 @@ def java_causes(error: BaseException) -> Iterator[Any]:
         below = below.getCause()
 
 
+def first_line(cause: Any) -> str:
+    """Return the first line of a Java exception's message, or its class if it has no message.
+
+    Args:
+        cause: One of :func:`java_causes`.
+
+    Raises:
+        Py4JError: The JVM is gone.
+    """
+    text = str(cause.getMessage() or cause.getClass().getName().rpartition(".")[2])
+    return text.strip().partition("\n")[0].rstrip(".")
+
+
 def class_names(cause: Any) -> Iterator[str]:
     """Yield the names of the class of a Java exception, and of all classes above it.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from sources.errors import RunError
-from spark_jobs.inside.errors.java_causes import java_causes
+from spark_jobs.inside.errors.java_causes import first_line, java_causes
 
 _GONE = (
     "org.apache.kafka.clients.consumer.OffsetOutOfRangeException",
@@ -35,7 +35,7 @@ def lost_records(error: BaseException) -> RunError | None:
         found = [each for each in causes if each.getClass().getName() in _GONE]
         if not found:
             return None
-        reason = str(found[-1].getMessage()).strip().splitlines()[0].rstrip(".")
+        reason = first_line(found[-1])
     except Py4JError:
         return None
     message = f"Spark can't go on with the topic, or a partition of it: {reason}."

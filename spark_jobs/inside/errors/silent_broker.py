@@ -10,7 +10,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError, UnavailableError
 from sources.kafka.client.address import resolve_bootstrap
 from sources.kafka.client.kafka_log import KafkaLog
-from spark_jobs.inside.errors.java_causes import class_names, java_causes
+from spark_jobs.inside.errors.java_causes import class_names, first_line, java_causes
 from spark_jobs.inside.errors.lost_records import lost_records
 
 _RETRIABLE = "org.apache.kafka.common.errors.RetriableException"
@@ -35,7 +35,7 @@ def silent_broker(error: BaseException, topics: list[KafkaSource]) -> HybridErro
     """
     try:
         found = [cause for cause in java_causes(error) if _is_silence(cause)]
-        reason = str(found[-1].getMessage()).strip().splitlines()[0].rstrip(".") if found else None
+        reason = first_line(found[-1]) if found else None
     except Py4JError:
         return None
     if reason is None or not topics or lost_records(error) is not None:

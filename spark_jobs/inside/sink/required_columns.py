@@ -136,7 +136,7 @@ def require_same_columns(target: Folder, table: dict[str, Any], rows: StructType
     there = {field.name: field.dataType.simpleString() for field in StructType.fromJson(table)}
     made = {field.name: field.dataType.simpleString() for field in rows}
     lines = [
-        f"  {name}: {there.get(name, 'missing')} in the table, {made.get(name, 'missing')} returned"
+        f"  {name}: {there.get(name, 'missing')} in the table, {made.get(name, 'not')} returned"
         for name in {**there, **made}
         if there.get(name) != made.get(name)
     ]

@@ -44,9 +44,9 @@ def write_code_archive(folders: Sequence[Path], archive: Path) -> Path:
                 size += path.stat().st_size
                 if size > MOST_BYTES:
                     message = (
-                        f"The Python modules in {folder} and below have more than "
-                        f"{MOST_BYTES >> 20} MiB. They would be sent to each executor, as the "
-                        "pipeline shares no folder with them. No driver was started."
+                        f"The Python modules in {' and '.join(map(str, folders))} and below have "
+                        f"more than {MOST_BYTES >> 20} MiB, and would be sent to each executor. No "
+                        "driver was started."
                     )
                     hint = (
                         "Move the pipeline's file and its modules to a folder of their own, then "

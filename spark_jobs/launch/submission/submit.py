@@ -226,7 +226,8 @@ def image_parts(
 
     Raises:
         InputError: The driver would lack an environment variable that the pipeline's file refers
-            to.
+            to, a set of JVM parts does not exist for the installed Spark, or the installed package
+            lacks its own jar.
     """
     _require_variables(loaded, place)
     conf = {**_packages(_sets(loaded)), **spark_properties(loaded, place, scratch)}

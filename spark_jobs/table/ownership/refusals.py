@@ -28,11 +28,10 @@ _NEW = (
 def _refused(
     generation: Generation, table: Folder, message: str, hint: str, file: str | None = None
 ) -> StateError:
-    nothing = "Nothing was started, and nothing was written."
     fields: ErrorFields = {"table": table.url, "generation": generation.name}
     if file is not None:
         fields["file"] = file
-    return StateError(f"{message} {nothing}", hint, **fields)
+    return StateError(f"{message} The pipeline does not continue.", hint, **fields)
 
 
 def _with_other_ways(hint: str) -> str:
@@ -64,12 +63,10 @@ def documents_missing(generation: Generation, names: Sequence[str]) -> StateErro
     """
     files = [generation.location(name) for name in names]
     message = (
-        f"State file {_shown(files)} is missing, although micro-batches were committed by it. "
+        f"The state lacks {_shown(files)}, though micro-batches were committed by what was there. "
         "A new decision could lose or duplicate rows. Nothing was started."
     )
-    hint = _with_other_ways(
-        f"Restore the file from a backup of the state folder. Without one, {_NEW}."
-    )
+    hint = _with_other_ways(f"Restore it from a backup of the state folder. Without one, {_NEW}.")
     return StateError(message, hint, generation=generation.name, file=files[0])
 
 
@@ -221,8 +218,8 @@ def superseded(generation: Generation, table: Folder) -> StateError:
     )
     hint = (
         "Nothing is lost: the newer driver resumes from the last committed micro-batch, and each "
-        "micro-batch is written once. If none runs (`hybrid status P`), start it again: `hybrid "
-        "resume P`."
+        "micro-batch is written once. If none runs (`hybrid status P`), go on: `hybrid run P`, or "
+        f"`hybrid resume P --generation {generation.name}` for a live run."
     )
     return StateError(message, hint, transient=True, table=table.url, generation=generation.name)
 
@@ -279,8 +276,8 @@ def commits_missing(generation: Generation, committed: int | None, planned: int)
     """
     message = (
         f"The checkpoint {generation.checkpoint} is damaged: micro-batch {planned} was begun, but "
-        f"the last one in its folder `commits` is {'none' if committed is None else committed}. "
-        "How far the sources were read is unknown. Nothing was started."
+        f"its folder `commits` has none{'' if committed is None else f' after {committed}'}. How "
+        "far the sources were read is unknown. Nothing was started."
     )
     hint = _with_other_ways(f"Restore the checkpoint's files. If they are lost, {_NEW}.")
     return StateError(
@@ -364,5 +361,8 @@ def run_active(generation: Generation, table: Folder) -> StateError:
         f"A run of generation {generation.name} is active, so no change of {table} can be "
         "accepted. Nothing was changed."
     )
-    hint = "End it with `hybrid pause P`, accept the change, then run `hybrid resume P`."
+    hint = (
+        f"End it with `hybrid stop P --generation {generation.name}`, accept the change, then go "
+        f"on: `hybrid run P`, or `hybrid resume P --generation {generation.name}` for a live run."
+    )
     return StateError(message, hint, transient=True, table=table.url, generation=generation.name)

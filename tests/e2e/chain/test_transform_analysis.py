@@ -168,7 +168,8 @@ return counted.select(F.col("window.start").alias("id"), "n", "total")
         ('return rows.select("id", 1 / 0)', FIRST_LINE, "ZeroDivisionError: division by zero"),
         ('return rows.limit(rows.count())', FIRST_LINE, "writeStream.start()"),
         # Found by a check of the result, so that the function as a whole is named.
-        ("return 17", 7, "returned a int; it has to return a DataFrame"),
+        ("return 17", 7, "returned no DataFrame of Spark"),
+        ("return None", 7, "returned nothing"),
         ("return rows.sparkSession.range(3)", 7, "is not made of its argument"),
         ('return rows.orderBy("at")', 7, "Sorting is not supported"),
         ('return rows.groupBy("id").count()', 7, "Invalid streaming output mode: append"),
@@ -229,7 +230,7 @@ def test_a_query_is_analyzed_like_a_function(queried: Analyze) -> None:
         (SQL_HEAD + "  id,\n  tags > 3 AS x\nFROM input", 4,
          "(DATATYPE_MISMATCH.BINARY_OP_DIFF_TYPES)"),
         (SQL_HEAD + "  id FROM inputs", 1,
-         "does not read the view `input`, which has the rows of all sources; by `inputs`, did"),
+         "does not read the view `input`, which has the rows of all sources; did you mean"),
         (SQL_HEAD + "  1 AS id", 1, "it reads no table"),
         ("CREATE TABLE made AS SELECT * FROM input", 1, "(PARSE_SYNTAX_ERROR)"),
         ("FROM input INSERT INTO made SELECT *", 1, "(PARSE_SYNTAX_ERROR)"),

@@ -106,7 +106,7 @@ def test_state_that_would_mean_something_else_is_refused_and_the_rest_goes_on_ex
         "longer": r"it was: .* by window\(at, 3,600 s, .*10,800 s\)\n  it is:  .*21,600 s",
         "later": r"it was: a watermark of 1 hours on at\n  it is:  a watermark of 2 hours on at",
         "stateless": r"it was: count\(1\), sum\(v\) by .*\n  it is:  nothing",
-        "fewer": r"total: double in the table, missing returned",
+        "fewer": r"total: double in the table, not returned",
         "narrower": r"n: bigint in the table, int returned",
     }
     for function, told in refused.items():

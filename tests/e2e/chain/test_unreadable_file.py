@@ -51,7 +51,7 @@ def test_a_damaged_file_is_named_and_nothing_is_tried_again(
     report = report_of(caught.value)
     assert (report.kind, report.transient) == ("input", False)
     assert report.fields == {"file": str(damaged)}
-    assert f"File {damaged} is damaged or gone" in report.message
+    assert f"File {damaged} can't be read" in report.message
 
 
 def test_a_file_with_values_that_spark_has_not_is_named_with_what_to_do(

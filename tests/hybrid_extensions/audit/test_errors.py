@@ -8,7 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from hybrid_extensions.audit.readers.csv_rows import csv_rows
+from hybrid_extensions.audit.readers.history_files import AuditFiles
 from sources.errors import InputError, UnavailableError
+from sources.formats.csv_options import CsvOptions
 from tests.hybrid_extensions.audit.audit_case import COLUMNS, SCHEMA, Case, row
 
 ROWS = [row(number) for number in range(5)]
@@ -67,6 +70,19 @@ def test_a_store_that_does_not_answer(case: Case, monkeypatch: pytest.MonkeyPatc
     assert "hunter2" not in text
 
 
+def test_a_file_of_a_store_is_named_by_its_url_and_not_by_the_path_of_its_copy(
+    case: Case, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copies/objects/s3/lake/in/a.csv"
+    copy.parent.mkdir(parents=True)
+    copy.write_text("at,origin\n")
+    files = AuditFiles(case.loaded(), tmp_path / "copies")
+    with pytest.raises(InputError) as refused, files.naming_originals():
+        list(csv_rows(str(copy), CsvOptions(), ["id"]))
+    assert str(refused.value).startswith("File s3://lake/in/a.csv: its header has column `id` 0")
+    assert refused.value.fields["file"] == "s3://lake/in/a.csv"
+
+
 def test_a_line_that_does_not_fit_the_schema(case: Case) -> None:
     (case.folder / "late.json").write_text('{"id": 1}\n{"id": "x"}\n')
     text = refusal(case)
@@ -80,7 +96,7 @@ def test_a_key_that_not_all_sources_have(case: Case) -> None:
     history = {"type": "files", "name": "history", "path": "history/*", "format": "parquet"}
     text = refusal(case, sources=[history, {**late, "schema": narrow}])
     assert text == (
-        "`key`: column origin is not in all sources; the sources share at, id, delay, seats. "
+        "`key` names origin, which not all sources have; what they share: at, id, delay, seats. "
         "Set `key` to columns that all sources have, or add the column with `select`."
     )
 
@@ -99,7 +115,7 @@ def test_no_sql_for_a_merge(case: Case) -> None:
 def test_no_sql_for_a_target_without_the_inputs_key(case: Case) -> None:
     sink = {"path": "table", "mode": "append", "key": ["id", "window_start"]}
     text = refusal(case, sink=sink)
-    assert "Column window_start of `sink.key` is not in both input and target, so" in text
+    assert "`sink.key` names window_start, which input and target do not both have, so" in text
     assert "declare `audit: {sql: FILE}`" in text
 
 
@@ -142,7 +158,7 @@ def test_a_sink_key_that_the_target_does_not_have(case: Case) -> None:
     case.target_again([{"origin": "JFK"}], schema)
     text = refusal(case, sink=MERGE, audit=case.sql("SELECT DISTINCT origin FROM input"))
     assert text == (
-        "Column id of `sink.key` is not in the target, which has origin. "
+        "`sink.key` names id, which the target does not have; it has origin. "
         "Set `sink.key` to columns of the target that identify a row."
     )
 

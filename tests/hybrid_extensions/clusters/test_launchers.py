@@ -598,7 +598,9 @@ def test_nothing_is_launched_while_nobody_can_tell_whether_a_run_is_there(
     assert last_launch(generation) == made
     assert not [asked for asked in tools.asked if asked[0] == "spark-submit"]
     assert find_run(generation, "inbox") is not None
-    with pytest.raises((RunError, UnavailableError), match=r"`hybrid stop P` again once|Check wh"):
+    with pytest.raises(
+        (RunError, UnavailableError), match=r"`hybrid stop P.*` again once|Check wh"
+    ):
         stop(generation, "inbox")
 
 
@@ -760,6 +762,8 @@ def test_a_driver_of_another_machine_is_not_signalled(tmp_path: Path) -> None:
     beat(loaded, "running")
     with (
         QueryLock(loaded.require_generation()),
-        pytest.raises(RunError, match=r"by hand on worker-7 .* End process 4000000 on worker-7"),
+        pytest.raises(
+            RunError, match=r"4000000 on worker-7, .* stop P --generation g1` on worker-7"
+        ),
     ):
         stop(loaded.require_generation(), "inbox")

@@ -262,7 +262,8 @@ def test_what_nobody_wants_can_not_be_paused_and_what_does_not_run_not_drained(
     exit_code, answer = call(case, "drain")
     assert exit_code == 2
     assert "is not running: nothing would be drained." in answer["message"]
-    assert answer["hint"].startswith(f"Start the run with `{program()} resume {case.path}`")
+    resume = f"`{program()} resume {case.path} --generation g1`"
+    assert answer["hint"].startswith(f"Start it with {resume}")
     refused = call(case, "drain", "--within", "soon")[1]
     assert "is not a duration. Write 90 s" in f"{refused['message']} {refused['hint']}"
     # Its turn has not come: history is not read yet.
@@ -326,7 +327,7 @@ def test_a_run_that_ends_before_it_is_drained_says_so(tmp_path: Path, case: Live
 
     with (
         case.alive(),
-        pytest.raises(RunError, match=r"before it was drained, with 2 left\. disk full"),
+        pytest.raises(RunError, match=r"before it was drained: 2 .* are left\. disk full"),
     ):
         controls.drain(case.loaded, MINUTE, fail)
 

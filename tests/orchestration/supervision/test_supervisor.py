@@ -496,7 +496,7 @@ def test_waits_grow_up_to_the_longest() -> None:
 
 def test_a_run_is_requested_once_people_ask_for_it(tmp_path: Path) -> None:
     case = LiveCase(tmp_path)
-    with pytest.raises(StateError, match="was never requested, so it is not started"):
+    with pytest.raises(StateError, match="was never started, so it is not started"):
         require_requested(case.generation)
     request(case.generation, "inbox", is_requested=True)
     require_requested(case.generation)

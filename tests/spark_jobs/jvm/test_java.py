@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from sources.errors import InputError
+from spark_jobs.jvm import java
 from spark_jobs.jvm.java import java_version, require_java
 
 
@@ -90,5 +91,16 @@ def test_a_stub_that_is_no_java_is_quoted(tmp_path: Path) -> None:
 def test_a_file_that_does_not_start_is_named(tmp_path: Path) -> None:
     text = tmp_path / "java"
     text.write_text("not a program")
-    with pytest.raises(InputError, match="can't be started"):
+    with pytest.raises(InputError, match="can't be started: Permission denied") as refused:
         java_version(text)
+    assert "Let this user execute the file." in refused.value.hint
+
+
+def test_a_java_that_gives_no_answer_was_started_nevertheless(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(java, "_TIMEOUT_S", 0.1)
+    path = fake_java(tmp_path, "exec sleep 9")
+    with pytest.raises(InputError) as refused:
+        java_version(path)
+    assert refused.value.message == f"The Java at {path} is silent."

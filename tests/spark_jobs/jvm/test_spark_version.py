@@ -47,9 +47,9 @@ def test_an_unsupported_spark_is_refused_by_name_before_jars_are_fetched(
         with pytest.raises(InputError) as caught:
             what("spark")
         assert f"Spark {version} in {home} is not supported" in str(caught.value)
-        assert "Nothing was started" in str(caught.value)
-        assert caught.value.hint is not None
-        assert "pip install pyspark==" in caught.value.hint
+        assert "Nothing was read or written" in str(caught.value)
+        # Another PySpark changes nothing while the variable names this one.
+        assert caught.value.hint.startswith("Set `SPARK_HOME` to the folder of a Spark")
 
 
 def test_a_vendors_build_of_a_supported_version_is_accepted(home: Path) -> None:
@@ -69,7 +69,7 @@ def test_sets_that_do_not_go_with_spark_are_found_whatever_spark_there_is(home: 
 def test_a_set_that_a_spark_lacks_is_refused_by_name(home: Path, name: str) -> None:
     has_core(home, SUPPORTED["4.1"].spark)
     assert name not in sets_with(SUPPORTED["4.1"])
-    with pytest.raises(InputError, match=rf"`{name}` does not exist for Spark 4\.1\.4"):
+    with pytest.raises(InputError, match=rf"`{name}` do not exist for Spark 4\.1"):
         find_set(name)
 
 

@@ -64,3 +64,14 @@ def test_a_folder_that_holds_more_than_a_pipelines_modules_is_refused(
     put(tmp_path, "big.py", text="x = 1\n" * 3)
     with pytest.raises(InputError, match="folder of their own"):
         write_code_archive([tmp_path], tmp_path / "out.zip")
+
+
+def test_folders_that_hold_too_much_together_are_all_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code_archive, "MOST_BYTES", 10)
+    folders = [tmp_path / "kept", tmp_path / "own"]
+    for each in folders:
+        put(each, f"of_{each.name}.py", text="x = 1\n")
+    with pytest.raises(InputError, match=f"modules in {folders[0]} and {folders[1]} and below"):
+        write_code_archive(folders, tmp_path / "out.zip")

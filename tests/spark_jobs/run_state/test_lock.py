@@ -40,7 +40,7 @@ def test_two_drivers_never_share_a_checkpoint(generation: Generation) -> None:
         assert not held.is_lease
         held.require_held()
         assert driver_lock.is_held(generation)
-        with pytest.raises(StateError, match="Another run of this pipeline is active") as caught:
+        with pytest.raises(StateError, match="Another run of generation g1 holds") as caught:
             QueryLock(generation).__enter__()
         assert caught.value.transient
     assert not driver_lock.is_held(generation)
@@ -119,6 +119,15 @@ def test_merges_wait_for_each_other(generation: Generation) -> None:
         done.append("first")
     waiting.join()
     assert done == ["first", "second"]
+
+
+def test_a_second_driver_is_told_how_to_end_the_first_and_not_the_one_that_serves(
+    generation: Generation,
+) -> None:
+    with QueryLock(generation, "a"), pytest.raises(StateError) as refused:  # noqa: SIM117
+        with QueryLock(generation, "b"):
+            pass
+    assert f"`hybrid stop P --generation {generation.name}`" in refused.value.hint
 
 
 def test_a_lock_that_can_not_be_made_is_named(tmp_path: Path) -> None:

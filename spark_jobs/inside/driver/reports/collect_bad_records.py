@@ -157,8 +157,8 @@ class Collector:
                 f"in {self._folder}."
             )
             hint = (
-                "Repair the table's `_delta_log`, or name another folder under `quarantine` of "
-                "the source; then run the pipeline again: `hybrid run P`."
+                "Correct what the message says of the table, or name another folder under "
+                "`quarantine` of the source; then run the pipeline again: `hybrid run P`."
             )
             raise InputError(
                 message, hint, source=self._source, table=self._table.url, field="quarantine"

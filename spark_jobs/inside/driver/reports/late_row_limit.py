@@ -109,9 +109,9 @@ def require_no_late_rows(context: PipelineContext) -> None:
         "lacks them, and the checkpoint has moved past them."
     )
     hint = (
-        "Raise the delay of `withWatermark` in the transform; or raise `batch.files` and "
-        f"`batch.bytes` of `{source}`, so that files whose event times overlap are read in one "
-        "micro-batch; or, if a wrong clock has moved the watermark, set `event_time.not_after`. "
+        "Raise the delay of the watermark (`withWatermark`, or `transform.watermark` of a query); "
+        f"or raise `batch.files` and `batch.bytes` of `{source}`, so that files whose event times "
+        "overlap are read in one micro-batch; or, after a wrong clock, set `event_time.not_after`. "
         "Then begin a new generation, which reads everything again: `hybrid generation new P`. If "
         "the table may lack these rows, raise `supervision.late_rows.history` instead, and run the "
         "pipeline again: `hybrid run P`."

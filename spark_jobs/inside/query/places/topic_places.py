@@ -279,8 +279,8 @@ def _require_same_start(source: str, decided: Offsets, fixed: Mapping[Any, int])
         if fixed.get(at) != offset:
             message = (
                 f"Topic `{at.topic}`, partition {at.partition} was decided to start at offset "
-                f"{offset}, but the checkpoint started it at {fixed.get(at)}. So the state folder "
-                "and the checkpoint do not belong together, and records may be missing from the "
+                f"{offset}, but the checkpoint started it at {fixed.get(at, 'no offset')}. So the "
+                "state and the checkpoint do not belong together: rows may be missing from the "
                 "table, or be in it twice. The query was not started."
             )
             hint = (

@@ -374,12 +374,12 @@ class Seam:
             columns = {part: name for name, part in self._source.include.items()}
             return SnapshotFilter(columns, snapshot)
         if end.sequence is None or self._pipeline.sequence is None:
+            lacking = "the pipeline declares no `sequence`"
+            if self._pipeline.sequence is not None:
+                lacking = f"the end position of source `{end.source}` contains no log position"
             message = (
                 f"Rows of source `{self._source.name}` that history has delivered are recognized "
-                f"by their log position, but the pipeline declares `sequence: "
-                f"{self._pipeline.sequence}`, and the end position of source `{end.source}` "
-                f"contains the log position {end.sequence}. Both are needed. The query was not "
-                "started."
+                f"by their log position, but {lacking}. The query was not started."
             )
             hint = (
                 "Declare `sequence` as it was when the generation began, or begin a new generation "

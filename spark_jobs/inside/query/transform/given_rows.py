@@ -92,10 +92,9 @@ def require_declared_order(name: str, rows: DataFrame, given: Given) -> None:
             "written."
         )
     else:
-        message = (
-            f"`transform: {name}` reads an input more than once, or from a WITH clause in another "
-            f"order than that of the declaration, {listed}."
-        )
+        what = f"inputs from a WITH clause in another order than they are declared in, {listed}"
+        what = "an input more than once" if len(found) > len(declared) else what
+        message = f"`transform: {name}` reads {what}."
         hint = (
             "Read each input once, in the order of the declaration, such as in one join; what is "
             "needed twice may be computed once before. Nothing was read or written."

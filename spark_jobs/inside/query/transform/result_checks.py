@@ -23,9 +23,8 @@ def require_stream(name: str, rows: object) -> None:
         InputError: It is no DataFrame, or no stream.
     """
     if not isinstance(rows, DataFrame):
-        message = (
-            f"`transform: {name}` returned a {type(rows).__name__}; it has to return a DataFrame."
-        )
+        what = "nothing" if rows is None else "no DataFrame of Spark"
+        message = f"`transform: {name}` returned {what}; it has to return a DataFrame of Spark."
         hint = (
             "Return from this function the DataFrame whose rows go into the target, then run the "
             "pipeline again: `hybrid run P`. Nothing was read or written."

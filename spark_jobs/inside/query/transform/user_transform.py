@@ -153,7 +153,7 @@ class QueryCall:
             return
         close = get_close_matches(view, read, 1)
         others = ", ".join(f"`{name}`" for name in read) or "no table"
-        advice = f"; by `{close[0]}`, did you mean it?" if close else f"; it reads {others}."
+        advice = f"; did you mean it by `{close[0]}`?" if close else f"; it reads {others}."
         message = (
             f"`transform: {self.declared.name}` does not read the view `{view}`, which has the "
             f"rows of {'all sources' if view == VIEW else 'that input'}{advice}"
@@ -167,8 +167,8 @@ class QueryCall:
         if watermark.column not in rows.columns:
             listed = ", ".join(f"`{name}`" for name in rows.columns)
             message = (
-                f"`transform.watermark.column: {watermark.column}` does not exist; there are "
-                f"{listed}."
+                f"`transform.watermark.column` names `{watermark.column}`, which the rows do not "
+                f"have; they have {listed}."
             )
             hint = "Declare one of these columns, usually the event time. Nothing was read."
             field = "transform.watermark.column"

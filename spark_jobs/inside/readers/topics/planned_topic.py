@@ -148,11 +148,9 @@ class PlannedTopic:
                     f"Source `{self._source.name}`: {at} is to be read from offset {first} on, but "
                     f"{held}. Its rows would be missing from the table."
                 )
-                hint = (
-                    f"Raise `retention.ms` of topic `{at.topic}`, so that this does not happen "
-                    "again, and begin a new generation, which plans the range again: "
-                    "`hybrid generation new P`."
-                )
+                hint = "Begin a new generation, which plans the range: `hybrid generation new P`."
+                if at in begun:
+                    hint += f" First raise `retention.ms` of topic `{at.topic}`."
                 raise SeamError(
                     message,
                     hint,

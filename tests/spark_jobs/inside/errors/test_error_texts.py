@@ -10,6 +10,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from hybrid_extensions.servers.process import free_ports
 from spark_jobs.inside.errors.error_reports import report_of, without_traces
+from spark_jobs.inside.errors.java_causes import first_line
 
 _TRACE = """\
 Job aborted due to stage failure: Task 0 in stage 3.0 failed 1 times, most recent:
@@ -25,6 +26,23 @@ ZeroDivisionError: division by zero
 Driver stacktrace:
 Caused by: java.lang.ArithmeticException: / by zero
 """
+
+
+class Silent:
+    """A Java exception without a message, as of a time limit."""
+
+    def getMessage(self) -> None:  # noqa: N802 - Java's name
+        return None
+
+    def getClass(self) -> Silent:  # noqa: N802
+        return self
+
+    def getName(self) -> str:  # noqa: N802
+        return "java.util.concurrent.TimeoutException"
+
+
+def test_an_exception_without_a_message_is_named_by_its_class_and_not_as_none() -> None:
+    assert first_line(Silent()) == "TimeoutException"
 
 
 def test_the_reason_is_read_without_the_traces() -> None:

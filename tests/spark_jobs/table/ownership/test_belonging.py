@@ -233,7 +233,7 @@ def test_a_document_deleted_after_a_commit_is_refused_by_name(case: TargetCase, 
     case.run(0)
     case.generation.path(name).unlink()
     error = refused(case)
-    assert f"State file {case.generation.path(name)} is missing" in error.message
+    assert f"The state lacks {case.generation.path(name)}, though" in error.message
     assert error.fields["file"] == str(case.generation.path(name))
 
 
@@ -258,7 +258,7 @@ def test_a_lost_name_of_the_generation_never_begins_another_one(
 def test_commits_deleted_in_the_checkpoint_are_refused(case: TargetCase) -> None:
     case.run(0, 1, 2)
     shutil.rmtree(case.checkpoint / "commits")
-    assert "micro-batch 2 was begun, but the last one" in refused(case).message
+    assert "micro-batch 2 was begun, but its folder `commits` has none." in refused(case).message
 
 
 def restore(case: TargetCase, version: int) -> None:
@@ -446,8 +446,9 @@ def test_a_running_query_sees_what_is_deleted(case: TargetCase, what: str) -> No
     case.batches(0, 1)
     guard.look()
     shutil.rmtree(case.out if what == "target" else case.checkpoint)
-    with pytest.raises(StateError, match="is missing"):
+    with pytest.raises(StateError, match="is missing") as refused:
         guard.look()
+    assert "Nothing was" not in refused.value.message, "it was started, and has written"
 
 
 def test_a_micro_batch_is_written_only_after_the_one_before_it(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sources.captured_tables import look_before_launch
 from sources.common.positions import Offsets
 from sources.config.code.user_functions import load_function, require_transform
@@ -47,10 +49,13 @@ def require_runnable(loaded: LoadedPipeline) -> None:
             load_function(loaded, field, name)
 
 
-def require_ready_to_stream(context: PipelineContext, source: Source) -> None:
+def require_ready_to_stream(context: PipelineContext, source: Source) -> Callable[[], None]:
     """Refuse to start the unbounded run now; called before each launch and restart of it.
 
     Keeps the definition that the run uses, and records the present state of a captured table.
+
+    Returns:
+        As :func:`require_ready`.
 
     Raises:
         StateError: It is not the source's turn, or as :func:`require_ready`; or checkpoint, state
@@ -62,15 +67,19 @@ def require_ready_to_stream(context: PipelineContext, source: Source) -> None:
     """
     require_belonging(context.loaded, context.generation)
     context.require_turn(source.name)
-    require_ready(context, source)
+    put_back = require_ready(context, source)
     # Nobody may have looked at the slot and the table since the last run.
     look_before_launch(context.loaded, context.generation)
+    return put_back
 
 
-def require_ready(context: PipelineContext, source: Source) -> None:
+def require_ready(context: PipelineContext, source: Source) -> Callable[[], None]:
     """Refuse to launch a source that may not run now; keep the definition that it runs by.
 
     Of a source that runs already, the definition stays kept by which it was launched.
+
+    Returns:
+        A function that puts the definition back which was kept before.
 
     Raises:
         StateError: A document is of another version, another generation serves in this one's place,
@@ -89,8 +98,9 @@ def require_ready(context: PipelineContext, source: Source) -> None:
                 require_range(context.generation, topic.name)
             if not next_offsets(context, topic):
                 require_sound(context, topic)
-    if find_run(context.generation, source.name) is None:
-        keep_definition(context.loaded, context.generation)
+    if find_run(context.generation, source.name) is not None:
+        return lambda: None
+    return keep_definition(context.loaded, context.generation)
 
 
 def next_offsets(context: PipelineContext, source: KafkaSource) -> Offsets:

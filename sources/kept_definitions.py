@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from functools import partial
 from importlib.machinery import PathFinder
 from modulefinder import ModuleFinder
 from pathlib import Path
@@ -36,7 +38,7 @@ def read_kept(generation: Generation) -> KeptDefinition | None:
     return generation.read(f"{_FOLDER}/{KEPT}", KeptDefinition)
 
 
-def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
+def keep_definition(loaded: LoadedPipeline, generation: Generation) -> Callable[[], None]:
     """Copy a generation's definition to its state, so that later changes do not affect its runs.
 
     The definition is the pipeline's file, which contains no secret, and the queries and modules of
@@ -44,30 +46,39 @@ def keep_definition(loaded: LoadedPipeline, generation: Generation) -> None:
     files that differ from the last copy are written, and a change is recorded in the log of
     actions. Does nothing if ``loaded`` is such a copy itself.
 
+    Returns:
+        A function that puts the last copy back, for a definition that does not run.
+
     Raises:
         StateError: The state can't be written, or is damaged.
         UnavailableError: The state's store does not answer.
         OSError: The pipeline's file or a module can't be read.
     """
     if loaded.kept is not None:
-        return
+        return lambda: None
     copies, contents = {}, {}
     for path in [loaded.path, *code_of(loaded), *_audit_query(loaded)]:
         name, content = str(path.relative_to(loaded.folder)), path.read_bytes()
         if (copy := generation.read_bytes(f"{_FOLDER}/{name}")) != content:
             copies[name], contents[name] = copy, content
     before, now = changes(copies, contents)
-    with ExitStack() as stack:
-        # What is kept for the first time changes nothing.
-        if before:
-            action = (loaded.state, "change of declaration", None, generation.name, before)
-            stack.enter_context(recorded(*action)).update(now)
-        for name, content in contents.items():
-            # Written atomically: a driver may be reading it.
-            generation.replace_bytes(f"{_FOLDER}/{name}", content)
+
+    def write(before: Mapping[str, str], files: Mapping[str, bytes], now: dict[str, str]) -> None:
+        with ExitStack() as stack:
+            # What is kept for the first time changes nothing.
+            if before:
+                action = (loaded.state, "change of declaration", None, generation.name, before)
+                stack.enter_context(recorded(*action)).update(now)
+            for name, content in files.items():
+                # Written atomically: a driver may be reading it.
+                generation.replace_bytes(f"{_FOLDER}/{name}", content)
+
+    write(before, contents, now)
     kept = KeptDefinition(generation=generation.name, home=str(loaded.folder))
     if read_kept(generation) != kept:
         generation.replace(f"{_FOLDER}/{KEPT}", kept)
+    last = {name: copy for name, copy in copies.items() if copy is not None}
+    return partial(write, now, last, before)
 
 
 def changed_since(loaded: LoadedPipeline, generation: str) -> list[str]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager, suppress
 
 from orchestration.launch_checks import Source, require_ready_to_stream
 from sources.config.loader import LoadedPipeline
-from sources.errors import HybridError
+from sources.errors import HybridError, RunError
 from sources.planning.context import PipelineContext
 from sources.state.action_log import recorded
 from sources.state.generation import Generation
@@ -34,7 +34,8 @@ def go_live(
     """Start the unbounded run unless it runs; return once its first micro-batch is committed.
 
     The run is requested by this call, and until people stop or pause it the supervision restarts
-    it. Interrupting the call (Ctrl-C) cancels the request; an error does not.
+    it. Interrupting the call (Ctrl-C) cancels the request; an error does not. A definition by which
+    the run fails for good before that is not kept.
 
     Args:
         context: The pipeline and its state.
@@ -56,19 +57,25 @@ def go_live(
             active.
         InputError: A broker or a store refuses.
     """
-    require_ready_to_stream(context, source)
+    put_back = require_ready_to_stream(context, source)
     generation = context.generation
     before = read_requested(generation)
-    if before is not None and before.is_requested:
-        # Nothing changes, but that what failed before is forgotten.
-        with _requested(generation, source.name, before, by):
-            return _start(context, source, on_beat, waiting)
-    what = "start" if before is None else "resume"
-    live = {"live run": in_words(before)}
-    with recorded(context.loaded.state, what, by, generation.name, live) as after:
-        after["live run"] = "live"
-        with _requested(generation, source.name, before, by):
-            return _start(context, source, on_beat, waiting)
+    try:
+        if before is not None and before.is_requested:
+            # Nothing changes, but that what failed before is forgotten.
+            with _requested(generation, source.name, before, by):
+                return _start(context, source, on_beat, waiting)
+        what = "start" if before is None else "resume"
+        live = {"live run": in_words(before)}
+        with recorded(context.loaded.state, what, by, generation.name, live) as after:
+            after["live run"] = "live"
+            with _requested(generation, source.name, before, by):
+                return _start(context, source, on_beat, waiting)
+    except RunError as error:
+        if not error.transient:
+            # Restarts and a rollback go by the definition that has run.
+            put_back()
+        raise
 
 
 @contextmanager

@@ -14,7 +14,9 @@ import pyarrow as pa
 
 from hybrid_extensions.starter.csv_files import dialect_of, names_in_header
 from hybrid_extensions.starter.json_integers import with_integers
+from hybrid_extensions.starter.json_objects import begins_with_object, names_in_objects
 from hybrid_extensions.starter.nested import columns_of_fields, expression_of, fields_of_type
+from hybrid_extensions.starter.readable_types import readable_types
 from sources.common.counting import counted
 from sources.common.schema import normalize, type_name, with_leaves
 from sources.common.sql.sql_names import quoted
@@ -34,6 +36,9 @@ _INDEX = re.compile(r"__index_level_\d+__")
 _BOM = b"\xef\xbb\xbf"
 _DELIMITERS = (b",", b";", b"\t", b"|")
 _LIKELY_KEY = re.compile(r"(^|_)(id|key|no|nr|number|uuid|code)$|id$")
+# Columns in which tools that copy tables note what they did, and when.
+_OF_LOADER = re.compile(r"_(airbyte|ab|fivetran|sdc|dlt|hoodie)_", re.IGNORECASE)
+_WHOLE_DECIMAL = re.compile(r"decimal\(\d+,0\)")
 _MOST_KEYS = 12
 _MOST_LINES = 3
 # Functions of `select` by the number of their units in a second.
@@ -56,11 +61,14 @@ class Detected:
             ``timestamp_millis``; None if it is a timestamp already.
         key: Columns that identify a row.
         index: Columns that pandas has added for the index of its rows, which are left out.
-        unnamed: Columns that have no name of their own in the header of a CSV file, which are left
-            out, by the names that DuckDB gives them.
-        why_key: Why these columns are the key, for people to check; empty if they were named.
+        unnamed: Columns that have no name of their own in the header of a CSV file, or in objects
+            of JSON, which are left out, by the names that DuckDB gives them.
+        why_key: What people should check about the key, as a sentence or two; empty if there is
+            nothing.
         csv: Options of CSV that differ from the defaults, by name.
         fields: Columns that are made of fields of structs, in Spark SQL by name.
+        texts: Columns that are texts, as runs could not read them as what they look like: a value
+            by name.
     """
 
     format: str
@@ -74,6 +82,7 @@ class Detected:
     why_key: str = ""
     csv: dict[str, str | bool] = field(default_factory=dict)
     fields: dict[str, str] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
 
 
 def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
@@ -91,13 +100,22 @@ def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
     """
     form = _format_of(path)
     every = _columns_of(path, form, folders=False)
+    if list(every) == ["json"] and not begins_with_object(path):
+        raise _no_objects(path)
     index = [name for name in _index_of(path, form, every) if name not in (event_time, *key)]
     dialect = dialect_of(path) if form == "csv" else {}
     names: dict[str, str | None] = {name: name for name in every}
     if form == "csv":
         names = names_in_header(path, dialect, every)
+    elif form == "json":
+        names = names_in_objects(path, every)
     unnamed = [name for name, own in names.items() if own is None and name not in index]
     columns = {name: kind for name, kind in every.items() if name not in (*index, *unnamed)}
+    texts: dict[str, str] = {}
+    if form != "parquet":
+        own = {names[name] or name: kind for name, kind in columns.items()}
+        types, texts = readable_types(path, form, dialect, own)
+        columns = dict(zip(columns, types.values(), strict=True))
     folders = [name for name in _columns_of(path, form, folders=True) if name not in every]
     of_fields = columns_of_fields(columns, [each for each in (event_time, *key) if each])
     kinds, fields = dict(columns), {}
@@ -124,7 +142,25 @@ def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
         why_key=why,
         csv=dialect,
         fields=fields,
+        texts=texts,
     )
+
+
+def _no_objects(path: Path) -> InputError:
+    message = f"File {path} has no JSON object in each line, as `format: json` reads them."
+    hint = (
+        "Write the objects of an array as lines, such as with `jq -c '.[]' FILE > FILE.jsonl`, "
+        "then run `hybrid init` again."
+    )
+    return InputError(message, hint, file=str(path))
+
+
+def has_rows(path: Path) -> bool:
+    """Return whether a file has a row; True if its format is not known or it can't be read."""
+    try:
+        return bool(_query(path, _format_of(path), "SELECT 1", rest="LIMIT 1").num_rows)
+    except InputError:
+        return True
 
 
 def _no_column(
@@ -266,23 +302,36 @@ def _instant_of(path: Path, form: str, name: str, kind: str) -> str:
         f"Column `{name}` of file {path} is no event time: its type is {kind}, and its values are "
         "no seconds, milliseconds or microseconds since 1970 of the years from 1990 on."
     )
+    made = {
+        "string": f"to_timestamp({name}, 'MM/dd/yyyy HH:mm:ss')",
+        "double": f"timestamp_millis(CAST({name} * 1000 AS BIGINT))",
+        "bigint": f"timestamp_micros({name} div 1000)",
+    }.get(kind, name)
     hint = (
         "Name another column with `--event-time`, or write the pipeline's file by hand with a "
-        f"`select` that makes a timestamp of `{name}` (docs/sources.md)."
+        f"`select` that makes a timestamp of `{name}`, such as `CAST({made} AS TIMESTAMP)` "
+        "(docs/sources.md)."
     )
     raise InputError(message, hint, file=str(path), column=name)
 
 
 def _find_event_time(path: Path, form: str, columns: Mapping[str, str]) -> str:
-    times = [name for name, kind in columns.items() if kind == "timestamp"]
-    numbers = [name for name, kind in columns.items() if kind in _INTEGERS and not times]
+    own = {name: kind for name, kind in columns.items() if not _OF_LOADER.match(name)}
+    times = [name for name, kind in own.items() if kind == "timestamp"]
+    # Numbers of orders are times of some year by chance.
+    numbers = [
+        name
+        for name, kind in own.items()
+        if kind in _INTEGERS and not times and not _LIKELY_KEY.search(name.lower())
+    ]
     times += [name for name in numbers if _unit_of(path, form, name) is not None]
     if len(times) == 1:
         return times[0]
     number = f"{len(times)} columns" if times else "no column"
     message = (
         f"The event time can't be detected: {number} of file {path} {'have' if times else 'has'} "
-        "the type timestamp, or the time since 1970 as integers, and it has to be one."
+        "the type timestamp, or the time since 1970 as integers, and it has to be one; those of "
+        "loaders (such as `_airbyte_…`), and integers that are named as a key, do not count."
     )
     choice = f"one of {', '.join(times or fields_of_type(columns, 'timestamp') or columns)}"
     raise InputError(message, f"Name the column with `--event-time`: {choice}.", file=str(path))
@@ -303,19 +352,26 @@ def _index_of(path: Path, form: str, columns: Mapping[str, str]) -> list[str]:
 def _find_key(path: Path, form: str, columns: Mapping[str, str], at: str) -> tuple[list[str], str]:
     """Return the columns that identify a row, and why: `id`, or else what is unique in the file."""
     if "id" in columns:
-        return ["id"], ""
+        return ["id"], _why_check_id(path, form)
     kinds = (*_INTEGERS, "string", "date")
-    named = [name for name, kind in columns.items() if kind in kinds and name != at]
+    named = [
+        name
+        for name, kind in columns.items()
+        if (kind in kinds or _WHOLE_DECIMAL.fullmatch(kind))
+        and name != at
+        and not _OF_LOADER.match(name)
+    ]
     # By their names first, as in a small file much is unique by chance.
     likely = sorted(named[:_MOST_KEYS], key=lambda name: not _LIKELY_KEY.search(name.lower()))
     sets = [[name] for name in likely] + [[name, at] for name in likely]
     for each in [*sets, *map(list, combinations(likely, 2))]:
         rows = _rows_if_unique(path, form, each)
         if rows is not None:
-            return (
-                each,
-                f"its value is another one in each of {counted(rows, 'row')} of {path.name}",
+            why = (
+                f"The key is [{', '.join(each)}], as its value is another one in each of "
+                f"{counted(rows, 'row')} of {path.name}. Check that it is so in all files."
             )
+            return each, why
     message = (
         f"The key can't be detected: file {path} has no column `id`, and of its columns of "
         f"integers, texts and dates (the first {_MOST_KEYS}) no one or two have values that are "
@@ -325,10 +381,27 @@ def _find_key(path: Path, form: str, columns: Mapping[str, str], at: str) -> tup
     raise InputError(message, hint, file=str(path))
 
 
+def _why_check_id(path: Path, form: str) -> str:
+    rows, distinct = _rows_and_values(path, form, ["id"])
+    if rows == distinct:
+        return ""
+    return (
+        f"The key is [id], which has {counted(distinct, 'value')} in {counted(rows, 'row')} of "
+        f"{path.name}. If these are versions of rows, declare `mode: merge`; if they are different "
+        "rows, name the columns that identify one with `--key`."
+    )
+
+
 def _rows_if_unique(path: Path, form: str, columns: Sequence[str]) -> int | None:
     """Return the number of rows if each has its own values of some columns, none of them null."""
+    rows, distinct = _rows_and_values(path, form, columns)
+    return rows if rows == distinct and rows > 1 else None
+
+
+def _rows_and_values(path: Path, form: str, columns: Sequence[str]) -> tuple[int, int]:
+    """Return the number of rows, and of different values of some columns without a null."""
     names = ", ".join(map(quoted, columns))
     known = " AND ".join(f"{quoted(name)} IS NOT NULL" for name in columns)
     query = f"SELECT count(*), count(DISTINCT ({names})) FILTER ({known})"
     rows, distinct = (found[0].as_py() for found in _query(path, form, query))
-    return rows if rows == distinct and rows > 1 else None
+    return rows, distinct

@@ -69,6 +69,7 @@ class Detected:
         fields: Columns that are made of fields of structs, in Spark SQL by name.
         texts: Columns that are texts, as runs could not read them as what they look like: a value
             by name.
+        unread: Columns that runs could not read as texts either, which are left out.
     """
 
     format: str
@@ -83,6 +84,7 @@ class Detected:
     csv: dict[str, str | bool] = field(default_factory=dict)
     fields: dict[str, str] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
+    unread: list[str] = field(default_factory=list)
 
 
 def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
@@ -112,10 +114,12 @@ def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
     unnamed = [name for name, own in names.items() if own is None and name not in index]
     columns = {name: kind for name, kind in every.items() if name not in (*index, *unnamed)}
     texts: dict[str, str] = {}
+    unread: list[str] = []
     if form != "parquet":
         own = {names[name] or name: kind for name, kind in columns.items()}
         types, texts = readable_types(path, form, dialect, own)
-        columns = dict(zip(columns, types.values(), strict=True))
+        unread = [name for name in own if name not in types]
+        columns = {name: types[each] for name in columns if (each := names[name] or name) in types}
     folders = [name for name in _columns_of(path, form, folders=True) if name not in every]
     of_fields = columns_of_fields(columns, [each for each in (event_time, *key) if each])
     kinds, fields = dict(columns), {}
@@ -143,6 +147,7 @@ def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
         csv=dialect,
         fields=fields,
         texts=texts,
+        unread=unread,
     )
 
 

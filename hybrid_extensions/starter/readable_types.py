@@ -25,8 +25,8 @@ def readable_types(
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return the types of columns, with texts in place of what runs could not read as its type.
 
-    The first 4 MiB of the file count. If they can't be read as texts either, or no extension reads
-    the format, the types stay as they are, and the plan says what is wrong.
+    The first 4 MiB of the file count. If no column can be read, or no extension reads the format,
+    the types stay as they are, and the plan says what is wrong.
 
     Args:
         path: The file.
@@ -35,25 +35,24 @@ def readable_types(
         columns: Spark SQL types by the names that the file has.
 
     Returns:
-        The types, and by the name of each column that was changed a value of it.
+        The types, without columns that can't be read as texts either, such as numbers and objects
+        in one of JSON; and by the name of each column that was changed a value of it.
     """
-    texts = dict.fromkeys(columns, "string")
-    shown = _first_rows(path, form, csv, texts)
-    if shown is None:
-        return dict(columns), {}
-    types, changed = dict(columns), {}
     if _first_rows(path, form, csv, columns) is not None:
-        return types, {}
+        return dict(columns), {}
+    # All columns of a CSV file that has no header are declared.
+    others = dict.fromkeys(columns, "string") if form == "csv" else {}
+    types, changed = {}, {}
     for name, kind in columns.items():
-        choices = [kind, _with_texts(kind), "string"]
-        types[name] = next(
-            each
-            for each in choices
-            if each == "string" or _first_rows(path, form, csv, {**texts, name: each}) is not None
-        )
-        if types[name] != kind:
-            changed[name] = next(value.as_py() for value in shown[name] if value.is_valid)
-    return types, changed
+        for each in (kind, _with_texts(kind), "string"):
+            rows = _first_rows(path, form, csv, {**others, name: each})
+            if rows is None:
+                continue
+            types[name] = each
+            if each != kind:
+                changed[name] = str(next(iter(rows[name].drop_null().to_pylist()), ""))
+            break
+    return (types, changed) if types else (dict(columns), {})
 
 
 def _with_texts(kind: str) -> str:

@@ -141,6 +141,10 @@ def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[P
         "like; `select` can convert them (docs/sources.md)."
         for name, value in found.texts.items()
     ]
+    notes += [
+        f"Left out: `{name}`, whose values are objects or lists and others: runs can't read it."
+        for name in found.unread
+    ]
     notes += [f"Column `{name}` is {made}, by `select`." for name, made in found.fields.items()]
     loaded, written = write_starter(folder, options, found)
     return loaded, written, [*notes, *topic_warnings(loaded)]

@@ -155,3 +155,22 @@ def test_members_of_json_that_differ_in_case_are_left_out(tmp_path: Path) -> Non
     assert status == 0
     assert answer["notes"][-1].startswith("Left out: `N`, `n_1`, which have no name of their own")
     assert planned(tmp_path)["columns"] == {"no": "bigint", "at": "timestamp"}
+
+
+@needs("text_files")
+def test_a_member_that_is_an_object_and_something_else_is_left_out(tmp_path: Path) -> None:
+    rows = [
+        {
+            "no": n,
+            "at": at,
+            "o": {"n": n, "l": [1]},
+            "any": [1, {"x": n}][n % 2],
+        }
+        for n, at in enumerate(TIMES)
+    ]
+    write(tmp_path, "a.json", [json.dumps(row) for row in rows])
+    status, answer = call(tmp_path)
+    assert (status, len(answer["notes"])) == (0, 2)
+    assert answer["notes"][1].startswith("Left out: `any`, whose values are objects or lists")
+    declared = "struct<n:bigint,l:array<bigint>>"
+    assert planned(tmp_path)["columns"] == {"no": "bigint", "at": "timestamp", "o": declared}

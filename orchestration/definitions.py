@@ -48,8 +48,9 @@ class Declared(NamedTuple):
 def find_pipelines(places: Iterable[Path]) -> Declared:
     """Return the declarations in some files, and in ``*.yaml`` of some folders.
 
-    So are files ``*.yml`` of a folder that declare ``sink`` or ``tables``, as pipelines do. A file that can't be loaded raises nothing: it is in ``unreadable``. Files of a group's
-    pipelines count as part of the group.
+    So are files ``*.yml`` of a folder that declare ``sink`` or ``tables``, as pipelines do. A file
+    that can't be loaded raises nothing: it is in ``unreadable``. Files of a group's pipelines count
+    as part of the group.
 
     Args:
         places: Files and folders; folders below a folder are not searched.

@@ -16,7 +16,7 @@ from hybrid_extensions.starter.csv_files import dialect_of, names_in_header
 from hybrid_extensions.starter.json_integers import with_integers
 from hybrid_extensions.starter.json_objects import begins_with_object, names_in_objects
 from hybrid_extensions.starter.nested import columns_of_fields, expression_of, fields_of_type
-from hybrid_extensions.starter.readable_types import readable_types
+from hybrid_extensions.starter.readable_types import readable_types, types_of_parquet
 from sources.common.counting import counted
 from sources.common.schema import normalize, type_name, with_leaves
 from sources.common.sql.sql_names import quoted
@@ -39,6 +39,8 @@ _LIKELY_KEY = re.compile(r"(^|_)(id|key|no|nr|number|uuid|code)$|id$")
 # Columns in which tools that copy tables note what they did, and when.
 _OF_LOADER = re.compile(r"_(airbyte|ab|fivetran|sdc|dlt|hoodie)_", re.IGNORECASE)
 _WHOLE_DECIMAL = re.compile(r"decimal\(\d+,0\)")
+# Texts that a plan casts as Spark does (`hybrid_extensions.expressions`).
+_TIME = r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?(Z| UTC|[+-](0\d|1[0-7]):\d\d)?)?)?"
 _MOST_KEYS = 12
 _MOST_LINES = 3
 # Functions of `select` by the number of their units in a second.
@@ -57,8 +59,8 @@ class Detected:
         columns: Names and Spark SQL types of the columns inside the files.
         folders: Names of the columns that only folder names contain (``name=value``).
         event_time: Column with the event time.
-        instant: Function that turns the event time into a timestamp, such as
-            ``timestamp_millis``; None if it is a timestamp already.
+        instant: Spark SQL that turns the event time, at its ``{}``, into a timestamp, such as
+            ``timestamp_millis({})``; None if it is a timestamp already.
         key: Columns that identify a row.
         index: Columns that pandas has added for the index of its rows, which are left out.
         unnamed: Columns that have no name of their own in the header of a CSV file, or in objects
@@ -69,7 +71,7 @@ class Detected:
         fields: Columns that are made of fields of structs, in Spark SQL by name.
         texts: Columns that are texts, as runs could not read them as what they look like: a value
             by name.
-        unread: Columns that runs could not read as texts either, which are left out.
+        unread: Columns that runs can't read, not as texts either, which are left out.
     """
 
     format: str
@@ -113,13 +115,13 @@ def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
         names = names_in_objects(path, every)
     unnamed = [name for name, own in names.items() if own is None and name not in index]
     columns = {name: kind for name, kind in every.items() if name not in (*index, *unnamed)}
-    texts: dict[str, str] = {}
-    unread: list[str] = []
-    if form != "parquet":
-        own = {names[name] or name: kind for name, kind in columns.items()}
+    own = {names[name] or name: kind for name, kind in columns.items()}
+    if form == "parquet":
+        types, texts = types_of_parquet(path, own), {}
+    else:
         types, texts = readable_types(path, form, dialect, own)
-        unread = [name for name in own if name not in types]
-        columns = {name: types[each] for name in columns if (each := names[name] or name) in types}
+    unread = [name for name in own if name not in types]
+    columns = {name: types[each] for name in columns if (each := names[name] or name) in types}
     folders = [name for name in _columns_of(path, form, folders=True) if name not in every]
     of_fields = columns_of_fields(columns, [each for each in (event_time, *key) if each])
     kinds, fields = dict(columns), {}
@@ -202,7 +204,7 @@ def _format_of(path: Path) -> str:
 
 
 def _query(
-    path: Path, form: str, select: str, *, folders: bool = False, rest: str = ""
+    path: Path, form: str, select: str, *, folders: bool = False, rest: str = "", text: str = ""
 ) -> pa.Table:
     """Return the result of a query over the file.
 
@@ -212,8 +214,12 @@ def _query(
         select: The query up to its FROM.
         folders: Whether names and values in folder names count as columns.
         rest: The query after its FROM.
+        text: Name of a column of CSV that is read as text, whatever it looks like.
     """
     reader = _READERS[form].format(folders=str(folders).lower())
+    if text and form == "csv":
+        name = text.replace("'", "''")
+        reader = f"{reader.removesuffix(')')}, types = {{'{name}': 'VARCHAR'}})"
     try:
         with duckdb.connect() as connection:
             connection.execute("SET TimeZone = 'UTC'")
@@ -299,10 +305,12 @@ def _unit_of(path: Path, form: str, name: str) -> str | None:
 
 
 def _instant_of(path: Path, form: str, name: str, kind: str) -> str:
-    """Return the function that turns an event time that is no timestamp into one."""
+    """Return the Spark SQL that turns an event time that is no timestamp into one."""
     found = _unit_of(path, form, name) if kind in _INTEGERS else None
     if found is not None:
-        return found
+        return f"{found}({{}})"
+    if form != "parquet" and (kind == "date" or _are_times(path, form, name, kind)):
+        return "CAST({} AS TIMESTAMP)"
     message = (
         f"Column `{name}` of file {path} is no event time: its type is {kind}, and its values are "
         "no seconds, milliseconds or microseconds since 1970 of the years from 1990 on."
@@ -317,7 +325,24 @@ def _instant_of(path: Path, form: str, name: str, kind: str) -> str:
         f"`select` that makes a timestamp of `{name}`, such as `CAST({made} AS TIMESTAMP)` "
         "(docs/sources.md)."
     )
+    if form == "parquet":
+        hint = (
+            "Name another column with `--event-time`, or write the files again with a timestamp: "
+            "the event time of Parquet is one, or integers since 1970 (docs/sources.md)."
+        )
     raise InputError(message, hint, file=str(path), column=name)
+
+
+def _are_times(path: Path, form: str, name: str, kind: str) -> bool:
+    """Return whether all values of a column of texts are times that Spark casts, as with a zone."""
+    if kind != "string":
+        return False
+    column = f"CAST({quoted(name)} AS VARCHAR)"
+    cast = f"TRY_CAST({column} AS TIMESTAMPTZ)"
+    is_usual = f"regexp_full_match({column}, '{_TIME}')"
+    query = f"SELECT count({column}), count(IF({is_usual}, {cast}, NULL))"
+    known, times = (found[0].as_py() for found in _query(path, form, query, text=name))
+    return bool(known) and known == times
 
 
 def _find_event_time(path: Path, form: str, columns: Mapping[str, str]) -> str:
@@ -330,6 +355,8 @@ def _find_event_time(path: Path, form: str, columns: Mapping[str, str]) -> str:
         if kind in _INTEGERS and not times and not _LIKELY_KEY.search(name.lower())
     ]
     times += [name for name in numbers if _unit_of(path, form, name) is not None]
+    if not times and form != "parquet":
+        times = [name for name, kind in own.items() if _are_times(path, form, name, kind)]
     if len(times) == 1:
         return times[0]
     number = f"{len(times)} columns" if times else "no column"

@@ -1,4 +1,4 @@
-"""Types of text files' columns that the runs can read, for `hybrid init`.
+"""Types of files' columns that the runs can read, for `hybrid init`.
 
 DuckDB reads more than the runs do, such as days as ``12/31/2026`` and booleans as ``yes``.
 """
@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
-from sources.common.schema import parse_type, type_name, with_leaves
+from sources.common.schema import normalize, parse_type, type_name, with_leaves
 from sources.config.source.file_source import FileSource
-from sources.errors import HybridError
+from sources.errors import HybridError, InputError
 from sources.files.format_registry import format_of
 from sources.formats.file_regions import Region
 from sources.formats.open_file import read_region, readable_region
@@ -53,6 +54,25 @@ def readable_types(
                 changed[name] = str(next(iter(rows[name].drop_null().to_pylist()), ""))
             break
     return (types, changed) if types else (dict(columns), {})
+
+
+def types_of_parquet(path: Path, columns: Mapping[str, str]) -> dict[str, str]:
+    """Return the types of columns without those that Spark has no type for, such as times of day.
+
+    Args:
+        path: The file.
+        columns: Spark SQL types by name, as DuckDB has them.
+    """
+    schema = pq.read_schema(path)
+    return {name: kind for name, kind in columns.items() if _is_of_spark(schema.field(name).type)}
+
+
+def _is_of_spark(kind: pa.DataType) -> bool:
+    try:
+        normalize(kind)
+    except InputError:
+        return False
+    return True
 
 
 def _with_texts(kind: str) -> str:

@@ -141,10 +141,10 @@ def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[P
         "like; `select` can convert them (docs/sources.md)."
         for name, value in found.texts.items()
     ]
-    notes += [
-        f"Left out: `{name}`, whose values are objects or lists and others: runs can't read it."
-        for name in found.unread
-    ]
+    what = "objects or lists and others, which no run reads"
+    if found.format == "parquet":
+        what = "of a type that runs can't read"
+    notes += [f"Left out: `{name}`, whose values are {what}." for name in found.unread]
     notes += [f"Column `{name}` is {made}, by `select`." for name, made in found.fields.items()]
     loaded, written = write_starter(folder, options, found)
     return loaded, written, [*notes, *topic_warnings(loaded)]
@@ -199,7 +199,7 @@ def _declaration(options: StarterOptions, found: Detected) -> str:
     if is_made or (found.index and found.format == "parquet"):
         columns = {name: _column(name) for name in found.columns}
         if found.instant is not None:
-            columns[found.event_time] = f"{found.instant}({_column(found.event_time)})"
+            columns[found.event_time] = found.instant.format(_column(found.event_time))
         columns |= found.fields
         lines = "".join(f"      {_plain(name)}: {_plain(made)}\n" for name, made in columns.items())
         select = f"    select:\n{lines}"
@@ -218,7 +218,8 @@ def _declaration(options: StarterOptions, found: Detected) -> str:
         path=_scalar(options.files),
         format=found.format,
         folders=_FOLDERS.format(names=", ".join(found.folders)) if found.folders else "",
-        schema="" if found.format == "parquet" else f"{_csv(found)}{schema}",
+        # Parquet has the types; a declared schema leaves columns out.
+        schema=f"{_csv(found)}{schema}" if found.unread or found.format != "parquet" else "",
         select=select,
         topic=topic if options.topic else "",
         event_time=_plain(found.event_time),

@@ -174,3 +174,48 @@ def test_a_member_that_is_an_object_and_something_else_is_left_out(tmp_path: Pat
     assert answer["notes"][1].startswith("Left out: `any`, whose values are objects or lists")
     declared = "struct<n:bigint,l:array<bigint>>"
     assert planned(tmp_path)["columns"] == {"no": "bigint", "at": "timestamp", "o": declared}
+
+
+@needs("text_files")
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        # BigQuery's export, and Athena's results.
+        (
+            "a.json",
+            [f'{{"event_id": "{n}", "ts": "2026-11-01 00:0{n}:00.5 UTC"}}' for n in range(6)],
+        ),
+        ("a.csv", ['"event_id","ts"', *(f'"{n}","2026-11-01 00:0{n}:00.5 UTC"' for n in range(6))]),
+    ],
+)
+def test_times_in_texts_that_spark_casts_are_the_event_time(
+    tmp_path: Path, name: str, lines: list[str]
+) -> None:
+    write(tmp_path, name, lines)
+    status, answer = call(tmp_path)
+    assert status == 0, answer
+    assert '\n      ts: "CAST(ts AS TIMESTAMP)"\n' in (tmp_path / "mine.yaml").read_text()
+    found = planned(tmp_path)
+    assert found["columns"]["ts"] == "timestamp"
+    assert found["event_min_ms"] == int(MOMENTS[0].timestamp() * 1000) + 500
+
+
+def test_texts_that_hold_no_times_in_one_row_are_no_event_time(tmp_path: Path) -> None:
+    lines = [f'{{"no": {n}, "ts": "2026-11-01 00:0{n}:00 UTC"}}' for n in range(6)]
+    write(tmp_path, "a.json", [*lines, '{"no": 7, "ts": "unknown"}'])
+    status, answer = call(tmp_path, "--event-time", "ts")
+    assert (status, "its type is string" in answer["message"]) == (2, True)
+
+
+def test_columns_of_parquet_that_spark_has_no_type_for_are_left_out(tmp_path: Path) -> None:
+    clock = pa.array([3_600_000_000_000] * 6, pa.time64("ns"))
+    rows = pa.table({"no": range(6), "at": MOMENTS, "small": pa.array([255] * 6, pa.uint8())})
+    (tmp_path / "data").mkdir()
+    pq.write_table(rows.append_column("clock", clock), tmp_path / "data" / "a.parquet")
+    status, answer = call(tmp_path)
+    assert status == 0
+    assert (
+        answer["notes"][-1] == "Left out: `clock`, whose values are of a type that runs can't read."
+    )
+    columns = planned(tmp_path)["columns"]
+    assert columns == {"no": "bigint", "at": "timestamp", "small": "smallint"}

@@ -42,6 +42,8 @@ _WHOLE_DECIMAL = re.compile(r"decimal\(\d+,0\)")
 # Texts that a plan casts as Spark does (`hybrid_extensions.expressions`).
 _TIME = r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d{1,6})?(Z| UTC|[+-](0\d|1[0-7]):\d\d)?)?)?"
 _MOST_KEYS = 12
+_DIGITS_OF_DOUBLE = 17
+_MOST_DIGITS = 38
 _MOST_LINES = 3
 # Functions of `select` by the number of their units in a second.
 _UNITS = {1: "timestamp_seconds", 1_000: "timestamp_millis", 1_000_000: "timestamp_micros"}
@@ -116,12 +118,15 @@ def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
     unnamed = [name for name, own in names.items() if own is None and name not in index]
     columns = {name: kind for name, kind in every.items() if name not in (*index, *unnamed)}
     own = {names[name] or name: kind for name, kind in columns.items()}
+    texts: dict[str, str] = {}
     if form == "parquet":
-        types, texts = types_of_parquet(path, own), {}
+        types = types_of_parquet(path, own)
     else:
         types, texts = readable_types(path, form, dialect, own)
     unread = [name for name in own if name not in types]
     columns = {name: types[each] for name in columns if (each := names[name] or name) in types}
+    if form == "csv":
+        columns = {name: _exact(path, name, kind) for name, kind in columns.items()}
     folders = [name for name in _columns_of(path, form, folders=True) if name not in every]
     of_fields = columns_of_fields(columns, [each for each in (event_time, *key) if each])
     kinds, fields = dict(columns), {}
@@ -286,6 +291,22 @@ def _type_of(kind: pa.DataType, none: pa.DataType) -> str:
     except InputError:
         # Types without a counterpart in Spark, such as times of day.
         return "string"
+
+
+def _exact(path: Path, name: str, kind: str) -> str:
+    """Return the type of a column of CSV: a decimal if a number has more digits than a double."""
+    if kind != "double":
+        return kind
+    column = f"ltrim(trim({quoted(name)}), '+-')"
+    query = (
+        f"SELECT bool_and(regexp_full_match({column}, '[0-9]+([.][0-9]+)?')), "
+        f"max(length(trim(replace({column}, '.', ''), '0'))), "
+        f"max(length(split_part({column}, '.', 1))), max(length(split_part({column}, '.', 2)))"
+    )
+    found = _query(path, "csv", query, text=name)
+    are_plain, digits, whole, scale = (each[0].as_py() for each in found)
+    is_exact = are_plain and digits > _DIGITS_OF_DOUBLE and whole + scale <= _MOST_DIGITS
+    return f"decimal({_MOST_DIGITS},{scale})" if is_exact else kind
 
 
 def _unit_of(path: Path, form: str, name: str) -> str | None:

@@ -219,3 +219,23 @@ def test_columns_of_parquet_that_spark_has_no_type_for_are_left_out(tmp_path: Pa
     )
     columns = planned(tmp_path)["columns"]
     assert columns == {"no": "bigint", "at": "timestamp", "small": "smallint"}
+
+
+@needs("text_files")
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        ("-12345678901234567.89", "decimal(38,2)"),
+        ("0.30000000000000004", "double"),
+        ("1000000000000000000000.0", "double"),
+        ("1.2345678901234567e-300", "double"),
+        ("0." + "123456789" * 5, "double"),
+    ],
+)
+def test_numbers_of_csv_with_more_digits_than_a_double_has_are_decimals(
+    tmp_path: Path, value: str, kind: str
+) -> None:
+    rows = [f"{n},{at},{value if n else 1.5}" for n, at in enumerate(TIMES)]
+    write(tmp_path, "a.csv", ["id,at,v", *rows, "7,2026-11-01T00:00:00Z,"])
+    assert call(tmp_path)[0] == 0
+    assert planned(tmp_path)["columns"]["v"] == kind

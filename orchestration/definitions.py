@@ -7,6 +7,7 @@ used if it is not set.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,7 @@ from sources.errors import InputError
 from sources.extensions import contributions
 
 _EXAMPLES = Path(__file__).parent.parent / "examples"
+_DECLARES = re.compile(rb"^(sink|tables) *:", re.MULTILINE)
 _PLACES = os.environ.get("HYBRID_PIPELINES") or str(_EXAMPLES)
 
 
@@ -46,8 +48,9 @@ class Declared(NamedTuple):
 def find_pipelines(places: Iterable[Path]) -> Declared:
     """Return the declarations in some files, and in ``*.yaml`` of some folders.
 
-    A file that can't be loaded raises nothing: it is in ``unreadable``. Files of a group's
-    pipelines count as part of the group.
+    So are files ``*.yml`` of a folder that declare ``sink`` or ``tables``, as pipelines do. A file
+    that can't be loaded raises nothing: it is in ``unreadable``. Files of a group's pipelines count
+    as part of the group.
 
     Args:
         places: Files and folders; folders below a folder are not searched.
@@ -55,7 +58,7 @@ def find_pipelines(places: Iterable[Path]) -> Declared:
     files = [
         file.absolute()
         for place in places
-        for file in (sorted(place.glob("*.yaml")) if place.is_dir() else [place])
+        for file in (_files_in(place) if place.is_dir() else [place])
     ]
     found = Declared([], [], [])
     made, plain = set[Path](), list[Path]()
@@ -71,6 +74,12 @@ def find_pipelines(places: Iterable[Path]) -> Declared:
             with _apart(file, found.unreadable):
                 found.pipelines.append(load_pipeline(file))
     return found
+
+
+def _files_in(folder: Path) -> list[Path]:
+    # Files of other tools, such as of Docker Compose, mostly have the shorter suffix.
+    declared = (file for file in folder.glob("*.yml") if _DECLARES.search(file.read_bytes()))
+    return sorted((*folder.glob("*.yaml"), *declared))
 
 
 def find_definitions(places: Iterable[Path]) -> dg.Definitions:

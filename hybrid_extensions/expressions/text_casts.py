@@ -30,9 +30,10 @@ _DECIMAL = r" *[+-]?[0-9]{1,30}([.][0-9]{1,30})? *"
 _DOUBLE = r" *[+-]?([0-9]{1,30}([.][0-9]{0,30})?|[.][0-9]{1,30})([eE][+-]?[0-9]{1,2})? *"
 _YEAR = "([1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
 DAY = rf"{_YEAR}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
-_TIME = r"([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,6})?)?"
-_ZONE = r"(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])?"
-_INSTANT = rf"{DAY}([ T]{_TIME}{_ZONE})?"
+_MINUTE = "([01][0-9]|2[0-3]):[0-5][0-9]"
+_ZONE = r"(Z| UTC|[+-](0[0-9]|1[0-7]):[0-5][0-9])?"
+# Spark reads a zone behind seconds only.
+_INSTANT = rf"{DAY}([ T]{_MINUTE}(:[0-5][0-9]([.][0-9]{{1,6}})?{_ZONE})?)?"
 # Spark removes white space of all kinds around a value: a text that begins and ends with a visible
 # character is what it looks like.
 _VISIBLE = r"[\x21-\x7E]([\s\S]*[\x21-\x7E])?"
@@ -92,7 +93,7 @@ def to_instant(sql: str, how: str) -> str:
         sql: SQL of the text.
         how: ``CAST`` or ``TRY_CAST``.
     """
-    is_zoned = f"regexp_matches({sql}, {literal('(Z|[+-][0-9]{2}:[0-9]{2})$')})"
+    is_zoned = f"regexp_matches({sql}, {literal('(Z| UTC|[+-][0-9]{2}:[0-9]{2})$')})"
     return (
         f"CASE WHEN length({sql}) > 10 AND {is_zoned} THEN {how}({sql} AS TIMESTAMPTZ) "
         f"ELSE make_timestamptz(epoch_us({how}({sql} AS TIMESTAMP))) END"

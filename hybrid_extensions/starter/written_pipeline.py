@@ -10,7 +10,7 @@ from pathlib import Path
 
 import yaml
 
-from hybrid_extensions.starter.detection import Detected, detect
+from hybrid_extensions.starter.detection import Detected, detect, has_rows
 from hybrid_extensions.starter.topic_warnings import topic_warnings
 from sources.common.fields import check_name
 from sources.common.sql.sql_names import in_backticks
@@ -73,6 +73,7 @@ def rows(rows: DataFrame) -> DataFrame:
 '''
 _AUDIT = "SELECT * FROM input\n"
 _USUAL = re.compile(r"[A-Za-z_]\w*(\(\w+\))?", re.ASCII)
+_MOST_FILES = 100
 EXAMPLE = Detected(
     format="parquet", columns={}, folders=[], event_time="at", instant=None, key=["id"]
 )
@@ -105,8 +106,8 @@ class StarterOptions:
 def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[Path], list[str]]:
     """Write a starter pipeline into a folder: its YAML file, its transform and its audit query.
 
-    Format and columns are detected in the first of history's files. Either all three files are
-    written, or none.
+    Format and columns are detected in the first of history's files that has a row. Either all three
+    files are written, or none.
 
     Args:
         folder: Folder that exists, to write to.
@@ -122,10 +123,7 @@ def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[P
     """
     first = first_file(folder, options.files)
     found = detect(first, options.event_time, options.key)
-    notes = []
-    if found.why_key:
-        key = ", ".join(found.key)
-        notes.append(f"The key is [{key}], as {found.why_key}. Check that it is so in all files.")
+    notes = [found.why_key] if found.why_key else []
     if found.index:
         left_out = ", ".join(f"`{name}`" for name in found.index)
         # In a CSV file it has no name: DuckDB gives it one.
@@ -133,10 +131,20 @@ def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[P
         notes.append(f"Left out: {left_out}, the numbers of the rows that pandas has written.")
     if found.unnamed:
         left_out = ", ".join(f"`{name}`" for name in found.unnamed)
+        where = "in the header" if found.format == "csv" else "but for upper and lower case"
         notes.append(
-            f"Left out: {left_out}, which have no name of their own in the header. To read them, "
+            f"Left out: {left_out}, which have no name of their own {where}. To read them, "
             "give each column another name in the files, then run `hybrid init` again."
         )
+    notes += [
+        f"Column `{name}` is text, as runs do not read values such as '{value}' as what they look "
+        "like; `select` can convert them (docs/sources.md)."
+        for name, value in found.texts.items()
+    ]
+    what = "objects or lists and others, which no run reads"
+    if found.format == "parquet":
+        what = "of a type that runs can't read"
+    notes += [f"Left out: `{name}`, whose values are {what}." for name in found.unread]
     notes += [f"Column `{name}` is {made}, by `select`." for name, made in found.fields.items()]
     loaded, written = write_starter(folder, options, found)
     return loaded, written, [*notes, *topic_warnings(loaded)]
@@ -191,7 +199,7 @@ def _declaration(options: StarterOptions, found: Detected) -> str:
     if is_made or (found.index and found.format == "parquet"):
         columns = {name: _column(name) for name in found.columns}
         if found.instant is not None:
-            columns[found.event_time] = f"{found.instant}({_column(found.event_time)})"
+            columns[found.event_time] = found.instant.format(_column(found.event_time))
         columns |= found.fields
         lines = "".join(f"      {_plain(name)}: {_plain(made)}\n" for name, made in columns.items())
         select = f"    select:\n{lines}"
@@ -210,7 +218,8 @@ def _declaration(options: StarterOptions, found: Detected) -> str:
         path=_scalar(options.files),
         format=found.format,
         folders=_FOLDERS.format(names=", ".join(found.folders)) if found.folders else "",
-        schema="" if found.format == "parquet" else f"{_csv(found)}{schema}",
+        # Parquet has the types; a declared schema leaves columns out.
+        schema=f"{_csv(found)}{schema}" if found.unread or found.format != "parquet" else "",
         select=select,
         topic=topic if options.topic else "",
         event_time=_plain(found.event_time),
@@ -244,7 +253,9 @@ def _column(name: str) -> str:
 
 
 def first_file(folder: Path, pattern: str) -> Path:
-    """Return the first of history's files by path, in which format and columns are detected.
+    """Return the first of history's files by path that has a row.
+
+    Format and columns are detected in it. If none of the first 100 has a row, the first of all.
 
     Args:
         folder: Folder that a relative pattern starts at.
@@ -269,5 +280,6 @@ def first_file(folder: Path, pattern: str) -> Path:
             "with `_` or `.` are left out."
         )
         raise InputError(message, hint, file=pattern)
-    found = find_files(*place)
-    return Path(found["path"][0].as_py())
+    found = [Path(each) for each in find_files(*place)["path"].to_pylist()]
+    # Spark writes a file without rows for each empty partition.
+    return next((each for each in found[:_MOST_FILES] if has_rows(each)), found[0])

@@ -29,7 +29,7 @@ from orchestration.cli.output import (
     person,
 )
 from orchestration.cli.usage import Commands
-from sources.errors import HybridError
+from sources.errors import HybridError, InputError
 from sources.extensions import contributions
 
 app = typer.Typer(
@@ -102,9 +102,15 @@ def validate(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Check a pipeline's declaration, without reading any data; nothing is written."""
     with answer(as_json) as show:
         from orchestration.operations import chain_plan
+        from orchestration.pipeline_definitions import pipeline_definitions
 
         loaded = load(pipeline)
         warnings = chain_plan.validate(loaded)
+        try:
+            pipeline_definitions(loaded)
+        except InputError as error:
+            # The command line runs it nevertheless.
+            warnings.append(str(error))
         names = [source.name for source in loaded.pipeline.sources]
         text = f"{loaded.pipeline.name}: {' → '.join(names)} is a valid pipeline."
         show(

@@ -13,7 +13,7 @@ from orchestration.cli.fitting_table import Fitting
 from orchestration.display import time_left
 from orchestration.progress.in_words import changes_in_words
 from orchestration.progress.plan_tables import PlanTable, plan_tables
-from sources.common.times import iso
+from sources.common.times import iso, now_ms
 from sources.planning.approval import HOW_TO_APPROVE
 
 _SHORT = len("30 Sep 2024 00:00")
@@ -45,7 +45,13 @@ def plan(made: Plan, seen: Preview, then: str) -> Group:
     title = f"Plan of {made.pipeline}, made at {iso(made.created_ms)}"
     parts: list[Table | str] = [title, escape(seen.summary), ""]
     parts += [_plan_table(table) for table in plan_tables(made, seen)]
-    parts += [f"Retention: {room}." for topic in made.topics for room in topic.headroom[:1]]
+    since_ms = now_ms() - made.created_ms
+    parts += [
+        # A plan that is shown again was made a while ago.
+        f"Retention: {room.model_copy(update={'left_ms': room.left_ms - since_ms})}."
+        for topic in made.topics
+        for room in topic.headroom[:1]
+    ]
     if seen.previous is not None and not seen.changes:
         parts.append(f"Nothing differs from the plan of {seen.previous}.")
     parts.extend(

@@ -77,6 +77,16 @@ def test_a_file_that_is_invalid_is_red_and_the_others_are_shown(
     assert reason in str(step.step_failure_data.error)
 
 
+def test_a_pipeline_may_have_the_shorter_suffix_and_files_of_other_tools_are_none(
+    folder: Path,
+) -> None:
+    (folder / "events.yaml").rename(folder / "events.yml")
+    (folder / "compose.yml").write_text("services: {db: {image: postgres}}\n")
+    found = find_definitions([folder])
+    assert job_names(found) == {"events", *(f"events_{each}" for each in JOBS)}
+    assert all(not job.name.endswith(IS_INVALID) for job in found.jobs or [])
+
+
 def test_of_two_files_with_one_name_the_second_is_red(folder: Path) -> None:
     [file] = folder.glob("*.yaml")
     alone = job_names(find_definitions([folder]))

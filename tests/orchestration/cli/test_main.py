@@ -76,6 +76,16 @@ def test_a_valid_pipeline_passes(tmp_path: Path, declared: dict[str, Any]) -> No
     assert (status, answer["ok"], answer["sources"]) == (0, True, ["history"])
 
 
+def test_a_name_that_dagster_does_not_take_is_a_warning(
+    tmp_path: Path, declared: dict[str, Any]
+) -> None:
+    status, answer = call(tmp_path, {**declared, "name": "import"}, "validate")
+    assert (status, answer["ok"]) == (0, True)
+    (warning,) = answer["warnings"]
+    assert "Dagster does not load pipeline `import`" in warning
+    assert "another `name`" in warning
+
+
 def test_a_query_that_is_not_there_is_refused(tmp_path: Path, declared: dict[str, Any]) -> None:
     declared["transform"] = {"sql": "events.sql"}
     status, answer = call(tmp_path, declared, "validate")

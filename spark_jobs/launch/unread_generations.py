@@ -7,10 +7,16 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from sources.config.loader import LoadedPipeline
+from sources.config.source.exported_source import ExportedFiles
+from sources.config.source.file_options import TimeRange
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError, StateError
+from sources.files.listing.split_table import row_tuples
 from sources.generations import is_unread, newest_before, remove_if_past
 from sources.kept_definitions import declaration_of, is_kept
+from sources.planning.approval import find_approval
 from sources.planning.declaration_digests import is_planned_by
+from sources.planning.files.file_plan import read_splits
 from sources.planning.plan import find_plan
 from sources.serving import FIRST, OWNER, newest_generation, read_serving, target_of
 from sources.state.generation import (
@@ -23,7 +29,9 @@ from sources.state.generation import (
     read_generation,
     remove_generation,
 )
+from sources.storage.base import FILES
 from sources.storage.folder import Folder
+from sources.storage.listing import match_files
 from spark_jobs.run_state.driver_lock import LEASE, is_held, take_launch_lock
 from spark_jobs.table.delta_table import open_table, paths_of
 from spark_jobs.table.ownership.belonging import require_belonging
@@ -53,6 +61,43 @@ def find_outdated(loaded: LoadedPipeline) -> Generation | None:
     if (is_whole and is_planned_by(loaded, generation)) or not is_unread(generation):
         return None
     return generation
+
+
+def find_overtaken(loaded: LoadedPipeline) -> Generation | None:
+    """Return the newest generation if its planned files have changed, and nobody relies on them.
+
+    Nothing was read for it, and its plan is not approved. Only files of folders are looked at; with
+    a ``time_range`` none, as which of them have rows of it is not known without opening them.
+
+    Args:
+        loaded: The pipeline.
+
+    Raises:
+        InputError: A storage refuses.
+        StateError: The state is damaged.
+        UnavailableError: The state's store or a storage does not answer.
+    """
+    pipeline, name = loaded.pipeline, newest_generation(loaded)
+    files = pipeline.bounded_files
+    if name is None or loaded.kept is not None or any(_is_fixed(each) for each in files):
+        return None
+    generation = read_generation(loaded.state, name)
+    plan = find_plan(generation)
+    if plan is None or not is_unread(generation) or find_approval(generation) is not None:
+        return None
+    for source in files:
+        splits = read_splits(plan.files_of(source.name), generation)
+        found = match_files(source.name, source.patterns, loaded.folder, pipeline.stores)
+        if {*row_tuples(splits, *FILES.names)} != {*row_tuples(found, *FILES.names)}:
+            return generation
+    return None
+
+
+def _is_fixed(source: FileSource) -> bool:
+    """Return whether other files are no reason to plan again: of a table, an export, a snapshot."""
+    is_ranged = source.time_range != TimeRange()
+    is_made = isinstance(source, ExportedFiles) or source.snapshot is not None
+    return source.is_table or is_made or is_ranged
 
 
 def drop_unread(loaded: LoadedPipeline, generation: Generation) -> None:

@@ -155,7 +155,8 @@ def test_rate_drain_resume_and_logs_too(
     case.launch("a")
     case.generation.path("run/inbox.log").write_text("of g1\n")
     assert call(case, "logs")["lines"] == ["of g1"]
-    assert "No run of pipeline" in call(case, "logs", "--generation", "g2", status=2)["message"]
+    refused = call(case, "logs", "--generation", "g2", status=2)
+    assert "No run of generation g2" in refused["message"]
 
     acted: list[str | None] = []
     monkeypatch.setattr(

@@ -114,8 +114,43 @@ def test_a_plan_that_something_was_read_by_stays(case: GenerationCase, second: b
 
 def test_the_same_declaration_keeps_its_plan(case: GenerationCase) -> None:
     made = call(case, "plan")
-    (case.folder / "in/2.json").write_text('{"id": 2, "at": "2024-01-01T00:00:02Z", "v": 1}\n')
     case.write(supervision={"stuck_after": "9 min"})
+    assert call(case, "plan") == made
+
+
+def test_files_that_arrive_or_are_rewritten_are_planned_until_something_is_read(
+    case: GenerationCase,
+) -> None:
+    assert files(case) == 2
+    arrived = case.folder / "in/2.json"
+    arrived.write_text('{"id": 2, "at": "2024-01-01T00:00:02Z", "v": 1}\n')
+    assert files(case) == 3
+    made = call(case, "plan")
+    assert call(case, "plan") == made
+    arrived.write_text('{"id": 2, "at": "2024-01-01T00:00:02Z", "v": 12}\n')
+    assert call(case, "plan")["created_ms"] > made["created_ms"]
+    read_something(case)
+    arrived.unlink()
+    assert files(case) == 3
+
+
+def test_what_was_approved_is_what_will_be_read(case: GenerationCase) -> None:
+    declare(case, approve=True)
+    assert files(case) == 2
+    invoke(["approve", str(case.folder / "events.yaml"), "--by", "Ada"])
+    (case.folder / "in/2.json").write_text('{"id": 2, "at": "2024-01-01T00:00:02Z", "v": 1}\n')
+    assert files(case) == 2
+
+
+@pytest.mark.parametrize(
+    "declared", [{"time_range": {"since": "2024-01-01T00:00:01Z"}}, {"path": "in"}]
+)
+def test_a_plan_of_files_as_they_are_is_made_once(
+    case: GenerationCase, declared: dict[str, Any]
+) -> None:
+    (case.folder / "in/empty.json").write_text("")
+    declare(case, **declared)
+    made = call(case, "plan")
     assert call(case, "plan") == made
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.operations import live_run
+from orchestration.operations import live_run, stopping
 from sources.errors import RunError
 from sources.planning.context import PipelineContext
 from spark_jobs.launch import run_control
@@ -37,3 +37,23 @@ def test_an_interrupted_start_leaves_the_request_as_it_was_and_a_failed_one_stay
     found = read_requested(case.generation)
     assert found is not None
     assert found.is_requested == (bool(before) or error is RunError)
+
+
+def test_a_driver_that_switches_to_the_live_run_while_it_is_stopped_is_not_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = LiveCase(tmp_path)
+    case.plan_history()
+    live = case.loaded.pipeline.sources[-1].name
+
+    def switch(_: object, source: str) -> bool:
+        if source == "history":
+            request(case.generation, live, is_requested=True)
+        return source == "history"
+
+    monkeypatch.setattr(run_control, "stop", switch)
+    with case.alive():
+        assert stopping.stop(case.loaded, "Ada") == ["history"]
+    found = read_requested(case.generation)
+    assert found is not None
+    assert (found.is_requested, found.by) == (False, "Ada")

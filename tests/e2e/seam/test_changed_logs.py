@@ -36,8 +36,18 @@ def created_again(case: Case, numbers: range) -> None:
     case.produce(numbers)
 
 
-def follow(case: Case, spark: SparkSession, meanwhile: Callable[[], None], interval: str) -> None:
-    """Read history and the topic; then something happens between two looks of Spark at the log."""
+def follow(
+    case: Case,
+    spark: SparkSession,
+    meanwhile: Callable[[], None],
+    interval: str,
+    *,
+    is_done: bool = True,
+) -> None:
+    """Read history and the topic; then something happens between two looks of Spark at the log.
+
+    It ends once all is read; unless ``is_done``, only when the run fails.
+    """
     case.write_history()
     case.produce(READ)
     loaded = case.pipeline(
@@ -56,7 +66,7 @@ def follow(case: Case, spark: SparkSession, meanwhile: Callable[[], None], inter
         wait_for(is_past_the_seam, "the end of the seam", 480)
         meanwhile()
 
-    run_live(spark, loaded, meanwhile=then)
+    run_live(spark, loaded, lambda _: is_done, then)
 
 
 @pytest.mark.parametrize("partitions", [1, 2])
@@ -103,5 +113,5 @@ def test_a_log_that_became_shorter_ends_the_run_for_good(
         created_again(case, range(2000, 2010))
 
     with pytest.raises(SeamError, match=r"read up to offset 200, and its log ends at 10") as found:
-        follow(case, spark, truncated, "200 ms")
+        follow(case, spark, truncated, "200 ms", is_done=False)
     assert not found.value.transient

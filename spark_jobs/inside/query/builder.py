@@ -210,10 +210,9 @@ def _writer(  # noqa: PLR0913 - the last one is rare
 
     def reporting(write: sink.BatchFunction) -> sink.BatchFunction:
         def require_unchanged(batch_id: int, *, is_read: bool) -> None:
-            for number, place in query.read_places.items():
-                if (files := place.files) is not None:
-                    read = entries_of(query.context, number, files, batch_id)
-                    files.require_unchanged(read.start, read.stop, is_read=is_read)
+            if (files := query.place.files) is not None:
+                read = entries_of(query.context, query.index, files, batch_id)
+                files.require_unchanged(read.start, read.stop, is_read=is_read)
 
         def write_planned(batch: DataFrame, batch_id: int) -> None:
             require_unchanged(batch_id, is_read=False)

@@ -10,11 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from spark_jobs.inside.readers.files.planned_files import PlannedSource
 from tests.e2e.in_session import fails_with, run_history
 from tests.minimal import minimal_pipeline
@@ -22,16 +21,11 @@ from tests.minimal import minimal_pipeline
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]
 
 TRANSFORMS = """
-from pyspark.sql import functions as F
-
 def identity(rows):
     return rows
 
 def distinct(rows):
     return rows.dropDuplicates(["id"])
-
-def joined(orders, more):
-    return orders.join(more.selectExpr("id as other"), F.expr("id = other")).drop("other")
 """
 
 
@@ -55,7 +49,7 @@ def pipeline(folder: Path, form: str, transform: str) -> LoadedPipeline:
 
 
 def written_over(monkeypatch: pytest.MonkeyPatch, file: Path, batch: int | None = None) -> None:
-    """Write a file over after each look at planned files; or only after that of a micro-batch."""
+    """Write a file over after each look at files; or only after that of a micro-batch."""
     looked = PlannedSource.require_unchanged
 
     def look(planned: PlannedSource, *entries: Any, **more: Any) -> None:
@@ -93,24 +87,5 @@ def test_a_file_that_is_written_over_as_it_is_read_ends_the_run_for_good(
     # Its rows may be in the table.
     with fails_with("The micro-batch was written and is given up: the table would lack"):
         run_history(spark, loaded)
-    with fails_with("2.parquet was rewritten"):
-        run_history(spark, loaded)
-
-
-@pytest.mark.parametrize("folder", [".", "others"])
-def test_files_of_each_input_are_looked_at(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, folder: str
-) -> None:
-    loaded = pipeline(tmp_path, "parquet", "joined")
-    (tmp_path / "others").mkdir()
-    for number in (1, 2):
-        write(tmp_path / "others" / f"{number}.parquet", number)
-    declared = yaml.safe_load((tmp_path / "orders.yaml").read_text())
-    (old,) = declared.pop("sources")
-    others = {**old, "name": "others", "path": "others/*.parquet"}
-    declared["inputs"] = {"orders": {"sources": [old]}, "more": {"sources": [others]}}
-    (tmp_path / "orders.yaml").write_text(yaml.safe_dump(declared))
-    loaded = load_pipeline(tmp_path / "orders.yaml")
-    written_over(monkeypatch, tmp_path / folder / "2.parquet")
     with fails_with("2.parquet was rewritten"):
         run_history(spark, loaded)

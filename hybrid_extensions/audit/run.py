@@ -21,6 +21,7 @@ from sources.errors import InputError
 
 if TYPE_CHECKING:
     from hybrid_extensions.audit.computed.expected_query import ExpectedQuery
+    from hybrid_extensions.audit.records_in_flight import RecordsInFlight
     from hybrid_extensions.comparison.compare_tables import Comparison
     from sources.common.positions import EndPosition
     from sources.config.loader import LoadedPipeline
@@ -37,7 +38,8 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
 
     Topics are read up to their end offsets at the start of the audit, the target as it is after
     that. So while a live run writes the table, as many rows may differ as there were records to be
-    read or written meanwhile: whether these are right is then ``unknown``.
+    read or written meanwhile: whether these are right is then ``unknown``. So it is, too, for as
+    many rows as there are records that a paused or ended live run has not read.
 
     Returns:
         The report. Differences raise nothing: its ``outcome`` is ``failed``.
@@ -136,7 +138,7 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
         comparison, doubt = _believed(comparison, with_rounded(connection, query))
         unchecked += doubt
         if in_flight is not None:
-            comparison, doubt = _on_its_way(comparison, in_flight.count())
+            comparison, doubt = _on_its_way(comparison, in_flight)
             unchecked += doubt
         ledger, ledger_unchecked = recount_ledgers(connection, loaded, files)
     if not comparison.expected and inputs.distinct:
@@ -178,26 +180,34 @@ def _believed(comparison: Comparison, query: ExpectedQuery | None) -> tuple[Comp
     return _without_differences(comparison), [sentence]
 
 
-def _on_its_way(comparison: Comparison, records: int) -> tuple[Comparison, list[str]]:
+def _on_its_way(comparison: Comparison, in_flight: RecordsInFlight) -> tuple[Comparison, list[str]]:
     """Return a comparison without differences that records in flight explain.
 
     They explain no row that is there twice, and not more rows than they are.
 
     Args:
         comparison: The comparison.
-        records: How many records a live run read or wrote meanwhile, or had yet to read.
+        in_flight: Counts the records that a live run read or wrote meanwhile, or has yet to read.
 
     Returns:
         The comparison, and a sentence about the differences, if there are any.
     """
     counts = {kind: number for kind, number in comparison.counts.items() if number}
+    records = in_flight.count() if counts else 0
     if not counts or "duplicated" in counts or sum(counts.values()) > records:
         return comparison, []
-    sentence = (
-        f"The live run goes on: {counted(records, 'record was', 'records were')} on the way while "
-        f"topics and target were read, which may be why rows differ ({_in_words(counts)}). "
-        "`hybrid drain P` stops it once it has caught up; then audit again."
-    )
+    why = f"which may be why rows differ ({_in_words(counts)})"
+    if in_flight.is_live:
+        sentence = (
+            f"The live run goes on: {counted(records, 'record was', 'records were')} on the way "
+            f"while topics and target were read, {why}. `hybrid drain P` stops it once it has "
+            "caught up; then audit again."
+        )
+    else:
+        sentence = (
+            f"The live run does not run: {counted(records, 'record is', 'records are')} not read "
+            f"yet, {why}. Once `hybrid resume P` has read them, audit again."
+        )
     return _without_differences(comparison), [sentence]
 
 

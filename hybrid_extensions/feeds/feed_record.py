@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pydantic import BaseModel
 
 from hybrid_extensions.feeds.declare import AnyFeed, feeds_of
@@ -178,12 +180,19 @@ def feed_statuses(loaded: LoadedPipeline) -> list[FeedStatus]:
     try:
         newest = version_of(loaded.target) if has_log(loaded.target) else None
     except HybridError as error:
-        text = f"The feed's progress is not known. {error}"
-        return [
-            FeedStatus(name=each.name, type=each.type, is_healthy=False, text=text)
-            for each in feeds
-        ]
-    return [_status(loaded, feed, newest) for feed in feeds]
+        return _unknown(feeds, error)
+    try:
+        return [_status(loaded, feed, newest) for feed in feeds]
+    except OSError as error:
+        # A commit that is there and can't be read.
+        return _unknown(feeds, error)
+
+
+def _unknown(feeds: Sequence[AnyFeed], error: Exception) -> list[FeedStatus]:
+    text = f"The feed's progress is not known. {error}"
+    return [
+        FeedStatus(name=each.name, type=each.type, is_healthy=False, text=text) for each in feeds
+    ]
 
 
 def _status(loaded: LoadedPipeline, feed: AnyFeed, newest: int | None) -> FeedStatus:

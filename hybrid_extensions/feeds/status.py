@@ -31,7 +31,6 @@ def status_part(loaded: LoadedPipeline) -> StatusPart:
     Raises:
         StateError: The state is damaged.
         UnavailableError: The state's store does not answer.
-        OSError: The log of the table can't be read.
     """
     found = feed_statuses(loaded)
     return StatusPart(

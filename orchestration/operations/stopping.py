@@ -11,7 +11,12 @@ from sources.state.generation import read_generation
 from spark_jobs.launch import run_control
 from spark_jobs.run_state.driver_lock import is_held, is_launched
 from spark_jobs.run_state.heartbeat import read_heartbeat
-from spark_jobs.run_state.requested_state import in_words, read_requested, request
+from spark_jobs.run_state.requested_state import (
+    RequestedState,
+    in_words,
+    read_requested,
+    request,
+)
 
 
 def stop(loaded: LoadedPipeline, by: str = "", action: str = "stop", why: str = "") -> list[str]:
@@ -46,11 +51,17 @@ def stop(loaded: LoadedPipeline, by: str = "", action: str = "stop", why: str = 
         return [name for name in names if run_control.stop(generation, name)]
     before = {"live run": in_words(wanted)}
     with recorded(loaded.state, action, by, name, before, is_required=False) as after:
-        if wanted is not None and is_wanted:
-            request(generation, wanted.source, is_requested=False, by=by, why=why)
-            after["live run"] = "stopped"
+
+        def cancel(wanted: RequestedState | None) -> None:
+            if wanted is not None and (wanted.is_requested or wanted.is_paused):
+                request(generation, wanted.source, is_requested=False, by=by, why=why)
+                after["live run"] = "stopped"
+
+        cancel(wanted)
         beat = read_heartbeat(generation, names[-1])
         ended = [name for name in names if run_control.stop(generation, name)]
+        # A driver that switched to the live run meanwhile has requested it.
+        cancel(read_requested(generation))
         if beat is not None and names[-1] in ended:
             step_observers.live_run_ended(loaded, names[-1], beat.launch_id)
         after["ended runs"] = ", ".join(ended) or "none"

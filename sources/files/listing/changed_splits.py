@@ -64,8 +64,8 @@ def refuse_changed(source: str, splits: pa.Table, stores: Stores, what: str) -> 
             f"The {what}: the table would lack planned rows, or hold others."
         )
         hint = (
-            "Restore these files as they were planned and run the pipeline again (`hybrid run P`), "
-            "or begin a new generation, which plans the files as they are now: `hybrid generation "
-            "new P`."
+            "If nothing of them was written, restore these files as they were planned and run the "
+            "pipeline again (`hybrid run P`); or begin a new generation, which plans the files as "
+            "they are now: `hybrid generation new P`."
         )
         raise InputError(message, hint, source=source)

@@ -59,11 +59,11 @@ class RangeReader:
         Raises:
             SeamError: Kafka deleted records of the range, or does not let them be read; names
                 topic, partition and offset.
-            UnavailableError: The broker sent nothing for ``silence_s`` seconds, or reports an
-                error after which waiting helps.
+            UnavailableError: The broker sent nothing for ``silence_s`` seconds, as where the log
+                ends before the range does, or reports an error after which waiting helps.
         """
         self._consumer.assign([confluent_kafka.TopicPartition(*split.partition, split.first)])
-        position, heard = split.first, time.monotonic()
+        position, heard, is_at_end = split.first, time.monotonic(), False
         while position < split.end:
             # It returns with as many, or after the time.
             count = min(MESSAGES, split.end - position)
@@ -77,9 +77,12 @@ class RangeReader:
             if received:
                 heard = time.monotonic()
             elif time.monotonic() - heard > self._silence_s:
-                reason = f"nothing came for {self._silence_s:.0f} s"
+                end = "its log, truncated or with an open transaction, has ended there"
+                what = end if is_at_end else "nothing came"
+                reason = f"{what} for {self._silence_s:.0f} s"
                 raise self._unavailable(split, position, reason)
             if received:
+                is_at_end = received[-1].error() is not None
                 # The end of a partition has the offset that comes next.
                 position = received[-1].offset() + (received[-1].error() is None)
             while records and records[-1].offset() >= split.end:

@@ -139,6 +139,32 @@ def check_in_log(position: StartPosition, log_start: Offsets, log_end: Offsets) 
         )
 
 
+def check_not_truncated(reached: Offsets, log_end: Offsets) -> None:
+    """Refuse a log that ends before what was read of it: its next records get offsets once more.
+
+    Called when a run begins to follow it, and while it does.
+
+    Args:
+        reached: First offset of each partition that was not read, as it was before the log was
+            asked.
+        log_end: Offset after the last record of each partition, open transactions included.
+
+    Raises:
+        SeamError: A partition's log ends before the offset that was reached; names topic,
+            partition and offsets.
+    """
+    for partition, offset in sorted(reached.items()):
+        if offset > (end := log_end.get(partition, offset)):
+            topic, number = partition
+            message = (
+                f"Topic `{topic}`, partition {number} was read up to offset {offset}, and its log "
+                f"ends at {end}: it was truncated, as by an unclean leader election, or restored. "
+                f"New records get the offsets from {end} on, and would be missing from the table."
+            )
+            hint = f"Restore the log if that is possible; else {NEW_GENERATION}"
+            raise SeamError(message, hint, topic=topic, partition=number, offset=offset)
+
+
 def check_not_deleted(reached: Offsets, log_start: Offsets) -> None:
     """Refuse to resume a topic where Kafka has deleted records that were not read yet.
 

@@ -98,6 +98,7 @@ def run_bounded(
         with reporter.at_work():
             rounds = [place.next_round() for place in query.read_places.values()]
             made = next((each for each in rounds if each is not None), None)
+            query.require_same_logs()
             for seam in query.seams_to_count():
                 count_seam(spark, seam, reporter)
         if made is None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from sources.common.counting import counted
+from sources.errors import InputError, UnavailableError
 from sources.planning.context import PipelineContext
 from spark_jobs.inside.driver.discoverer import Discoverer
 from spark_jobs.inside.driver.reports.reporter import Reporter
@@ -57,7 +58,7 @@ def run_unbounded(
     Raises:
         InputError: The transform does not fit, planned or new files can't be read, or a quarantine
             table can't be written.
-        SeamError: Records to be read are no longer in Kafka.
+        SeamError: Records to be read are no longer in Kafka, or a topic was created again.
         StateError: It is not this source's turn, or a later launch has replaced this one.
         UnavailableError: A broker, a store or the catalog does not answer.
         HybridError: Columns of the captured table changed in a way that can't be followed; with the
@@ -95,6 +96,9 @@ def run_unbounded(
 
                 watch(running, report, reporter, bad_records, stop, is_over)
         except StreamingQueryException as error:
+            # By the next start, which compares them, too, a truncated log may have grown again.
+            with suppress(InputError, UnavailableError):
+                query.require_same_logs()
             if (followed := follow_columns_of(context, error, reporter)) is not None:
                 context = followed
             else:

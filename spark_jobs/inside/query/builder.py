@@ -209,11 +209,16 @@ def _writer(  # noqa: PLR0913 - the last one is rare
     rows = with_kept_partitions(pipeline.sink, rows)
 
     def reporting(write: sink.BatchFunction) -> sink.BatchFunction:
-        def write_planned(batch: DataFrame, batch_id: int) -> None:
+        def require_unchanged(batch_id: int, *, is_read: bool) -> None:
             if (files := query.place.files) is not None:
                 read = entries_of(query.context, query.index, files, batch_id)
-                files.require_unchanged(read.start, read.stop)
+                files.require_unchanged(read.start, read.stop, is_read=is_read)
+
+        def write_planned(batch: DataFrame, batch_id: int) -> None:
+            require_unchanged(batch_id, is_read=False)
             write(batch, batch_id)
+            # Of one that was written over, rows may be in the table, but not in the checkpoint.
+            require_unchanged(batch_id, is_read=True)
 
         return reporting_batch(keeping_wrong_rows(write_planned, pipeline, generation))
 

@@ -91,6 +91,14 @@ class QueryDeclaration:
         """The places that this run reads, by their numbers: that of the source first."""
         return {number: self.places[number] for number in (self.index, *self.beside)}
 
+    def require_same_logs(self) -> None:
+        """Refuse topics of this run that were created again or truncated; raises as a place does.
+
+        :meth:`spark_jobs.inside.query.places.place.SourcePlace.require_same_log` says what.
+        """
+        for place in self.read_places.values():
+            place.require_same_log()
+
     @property
     def growing(self) -> Growing | None:
         """The place whose files keep arriving; None without one. A run has one at most."""

@@ -116,8 +116,8 @@ def write_stream(  # noqa: PLR0913 - the last one is rare
 
     Each micro-batch is written once, and its commit contains its position. Appended rows have the
     transaction of Delta's own streaming sink, (query id, batch id); the other modes merge by key.
-    Rows of a stateful query are appended by that sink itself: its commits contain no position, as
-    nothing could resume from one without the state. Nothing is written before the query is started.
+    Commits of rows of a stateful query that appends contain no position, as nothing could resume
+    from one without the state. Nothing is written before the query is started.
 
     Args:
         rows: DataFrame that the transform returned.
@@ -136,14 +136,12 @@ def write_stream(  # noqa: PLR0913 - the last one is rare
     pipeline, generation = loaded.pipeline, positions.generation
     name, is_stateful = generation.info.transaction_id, bool(Shape(rows).stateful)
     if pipeline.sink.mode == "append":
-        writer = rows.writeStream.queryName(name).outputMode("append")
-        if is_stateful:
-            return writer.format("delta").option("path", target.hadoop_path)
 
         def append(batch: DataFrame, batch_id: int) -> None:
             guard.before(batch_id)
-            append_rows(batch, batch_id, target, generation, positions)
+            append_rows(batch, batch_id, target, generation, None if is_stateful else positions)
 
+        writer = rows.writeStream.queryName(name).outputMode("append")
         return writer.foreachBatch(reporting(append))
 
     merging = declared_merging(loaded, target, generation)

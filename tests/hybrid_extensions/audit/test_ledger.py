@@ -14,6 +14,7 @@ from sources.kafka.seam import SeamRule
 from sources.ledger import Ledger, LedgerEntry, SeamCount, count_name, ledger_name
 from sources.planning.plan import make_plan
 from sources.state.generation import Generation
+from spark_jobs.checkpoint import offset_log
 from tests.hybrid_extensions.audit.audit_case import Row, row, wrong
 from tests.hybrid_extensions.audit.live_case import ROWS, Live, live_case
 
@@ -223,6 +224,23 @@ def test_rows_that_kafka_deleted_between_history_and_start_are_not_called_proved
     changed, generation = hand_over(live, 10, 20, **changed)
     count(live, generation, 2)
     assert live.case.audit(**changed).ok
+
+
+@pytest.mark.parametrize(("read", "outcome"), [(12, "unknown"), (13, "failed")])
+def test_what_a_paused_live_run_has_not_read_is_not_lost(
+    live: Live, monkeypatch: pytest.MonkeyPatch, read: int, outcome: str
+) -> None:
+    live.send_rows(ROWS[2:15])
+    live.case.target(ROWS[:14])
+    changed, generation = hand_over(live, 8, 8)
+    count(live, generation, 0)
+    reached = {live.topic: {"0": read, "1": 0}}
+    monkeypatch.setattr(offset_log, "committed_offset", lambda *_: reached)
+    report = live.case.audit(**changed)
+    assert (report.outcome, wrong(report)) == (outcome, {} if read == 12 else {"missing": 1})
+    if read == 12:
+        (said,) = report.unchecked
+        assert said.startswith("The live run does not run: 1 record is not read yet, which may be")
 
 
 @pytest.mark.parametrize(

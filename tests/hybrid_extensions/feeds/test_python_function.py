@@ -13,6 +13,7 @@ from hybrid_extensions.feeds.feed_record import feed_statuses
 from hybrid_extensions.metrics.collector import PipelineCollector
 from sources.common.times import now_ms
 from sources.errors import InputError, RunError, StateError
+from spark_jobs.table.commit_log import CommitLog
 from tests.hybrid_extensions.feeds.feed_case import FeedCase, row
 from tests.services.lake import Edit, lake
 
@@ -211,3 +212,16 @@ class TestStatus:
         (case.target / "_delta_log" / f"{2:020d}.json").unlink()
         (found,) = feed_statuses(case.loaded)
         assert (found.is_healthy, found.behind) == (False, None)
+
+    def test_a_log_that_cannot_be_read_is_told_and_fails_no_status(
+        self, case: Function, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: object) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        case.deliver()
+        case.write([row(1, 1)])
+        monkeypatch.setattr(CommitLog, "read", refuse)
+        (found,) = feed_statuses(case.loaded)
+        assert not found.is_healthy
+        assert found.text == "The feed's progress is not known. [Errno 13] Permission denied"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from orchestration.operations import live_run
+from orchestration.operations import live_run, stopping
 from sources.errors import RunError
 from sources.kept_definitions import keep_definition
 from sources.planning.context import PipelineContext
@@ -72,3 +72,23 @@ def test_a_definition_by_which_the_run_is_refused_does_not_replace_the_one_that_
     assert case.generation.read_bytes("definition/transforms.py") == kept
     changed = [each for each in read_actions(context.loaded.state) if "declaration" in each.action]
     assert len(changed) == (1 if transient else 2)
+
+
+def test_a_driver_that_switches_to_the_live_run_while_it_is_stopped_is_not_started_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = LiveCase(tmp_path)
+    case.plan_history()
+    live = case.loaded.pipeline.sources[-1].name
+
+    def switch(_: object, source: str) -> bool:
+        if source == "history":
+            request(case.generation, live, is_requested=True)
+        return source == "history"
+
+    monkeypatch.setattr(run_control, "stop", switch)
+    with case.alive():
+        assert stopping.stop(case.loaded, "Ada") == ["history"]
+    found = read_requested(case.generation)
+    assert found is not None
+    assert (found.is_requested, found.by) == (False, "Ada")

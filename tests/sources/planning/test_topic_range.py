@@ -16,7 +16,7 @@ from sources.common.topic_log import LogRecord
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_options import EndAtOffsets, EndAtTimestamp
 from sources.config.source.kafka_source import KafkaSource
-from sources.errors import InputError, SeamError, StateError
+from sources.errors import InputError, SeamError, StateError, UnavailableError
 from sources.hand_over import hand_over
 from sources.hybrid import Boundedness, SwitchState
 from sources.kafka.client.consumer import consumer_settings
@@ -415,6 +415,18 @@ class TestReading:
         assert str(caught.value).startswith(
             f"Topic `{case.topic}`, partition 0: offset 10 is to be read, but Kafka no longer "
         )
+
+    def test_a_log_that_ends_before_the_range_is_no_silent_broker(
+        self, tmp_path: Path, servers: str
+    ) -> None:
+        case = Case(tmp_path, servers)
+        case.produce(range(100))
+        reader = RangeReader(consumer_settings(source_of(case)), silence_s=1.0)
+        try:
+            with pytest.raises(UnavailableError, match=r"offset 100 .*its log, .* ended there"):
+                list(reader.read(Split(TopicPartition(case.topic, 0), 10, 120)))
+        finally:
+            reader.close()
 
 
 def source_of(case: Case) -> KafkaSource:

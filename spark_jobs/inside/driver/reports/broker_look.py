@@ -1,40 +1,43 @@
-"""Whether the broker answers on the driver's machine, asked while a query makes no progress.
+"""Looks at the broker on the driver's machine, while a query reads a topic.
 
 Spark waits for a broker that does not answer for minutes, without a word. The supervision may be on
-another machine, which reaches the broker.
+another machine, which reaches the broker. And Spark knows a topic by its name only: one that was
+deleted and created again, and has grown beyond what was read, it reads on as if it were the same.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 
-from sources.config.source.kafka_source import KafkaSource
-from sources.errors import ErrorReport, HybridError
-from sources.kafka.client.kafka_log import KafkaLog
+from sources.errors import ErrorReport, HybridError, SeamError
 
 _STILL_S = 10.0
 _EVERY_S = 10.0
-_WAIT_S = 3.0
+_SELDOM_S = 60.0
 
 
 class BrokerLook:
-    """Look at the broker of a topic that a query reads, from a thread of its own.
+    """Look at the broker of the topics that a query reads, from a thread of its own.
 
     Args:
-        topic: Declaration of the topic.
+        ask: Asks the broker for these topics; a ``SeamError`` says that they are other ones by now,
+            any other ``HybridError`` that no answer was got.
     """
 
-    def __init__(self, topic: KafkaSource) -> None:
-        self._topic = topic
+    def __init__(self, ask: Callable[[], object]) -> None:
+        self._ask = ask
         self._thread: threading.Thread | None = None
-        self._next_at = 0.0
+        self._asked_at = time.monotonic()
         self._found: ErrorReport | None = None
+        self._lost: SeamError | None = None
 
     def look(self, still_s: float) -> ErrorReport | None:
         """Return why the broker does not answer, as it was last asked; never waits.
 
-        Called at each look at the query. The broker is asked at most every 10 s.
+        Called at each look at the query. The broker is asked once a minute, and every 10 s while
+        the query makes no progress.
 
         Args:
             still_s: Seconds since the query last made progress.
@@ -42,20 +45,29 @@ class BrokerLook:
         Returns:
             None if the broker answered, if it was not asked yet, or if the query made progress
             within the last 10 s.
+
+        Raises:
+            SeamError: The topics are not the same ones any more, or a log was truncated.
         """
-        if still_s < _STILL_S:
+        if self._lost is not None:
+            raise self._lost
+        is_still = still_s >= _STILL_S
+        if not is_still:
             self._found = None
-            return None
         is_asking = self._thread is not None and self._thread.is_alive()
-        if not is_asking and time.monotonic() >= self._next_at:
-            self._next_at = time.monotonic() + _EVERY_S
-            self._thread = threading.Thread(target=self._ask, daemon=True)
+        due_at = self._asked_at + (_EVERY_S if is_still else _SELDOM_S)
+        if not is_asking and time.monotonic() >= due_at:
+            self._asked_at = time.monotonic()
+            self._thread = threading.Thread(target=self._answer, daemon=True)
             self._thread.start()
         return self._found
 
-    def _ask(self) -> None:
+    def _answer(self) -> None:
         try:
-            KafkaLog(self._topic, _WAIT_S).log_end()
+            self._ask()
+        except SeamError as error:
+            # A topic that is gone Spark reports by itself; a broker that starts may not know it.
+            self._lost = None if error.fields.get("value") == "" else error
         except HybridError as error:
             self._found = error.report()
         else:

@@ -30,7 +30,7 @@ class QueryReporter:
         beat: Writer of the launch's heartbeat.
         measurement: Measurement of the query.
         pace: Speed of the launch in splits, kept over all its queries.
-        broker: Look at the broker of the topic that the query reads; None if it reads files.
+        broker: Look at the broker of the topics that the query reads.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class QueryReporter:
         beat: HeartbeatWriter,
         measurement: Measurement,
         pace: Pace,
-        broker: BrokerLook | None,
+        broker: BrokerLook,
     ) -> None:
         self._reporter = reporter
         self._beat = beat
@@ -106,6 +106,7 @@ class QueryReporter:
 
         Raises:
             InputError: The state's store refuses.
+            SeamError: A topic was created again, or its log was truncated.
             StateError: The checkpoint or the launch record is damaged, or the state can't be
                 written.
             UnavailableError: The state's store does not answer.
@@ -116,6 +117,8 @@ class QueryReporter:
         idle = measured.is_idle(running.spark_query)
         aligned = _aligned(running.stream, idle=idle)
         latest, committed = running.spark_query.lastProgress, measured.committed()
+        advanced = measured.advanced_at_ms(committed, beat, idle=idle)
+        unreachable = self._look_at_broker(advanced)
         if committed is not None and measured.is_news(latest, committed):
             fields = {**measured.take(latest, committed, beat, idle=idle), "unreachable": None}
             if "splits_done" in fields:
@@ -127,17 +130,16 @@ class QueryReporter:
             self._reporter.update(**fields, **aligned)
             self._reporter.listeners.log(self._reporter.position())
         elif idle != beat.idle or self._beat.age_s() >= self._reporter.pace_s:
-            advanced = measured.advanced_at_ms(committed, beat, idle=idle)
-            unreachable = self._look_at_broker(advanced)
             self._reporter.update(
                 idle=idle, advanced_at_ms=advanced, unreachable=unreachable, **aligned
             )
         return committed
 
     def _look_at_broker(self, advanced_ms: int | None) -> ErrorReport | None:
-        """Return why the broker does not answer a query that makes no progress; else None."""
-        if self._broker is None:
-            return None
+        """Return why the broker does not answer a query that makes no progress; else None.
+
+        None for a query that reads files.
+        """
         worked_ms = self._beat.latest.worked_at_ms
         still_ms = now_ms() - max(advanced_ms or 0, worked_ms or 0, self._begun_ms)
         pace_ms = self._beat.latest.pace_ms

@@ -21,7 +21,6 @@ from pyspark.sql import SparkSession
 
 from sources.common.times import now_ms
 from sources.config.source.bad_record_policy import BadRecordCount
-from sources.config.source.kafka_source import KafkaSource
 from sources.errors import ErrorReport, UnavailableError
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
@@ -172,8 +171,7 @@ class Reporter:
         ui_url = spark.sparkContext.uiWebUrl
         fields = {"filtering": False, "pace_ms": 0, **measurement.first_fields()}
         self.update(state="running", ui_url=ui_url, **fields)
-        topic = declared.source if isinstance(declared.source, KafkaSource) else None
-        broker = None if topic is None else BrokerLook(topic)
+        broker = BrokerLook(declared.require_same_logs)
         return QueryReporter(self, self._beat, measurement, self._pace, broker)
 
     def late_rows(self, count: int) -> None:

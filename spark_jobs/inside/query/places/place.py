@@ -226,6 +226,19 @@ class SourcePlace(ABC):
             UnavailableError: A broker or storage does not answer.
         """
 
+    def require_same_log(self) -> None:  # noqa: B027 - only topics have one
+        """Refuse topics that are not the same ones any more, or no longer hold what was read.
+
+        Asked while the query runs, and at its end. Nothing is done for files.
+
+        Raises:
+            SeamError: A topic was deleted, and perhaps created again, is in another cluster, or its
+                log was truncated.
+            StateError: The state or the checkpoint is damaged.
+            UnavailableError: The broker or the state's store does not answer.
+            InputError: The broker refuses, or there is no such topic.
+        """
+
     def is_drained(self, _committed: Any) -> bool:
         """Return whether every planned split was read and committed; False without a plan.
 

@@ -13,7 +13,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.rate_limit import RateLimit
 from sources.errors import StateError
 from sources.kafka.client.kafka_log import KafkaLog
-from sources.kafka.start.log_checks import check_in_log, check_not_deleted
+from sources.kafka.start.log_checks import check_in_log, check_not_deleted, check_not_truncated
 from sources.planning.context import PipelineContext
 from sources.planning.topics.key_of_changes import ExpectedKey, keep_key
 from sources.planning.topics.recreated_topics import refuse_recreated_topics
@@ -100,7 +100,7 @@ class TopicRangePlace(SourcePlace):
             UnavailableError: The broker does not answer.
         """
         self._planned.prepare()
-        require_same_topics(self._context.plan.topic_of(self._source.name), KafkaLog(self._source))
+        self.require_same_log()
         checkpoint = self._context.generation.checkpoint
         committed = offset_log.committed_offset(checkpoint, self._index)
         entries = offset_log.position_in_plan(committed, self._planned.entries)
@@ -117,6 +117,16 @@ class TopicRangePlace(SourcePlace):
         if not filtering and (parse := self._planned.batch_parser(spark)) is not None:
             direct = DirectStream(partial(self._planned.written, spark, parse), self._planned.left)
         return PlaceStream(rows, interval, filtering, direct=direct)
+
+    def require_same_log(self) -> None:
+        """Refuse topics that are not the planned ones any more.
+
+        Raises:
+            SeamError: A topic was deleted, perhaps created again, or is in another cluster.
+            UnavailableError: The broker does not answer.
+            InputError: The broker refuses, or there is no such topic.
+        """
+        require_same_topics(self._context.plan.topic_of(self._source.name), KafkaLog(self._source))
 
     def is_drained(self, committed: Any) -> bool:
         """Return whether every planned split of the range was read and committed.
@@ -192,10 +202,7 @@ class FollowedTopicPlace(SourcePlace):
                 position and ``sequence`` is not declared.
             UnavailableError: The broker does not answer.
         """
-        log = KafkaLog(self._source)
-        planned = self._context.plan.topic_of(self._source.name)
-        reached = self._reached()
-        refuse_recreated_topics(self._context.generation, self._source, planned, log, reached)
+        log, reached = self._same_log()
         self._check_start(log)
         partitions = with_new_partitions(self._start.offsets(), log.partitions)
         if self._context.pipeline.sink.mode == "merge":
@@ -259,6 +266,25 @@ class FollowedTopicPlace(SourcePlace):
         """
         is_passed = self._seam.is_passed(offset_log.kafka_offsets(committed))
         return is_passed and self._seam.is_to_count()
+
+    def require_same_log(self) -> None:
+        """Refuse topics that are not the same ones any more, or whose log was truncated.
+
+        Raises:
+            SeamError: A topic was deleted, perhaps created again, is in another cluster, or its log
+                ends before what was read.
+            StateError: The state or the checkpoint is damaged.
+            UnavailableError: The broker or the state's store does not answer.
+            InputError: The broker refuses, or there is no such topic.
+        """
+        self._same_log()
+
+    def _same_log(self) -> tuple[KafkaLog, Offsets]:
+        reached, log = self._reached(), KafkaLog(self._source)
+        planned = self._context.plan.topic_of(self._source.name)
+        refuse_recreated_topics(self._context.generation, self._source, planned, log, reached)
+        check_not_truncated(reached, log.high_watermark())
+        return log, reached
 
     def _reached(self) -> Offsets:
         return offset_log.next_offsets(self._context.generation.checkpoint, self._index)

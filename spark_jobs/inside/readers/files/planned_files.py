@@ -176,7 +176,9 @@ class PlannedSource:
         """
         return self._entries.splits().slice(first, stop - first)
 
-    def require_unchanged(self, entries_done: int = 0, stop: int | None = None) -> None:
+    def require_unchanged(
+        self, entries_done: int = 0, stop: int | None = None, *, is_read: bool = False
+    ) -> None:
         """Refuse to read files that differ from what was planned.
 
         Looks at each of them in its storage. Called before a query is built, and before copies of
@@ -185,6 +187,7 @@ class PlannedSource:
         Args:
             entries_done: Number of log entries that were read already: their files may be gone.
             stop: Number of the log entry before which to end; None for all of them.
+            is_read: Whether they were read since, and their rows written.
 
         Raises:
             InputError: A planned file is missing or was rewritten; the message names up to five.
@@ -193,6 +196,7 @@ class PlannedSource:
         done, end = self.reached(entries_done)[0], None if stop is None else self.reached(stop)[0]
         to_read = self._entries.splits()[done:end]
         what = "query was not started" if stop is None else "micro-batch was not written"
+        what = "micro-batch was written and is given up" if is_read else what
         refuse_changed(self._source.name, to_read, self._stores, what)
 
     def prepare(self) -> None:

@@ -95,9 +95,8 @@ def find_overtaken(loaded: LoadedPipeline) -> Generation | None:
 
 def _is_fixed(source: FileSource) -> bool:
     """Return whether other files are no reason to plan again: of a table, an export, a snapshot."""
-    is_ranged = source.time_range != TimeRange()
-    is_made = isinstance(source, ExportedFiles) or source.snapshot is not None
-    return source.is_table or is_made or is_ranged
+    is_made = source.is_table or source.snapshot is not None or isinstance(source, ExportedFiles)
+    return is_made or source.time_range != TimeRange()
 
 
 def drop_unread(loaded: LoadedPipeline, generation: Generation) -> None:

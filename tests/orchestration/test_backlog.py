@@ -154,7 +154,7 @@ class TestATransactionThatIsOpen:
         context = PipelineContext(live.loaded, live.generation)
         with (
             live.alive(),
-            pytest.raises(RunError, match=r"has not caught up .* 101 offsets") as told,
+            pytest.raises(RunError, match=r"is still behind its input .* 101 offsets") as told,
         ):
             wait_until_caught_up(context, lambda count, unit: said.append((count, unit)))
         assert said[0] == (101, "records behind an open transaction")

@@ -25,7 +25,7 @@ from tests.orchestration.generations.test_plan_again import (
 )
 
 __all__ = ["case"]
-MEANWHILE = "another one has planned, run or discarded the generation meanwhile"
+MEANWHILE = "another one may have planned, run or discarded the generation meanwhile"
 
 
 class Lease:

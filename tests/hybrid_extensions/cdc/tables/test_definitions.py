@@ -69,7 +69,7 @@ def test_tables_of_a_template_that_became_invalid_are_pipelines_as_before(tmp_pa
     file.write_text(NOT_YAML)
     found = find_definitions([tmp_path])
     assert before - job_names(found) == {"shop"}
-    assert "Correct the line" in told(found, f"{file.stem}_file")
+    assert "Correct the place" in told(found, f"{file.stem}_file")
 
 
 @needs("ranges")

@@ -185,7 +185,13 @@ def rerun(
             by=person(by),
         )
         document = {"ok": True, "serving": served.generation}
-        show(document, f"Readers see generation {served.generation}.")
+        text = f"Readers see generation {served.generation}."
+        if not promote:
+            text += (
+                " The new one waits: `hybrid generation compare P` compares both, `hybrid "
+                "generation promote P` lets readers see it."
+            )
+        show(document, text)
 
 
 def _loaded(pipelines: list[Path]) -> list[LoadedPipeline]:

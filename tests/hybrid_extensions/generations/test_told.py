@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from dagster import DagsterExecutionInterruptedError
 
+from hybrid_extensions.generations import lifecycle
 from hybrid_extensions.generations.files.take_over import TakeOver
 from hybrid_extensions.generations.switch import promotion, surplus
 from hybrid_extensions.generations.switch import steps as switch_steps
 from hybrid_extensions.generations.switch.lock import SwitchHolder, hold_switch_lock
 from sources.errors import StateError
-from sources.serving import Switch, pending_switch
+from sources.serving import Serving, Switch, pending_switch
 from spark_jobs.launch import run_control
 from tests.command_line import invoke
 from tests.hybrid_extensions.generations.test_generations import NEW, OLD, call, two
@@ -209,3 +210,13 @@ def test_a_signal_ends_the_command_with_where_it_stands(tmp_path: Path, signal: 
     assert "Interrupted after the commit: the promotion is done" in done.stderr.splitlines()[-1]
     assert case.loaded.state.read(Switch.NAME, Switch) is not None
     assert call(case, "finish")["serving"] == "g2"
+
+
+def test_a_rerun_that_promotes_nothing_says_what_comes_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = GenerationCase(tmp_path)
+    monkeypatch.setattr(lifecycle, "rerun", lambda *_, **__: Serving(generation="g1"))
+    said = invoke(["rerun", str(case.loaded.path), "--no-promote"]).stdout
+    assert f"hybrid generation promote {case.loaded.path}` lets readers see it" in said
+    assert "promote" not in invoke(["rerun", str(case.loaded.path)]).stdout

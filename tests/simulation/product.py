@@ -316,6 +316,8 @@ def _patch_plan(patch: pytest.MonkeyPatch, product: Product) -> None:
 
     patch.setattr(chain_plan, "TransformCheck", NoCheck)
     patch.setattr(chain_plan, "require_runnable", lambda _: None)
+    # The files of the model never change, and it keeps no splits of them.
+    patch.setattr(chain_plan, "find_overtaken", lambda _: None)
     patch.setattr(chain_plan, "find_places", lambda loaded, _: loaded)
     patch.setattr(chain_plan, "make_plan", partial(planning.make_plan, draft=draft))
     patch.setattr(planning, "keep_splits", keep_splits)

@@ -201,7 +201,7 @@ def test_a_range_that_another_computation_has_rewritten_meanwhile_is_refused(
     with pytest.raises(StateError, match="has written training set `sales` meanwhile") as caught:
         case.compute()
     assert caught.value.transient
-    assert "of 2024-01-02 to 2024-01-03" in caught.value.message
+    assert "ranges 2024-01-02 to 2024-01-03" in caught.value.message
     assert case.rows() == case.expected()
     assert all(each.is_current for each in case.look().values())
 

@@ -63,7 +63,7 @@ def lead_out(people: People) -> None:
 
 # What a hint says, and what people then do; the first of them that was not tried yet.
 WAYS: list[tuple[str, str]] = [
-    (r"Find the process that holds .* and end it", "end_process"),
+    (r"End the process that holds", "end_process"),
     (r"outside: (drop|quarantine)|event_time\.outside", "leave_out"),
     (r"write it[^`]*`\{", "write"),
     (r"copy the pipeline's file", "copy_definition"),

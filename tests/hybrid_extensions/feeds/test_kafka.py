@@ -260,7 +260,7 @@ def test_a_load_that_the_same_follower_repeats_leaves_no_stale_key(
 def test_a_broker_that_is_down_is_waited_for(case: Topic, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hybrid_extensions.feeds.sinks.kafka_topic.LOOK_S", 1.0)
     case.declare({**case.feed, "bootstrap_servers": "127.0.0.1:1"})
-    with pytest.raises(UnavailableError, match="The broker failed while feed `rows`"):
+    with pytest.raises(UnavailableError, match="The broker of feed `rows` failed"):
         case.deliver()
 
 

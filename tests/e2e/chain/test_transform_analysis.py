@@ -256,7 +256,8 @@ def test_a_query_that_can_not_run_is_refused_at_its_line(
     ("watermark", "told"),
     [
         ({"column": "att", "delay": "1 h"},
-         "`transform.watermark.column` names `att`, which the rows do not have; they have `id`, `at`"),
+         "`transform.watermark.column` names `att`, which the rows do not have; "
+         "they have `id`, `at`"),
         ({"column": "amount", "delay": "1 h"}, 'invalid type "DOUBLE"'),
     ],
 )  # fmt: skip

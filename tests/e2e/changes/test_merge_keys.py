@@ -79,10 +79,14 @@ def test_files_without_a_key_of_the_batch_are_not_read(
     target = Target(tmp_path, spark, kind)
     hidden = target.hide(2)
     target.merge((3, 30), (5, 50), (8, 80))
-    with pytest.raises(Exception, match=r"FILE_NOT_EXIST|does not exist"):
+    # Whole numbers are named one by one, other keys by the lowest and the highest of them.
+    is_named = kind in ("bigint", "tinyint")
+    if is_named:
         target.merge((1, 10), (4, 40))
+    with pytest.raises(Exception, match=r"FILE_NOT_EXIST|does not exist"):
+        target.merge(*([(2, 20)] if is_named else [(1, 10), (4, 40)]))
     hidden.rename(hidden.with_suffix(".parquet"))
-    assert target.values() == [0, 1, 2, 4, 30, 50, 80]
+    assert target.values() == ([0, 2, 10, 30, 40, 50, 80] if is_named else [0, 1, 2, 4, 30, 50, 80])
 
 
 def test_a_key_that_is_null_or_text_is_found_wherever_it_is(

@@ -391,5 +391,5 @@ def test_swapping_inputs_and_sides_after_the_first_rows_is_refused(
 
     with pytest.raises(StateError) as caught:
         run_history(spark, case.pipeline(swap))
-    assert "`inputs, sources` of pipeline `paid` changed" in caught.value.message
+    assert "`inputs`, `sources` of pipeline `paid` changed" in caught.value.message
     assert Boundedness.BOUNDED is case.pipeline().pipeline.sources[0].boundedness

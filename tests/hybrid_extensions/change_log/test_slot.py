@@ -71,7 +71,7 @@ def test_a_slot_that_is_gone_or_was_made_anew_is_refused(dsn: str, postgres: Loc
 def test_a_database_that_refuses_or_is_away_is_told_apart(
     dsn: str, postgres: LocalPostgres
 ) -> None:
-    with pytest.raises(UnavailableError, match="does not answer") as caught:
+    with pytest.raises(UnavailableError, match="has no connection to its database") as caught:
         postgres_slot.begin(declared(dsn, postgres, database_port="1"), None)
     assert postgres.password not in str(caught.value)
     with pytest.raises(InputError, match="The database refuses"):

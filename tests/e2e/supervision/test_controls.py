@@ -42,10 +42,7 @@ def test_sigterm_in_a_long_batch_and_a_drain_leave_a_state_to_go_on_from_exactly
         controls.resume(loaded)
         wait_until_caught_up(PipelineContext.require(loaded))
         (tmp_path / "hold").touch()
-        done, version = (
-            last_committed(generation.checkpoint),
-            DeltaTable(tmp_path / "out").version(),
-        )
+        done = last_committed(generation.checkpoint)
         case.produce(range(1500, 1700))
         wait_for(lambda: last_planned(generation.checkpoint) != done, "a batch", 60)
         with pytest.raises(RunError, match="not drained after less than 1 s: 200 records are left"):
@@ -58,11 +55,11 @@ def test_sigterm_in_a_long_batch_and_a_drain_leave_a_state_to_go_on_from_exactly
         assert beat is not None
         assert (beat.state, beat.failure) == ("stopped", None)
         assert last_committed(generation.checkpoint) == done
-        assert DeltaTable(tmp_path / "out").version() == version
+        assert DeltaTable(tmp_path / "out").to_pyarrow_table(columns=["id"]).num_rows == 1200
         found = status(loaded)
         assert found.live is not None
         assert (found.live.health, found.healthy) == ("paused", True)
-        assert "(new brokers). 200 records or splits wait. To resume it" in found.live.reason
+        assert "(new brokers). 200 records wait. To resume it" in found.live.reason
         (tmp_path / "hold").unlink()
 
         controls.resume(loaded)

@@ -17,7 +17,7 @@ from sources.planning.plan import Plan, make_plan
 from sources.planning.transform_analysis import request_by_declaration
 from spark_jobs.launch.questions.table_places import find_places
 from spark_jobs.launch.questions.transform_check import TransformCheck
-from spark_jobs.launch.unread_generations import drop_unread, find_outdated, find_overtaken
+from spark_jobs.launch.unread_generations import drop_unread, find_outdated
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.table.ownership.belonging import require_belonging
 
@@ -97,7 +97,7 @@ def plan(loaded: LoadedPipeline, waiting: WaitingDriver | None = None) -> Plan:
             or export is not complete; or the state is damaged or can't be written.
     """
     require_runnable(loaded)
-    outdated = find_outdated(loaded) or find_overtaken(loaded)
+    outdated = find_outdated(loaded, looks_at_files=True)
     context = None if outdated is not None else PipelineContext.find(loaded)
     if context is not None:
         # A plan that is missing must not be made again over a checkpoint.

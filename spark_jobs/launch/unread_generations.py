@@ -17,7 +17,7 @@ from sources.kept_definitions import declaration_of, is_kept
 from sources.planning.approval import find_approval
 from sources.planning.declaration_digests import is_planned_by
 from sources.planning.files.file_plan import read_splits
-from sources.planning.plan import find_plan
+from sources.planning.plan import Plan, find_plan
 from sources.serving import FIRST, OWNER, newest_generation, read_serving, target_of
 from sources.state.generation import (
     CURRENT,
@@ -37,7 +37,7 @@ from spark_jobs.table.delta_table import open_table, paths_of
 from spark_jobs.table.ownership.belonging import require_belonging
 
 
-def find_outdated(loaded: LoadedPipeline) -> Generation | None:
+def find_outdated(loaded: LoadedPipeline, *, looks_at_files: bool = False) -> Generation | None:
     """Return the newest generation if it has to be planned again, and may be; else None.
 
     It has to be if another declaration made its plan, or a table of its splits is missing; it may
@@ -46,10 +46,14 @@ def find_outdated(loaded: LoadedPipeline) -> Generation | None:
 
     Args:
         loaded: The pipeline, with the declaration that is to be planned.
+        looks_at_files: Whether it has to be, too, if its files have changed, and its plan is not
+            approved. Only files of folders are looked at; with a ``time_range`` none, as which of
+            them have rows of it is not known without opening them.
 
     Raises:
+        InputError: A storage refuses to list the files.
         StateError: The state is damaged.
-        UnavailableError: The state's store does not answer.
+        UnavailableError: The state's store or a storage does not answer.
     """
     # Without a newest one, the first may be left by a process that was killed while it removed it.
     name = newest_generation(loaded) or FIRST
@@ -58,39 +62,23 @@ def find_outdated(loaded: LoadedPipeline) -> Generation | None:
     generation = read_generation(loaded.state, name)
     plan = find_plan(generation)
     is_whole = plan is None or plan.is_whole(generation)
-    if (is_whole and is_planned_by(loaded, generation)) or not is_unread(generation):
+    is_current = is_whole and is_planned_by(loaded, generation)
+    if (is_current and not looks_at_files) or not is_unread(generation):
         return None
-    return generation
+    return None if is_current and not _has_other_files(loaded, generation, plan) else generation
 
 
-def find_overtaken(loaded: LoadedPipeline) -> Generation | None:
-    """Return the newest generation if its planned files have changed, and nobody relies on them.
-
-    Nothing was read for it, and its plan is not approved. Only files of folders are looked at; with
-    a ``time_range`` none, as which of them have rows of it is not known without opening them.
-
-    Args:
-        loaded: The pipeline.
-
-    Raises:
-        InputError: A storage refuses.
-        StateError: The state is damaged.
-        UnavailableError: The state's store or a storage does not answer.
-    """
-    pipeline, name = loaded.pipeline, newest_generation(loaded)
-    files = pipeline.bounded_files
-    if name is None or loaded.kept is not None or any(_is_fixed(each) for each in files):
-        return None
-    generation = read_generation(loaded.state, name)
-    plan = find_plan(generation)
-    if plan is None or not is_unread(generation) or find_approval(generation) is not None:
-        return None
+def _has_other_files(loaded: LoadedPipeline, generation: Generation, plan: Plan | None) -> bool:
+    """Return whether folders no longer have the files of a plan that nobody has approved."""
+    files = loaded.pipeline.bounded_files
+    if plan is None or any(map(_is_fixed, files)) or find_approval(generation) is not None:
+        return False
     for source in files:
         splits = read_splits(plan.files_of(source.name), generation)
-        found = match_files(source.name, source.patterns, loaded.folder, pipeline.stores)
+        found = match_files(source.name, source.patterns, loaded.folder, loaded.pipeline.stores)
         if {*row_tuples(splits, *FILES.names)} != {*row_tuples(found, *FILES.names)}:
-            return generation
-    return None
+            return True
+    return False
 
 
 def _is_fixed(source: FileSource) -> bool:

@@ -43,7 +43,14 @@ from sources.storage.tables import delta as delta_tables
 from spark_jobs.inside.driver import pipeline_run
 from spark_jobs.inside.driver.reports import heartbeat_writer, reporter
 from spark_jobs.inside.sink import sink
-from spark_jobs.launch import driver_state, launch_record, run_control, runs, watched_run
+from spark_jobs.launch import (
+    driver_state,
+    launch_record,
+    run_control,
+    runs,
+    unread_generations,
+    watched_run,
+)
 from spark_jobs.launch.places import local
 from spark_jobs.launch.places.base import Order
 from spark_jobs.launch.submission import submit
@@ -317,7 +324,7 @@ def _patch_plan(patch: pytest.MonkeyPatch, product: Product) -> None:
     patch.setattr(chain_plan, "TransformCheck", NoCheck)
     patch.setattr(chain_plan, "require_runnable", lambda _: None)
     # The files of the model never change, and it keeps no splits of them.
-    patch.setattr(chain_plan, "find_overtaken", lambda _: None)
+    patch.setattr(unread_generations, "_has_other_files", lambda *_: False)
     patch.setattr(chain_plan, "find_places", lambda loaded, _: loaded)
     patch.setattr(chain_plan, "make_plan", partial(planning.make_plan, draft=draft))
     patch.setattr(planning, "keep_splits", keep_splits)

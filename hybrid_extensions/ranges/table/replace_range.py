@@ -266,9 +266,18 @@ class Replacement:
             [row for row in concerned if row["path"] not in of_history],
         )
 
+    def keys_in(self, read: FileReader, files: Sequence[dict[str, Any]]) -> list[pa.Table]:
+        """Return the keys of the rows in the range of each file, by its row in the add actions.
+
+        Args:
+            read: Reader of the files' table.
+            files: Their rows in ``DeltaTable.get_add_actions``.
+        """
+        tables = (read.rows(row, {*self.key, self.where.column}) for row in files)
+        return [rows.filter(self.where.holds(rows)).select(list(self.key)) for rows in tables]
+
     def _live_keys(self, read: FileReader, live: list[dict[str, Any]]) -> pa.Table | None:
-        tables = (read.rows(row) for row in live)
-        found = [rows.filter(self.where.holds(rows)).select(list(self.key)) for rows in tables]
+        found = self.keys_in(read, live)
         keys = pa.concat_tables(found) if found else None
         return keys if keys is not None and keys.num_rows else None
 

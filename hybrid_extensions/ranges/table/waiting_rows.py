@@ -58,7 +58,7 @@ def wait_for_late_rows(
     """
     last = context.pipeline.sources[-1]
     is_stream = last.boundedness is not Boundedness.BOUNDED
-    if not is_stream or not _has_other_files(context, parts) or not _new_rows(replacement):
+    if not is_stream or not _has_other_files(context, parts) or not (new := _new_rows(replacement)):
         return
     until_now, deadline = UpToNow(context), time.monotonic() + _WITHIN_S
     is_told = False
@@ -73,9 +73,9 @@ def wait_for_late_rows(
             say(f"Waiting for the live run: {until_now.in_words(left)}.")
             is_told = True
         time.sleep(max(_POLL_S, context.generation.poll_s))
-    new = counted(_new_rows(replacement), "row of the range is", "rows of the range are")
+    are_new = counted(new, "row of the range is", "rows of the range are")
     message = (
-        f"{new} not in the table. Late ones may wait in `{last.name}` "
+        f"{are_new} not in the table. Late ones may wait in `{last.name}` "
         f"({until_now.in_words(left)}), and would be in the table twice. Nothing was replaced."
     )
     raise StateError(
@@ -115,12 +115,8 @@ def _new_rows(replacement: Replacement) -> int:
 
 def _keys(replacement: Replacement, folder: Folder) -> pa.Table:
     """Return the keys of the range's rows in a table."""
-    where, key = replacement.where, list(replacement.key)
     opened = open_table(folder)
-    read = FileReader(opened)
     rows = pa.table(opened.get_add_actions()).to_pylist()
-    found = [read.rows(row, {*key, where.column}) for row in rows if where.may_be_in(row)]
-    empty = pa.schema(opened.schema().to_arrow()).empty_table().select([*key])
-    return pa.concat_tables(
-        [empty, *(each.filter(where.holds(each)).select(key) for each in found)]
-    )
+    files = [row for row in rows if replacement.where.may_be_in(row)]
+    empty = pa.schema(opened.schema().to_arrow()).empty_table().select(list(replacement.key))
+    return pa.concat_tables([empty, *replacement.keys_in(FileReader(opened), files)])

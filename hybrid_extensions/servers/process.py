@@ -203,6 +203,21 @@ def last_lines(printed: bytes) -> str:
     return "\n".join([line for line in lines if line.strip()][-_TAIL_LINES:])
 
 
+def start_error(server: str, data: Path, printed: bytes, waited_s: float | None) -> RunError:
+    """Return the error, for the caller to raise, that a server did not start.
+
+    Args:
+        server: Its name.
+        data: Its folder of data.
+        printed: What it printed.
+        waited_s: How long it did not answer, in seconds; None if it ended by itself.
+    """
+    what = "ended at start" if waited_s is None else f"did not answer for {waited_s:g} s"
+    message = f"{server} in {data} {what}. The end of its log:\n{last_lines(printed)}"
+    hint = f"Correct the cause that the log names, if any; then start {server} again."
+    return RunError(message, hint, file=str(data.parent))
+
+
 def free_ports(count: int) -> list[int]:
     """Return so many different TCP ports of the loopback address that are free now.
 

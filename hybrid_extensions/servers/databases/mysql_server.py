@@ -25,6 +25,7 @@ from hybrid_extensions.servers.process import (
     is_taken,
     last_lines,
     spawn,
+    start_error,
 )
 from hybrid_extensions.servers.server_programs import Programs, Server, obtain
 from sources.errors import RunError
@@ -209,17 +210,12 @@ class MySqlServer(Service):
             if self._answers(process):
                 init.unlink()
                 return
-            printed, has_ended = log.read_bytes()[begin:], process.poll() is not None
+            printed = log.read_bytes()[begin:]
+            waited_s = START_TIMEOUT_S if process.poll() is None else None
             self._end()
             # Otherwise another process took the port before the server did.
             if not remaining or not is_taken(self.port):
-                name = self.packages.name
-                what = (
-                    "ended at start" if has_ended else f"did not answer for {START_TIMEOUT_S:g} s"
-                )
-                message = f"{name} in {data} {what}. The end of its log:\n{last_lines(printed)}"
-                hint = f"Correct the cause that the log names, if any; then start {name} again."
-                raise RunError(message, hint, file=str(folder))
+                raise start_error(self.packages.name, data, printed, waited_s)
 
     def _answers(self, process: subprocess.Popen[bytes]) -> bool:
         """Return whether it answers; False once it has ended, or when time is up."""

@@ -24,6 +24,7 @@ from hybrid_extensions.servers.process import (
     is_taken,
     last_lines,
     spawn,
+    start_error,
 )
 from hybrid_extensions.servers.server_programs import POSTGRESQL, Programs, obtain
 from sources.errors import RunError
@@ -165,17 +166,13 @@ class LocalPostgres(Service):
             process = self._process = spawn([*as_nobody(), *server], log)
             if self._answers(programs, process):
                 return
-            printed, has_ended = log.read_bytes()[begin:], process.poll() is not None
+            printed = log.read_bytes()[begin:]
+            waited_s = START_TIMEOUT_S if process.poll() is None else None
             end(process)
             self._process = None
             # Otherwise another process took the port before the server did.
             if not remaining or not is_taken(self.port):
-                what = (
-                    "ended at start" if has_ended else f"did not answer for {START_TIMEOUT_S:g} s"
-                )
-                message = f"PostgreSQL in {data} {what}. The end of its log:\n{last_lines(printed)}"
-                hint = "Correct the cause that the log names, if any; then start PostgreSQL again."
-                raise RunError(message, hint, file=str(folder))
+                raise start_error("PostgreSQL", data, printed, waited_s)
 
     def _change_password(self, programs: Programs, data: Path) -> None:
         statement = f"ALTER ROLE {USER} PASSWORD '{self.password}';\n"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hybrid_extensions.cdc.databases.log_mark import lsn_text
 from hybrid_extensions.libpq.connections import server_of
 from hybrid_extensions.postgres.tables import connect_to, raise_if_away
+from sources.common.counting import shortened
 from sources.config.source.snapshot import SnapshotOptions
 from sources.errors import InputError, StateError
 
@@ -32,7 +33,6 @@ _HINTS = {
 }
 """By the SQLSTATE of PostgreSQL's refusal."""
 _POLL_S = 0.2
-_SHOWN = 5
 _LOG_END = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::bigint"
 # A prepared transaction has no process. Those of other databases write no row of this one.
 _WRITERS = (
@@ -93,10 +93,9 @@ def _wait(connection: psycopg.Connection[Any], end: int, within_s: float) -> Non
     while left := before.keys() & _writers(connection).keys():
         if time.monotonic() > deadline:
             who = [before[each] for each in sorted(left, key=before.__getitem__)]
-            more = f" and {len(who) - _SHOWN} more" if len(who) > _SHOWN else ""
             message = (
                 f"Transactions that were in flight at {lsn_text(end)} have not "
-                f"ended within {within_s:g} s: {'; '.join(who[:_SHOWN])}{more}."
+                f"ended within {within_s:g} s: {shortened(who, '; ')}."
             )
             hint = (
                 "Wait until they have ended, or end them (`SELECT pg_terminate_backend(<process>)`,"

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from orchestration.progress.earlier_generations import earlier_generations, read_earlier
 from orchestration.progress.expected_time import Estimate, expected_time
 from orchestration.progress.plan_summary import summary
+from sources.common.counting import shortened
 from sources.common.times import iso
 from sources.config.loader import LoadedPipeline
 from sources.planning.files.file_plan import FoundFiles, read_splits
@@ -20,8 +21,6 @@ from sources.serving import target_of
 from sources.state.generation import PLAN
 from sources.state.state_table import read_state_table
 from sources.storage.folder import Folder
-
-_SHOWN = 5
 
 
 class Change(BaseModel):
@@ -164,9 +163,7 @@ def _files(source: str, before: set[str], now: set[str]) -> list[Change]:
         ("missing files", before - now),
     ):
         if paths:
-            shown = ", ".join(sorted(paths)[:_SHOWN])
-            more = f" and {len(paths) - _SHOWN:,} more" if len(paths) > _SHOWN else ""
-            text = f"{len(paths):,}: {shown}{more}"
+            text = f"{len(paths):,}: {shortened(sorted(paths))}"
             is_new = what.startswith("new")
             sides = {"before": "" if is_new else text, "now": text if is_new else ""}
             found.append(Change(source=source, what=what, **sides))

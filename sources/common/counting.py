@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
+
+_SHOWN = 5
 
 
 class Noun(NamedTuple):
@@ -19,6 +22,17 @@ class Noun(NamedTuple):
     def fitting(self, number: int) -> str:
         """Return it in the number that fits a count."""
         return counted_as(number, self.one, self.more)
+
+
+def shortened(texts: Sequence[str], between: str = ", ") -> str:
+    """Return the first five texts as one, and how many more there are, as in ``… and 2 more``.
+
+    Args:
+        texts: The texts, in the order in which they are shown.
+        between: What separates them.
+    """
+    rest = len(texts) - _SHOWN
+    return between.join(texts[:_SHOWN]) + (f" and {rest:,} more" if rest > 0 else "")
 
 
 def counted(number: int, one: str, more: str = "") -> str:

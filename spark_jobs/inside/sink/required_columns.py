@@ -102,12 +102,12 @@ def with_kept_partitions(sink: Sink, rows: DataFrame) -> DataFrame:
     )
     for name in sink.partition_by:
         if isinstance(kind := rows.schema[name].dataType, StringType):
-            value, after = (
-                F.col(in_backticks(name)),
-                f"' in column `{name}`, which Delta turns into ",
+            value = F.col(in_backticks(name))
+            before = "`sink.partition_by`: a row has the text '"
+            after = (
+                f"' in column `{name}`, which Delta turns into null. No row of this micro-batch "
             )
-            parts = [F.lit("`sink.partition_by`: a row has the text '"), value, F.lit(after)]
-            message = F.concat(*parts, F.lit("null. No row of this micro-batch was written."))
+            message = F.concat(F.lit(before), value, F.lit(f"{after}was written."))
             fields = {"field": F.lit("sink.partition_by"), "column": F.lit(name)}
             refused = raise_reported(InputError, message, hint, fields).cast(kind)
             kept = F.when(value.isin(*NULL_PARTITIONS), refused).otherwise(value)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sources.common.counting import shortened
 from sources.common.times import iso
 from sources.errors import ErrorFields, StateError
 from sources.extensions import contributions
@@ -48,12 +49,6 @@ def _since(generation: Generation, batch_id: int) -> str:
     return "" if at_ms is None else f" (committed at {iso(at_ms)})"
 
 
-def _shown(names: Sequence[str]) -> str:
-    """Return the first names as one text, and how many more there are."""
-    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return f"{', '.join(names[:_SHOWN])}{more}"
-
-
 def documents_missing(generation: Generation, names: Sequence[str]) -> StateError:
     """Return the error for documents of the state that are missing though batches were committed.
 
@@ -63,8 +58,8 @@ def documents_missing(generation: Generation, names: Sequence[str]) -> StateErro
     """
     files = [generation.location(name) for name in names]
     message = (
-        f"The state lacks {_shown(files)}, though micro-batches were committed by what was there. "
-        "A new decision could lose or duplicate rows. Nothing was started."
+        f"The state lacks {shortened(files)}, though micro-batches were committed by what was "
+        "there. A new decision could lose or duplicate rows. Nothing was started."
     )
     hint = _with_other_ways(f"Restore it from a backup of the state folder. Without one, {_NEW}.")
     return StateError(message, hint, generation=generation.name, file=files[0])
@@ -100,7 +95,7 @@ def files_missing(generation: Generation, table: Folder, names: Sequence[str]) -
     """
     message = (
         f"Data files of the table {table} are missing, although its log lists them: "
-        f"{_shown(names)}. Their rows are lost, and the table can't be read."
+        f"{shortened(names)}. Their rows are lost, and the table can't be read."
     )
     hint = f"Restore the files from a backup. Without one, {_NEW}."
     return _refused(generation, table, message, hint)

@@ -10,6 +10,7 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
+from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.planning.plan import make_plan
 from tests.e2e.case import SMALL, TRANSFORMS, moment, wrong
@@ -25,14 +26,20 @@ def rows(numbers: range, shop: str) -> pa.Table:
     return pa.table({"id": pa.array(numbers, pa.int64()), "at": at, "shop": shops})
 
 
+def follower(folder: Path) -> LoadedPipeline:
+    """A pipeline that follows the table beside it, with its plan."""
+    (folder / "transforms.py").write_text(TRANSFORMS)
+    source = {"type": "files", "name": "orders", "path": "table", "format": "delta"}
+    followed = {**source, "discovery_interval": "100 ms"}
+    loaded = minimal_pipeline(folder, followed, key=["id"], spark={"conf": dict(SMALL)})
+    make_plan(loaded)
+    return loaded
+
+
 def test_an_empty_table_with_partitions_is_followed(tmp_path: Path, spark: SparkSession) -> None:
     table = tmp_path / "table"
     DeltaTable.create(table, rows(range(0), "").schema, partition_by=["shop"])
-    (tmp_path / "transforms.py").write_text(TRANSFORMS)
-    source = {"type": "files", "name": "orders", "path": "table", "format": "delta"}
-    followed = {**source, "discovery_interval": "100 ms"}
-    loaded = minimal_pipeline(tmp_path, followed, key=["id"], spark={"conf": dict(SMALL)})
-    make_plan(loaded)
+    loaded = follower(tmp_path)
 
     def goes_on() -> None:
         for number, shop in enumerate(["a b", "50%"]):
@@ -62,11 +69,7 @@ def test_a_column_that_was_dropped_and_added_again_is_not_read_as_nulls(
     )
     if was_mapped:
         spark.sql(mapped)
-    (tmp_path / "transforms.py").write_text(TRANSFORMS)
-    source = {"type": "files", "name": "orders", "path": "table", "format": "delta"}
-    followed = {**source, "discovery_interval": "100 ms"}
-    loaded = minimal_pipeline(tmp_path, followed, key=["id"], spark={"conf": dict(SMALL)})
-    make_plan(loaded)
+    loaded = follower(tmp_path)
 
     def goes_on() -> None:
         if not was_mapped:

@@ -21,6 +21,8 @@ from tests.extensions import LACKING
 from tests.properties import examples
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from hybrid_extensions.servers.azurite import LocalAzurite
     from hybrid_extensions.servers.connectors import Connectors
     from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
@@ -72,6 +74,26 @@ def _migrations_are_read_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ScriptDirectory, "from_config", once)
         yield
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A session with Spark's Kafka connector, Delta and the object stores with the S3 API."""
+    from hybrid_testing.session import local_session
+    from spark_jobs.jvm.jars import resolve
+    from spark_jobs.jvm.storage_jar import CONF, JAR, LOG_STORE
+
+    # Delta reads its log store once, when the session is made.
+    conf = {LOG_STORE: CONF[LOG_STORE]}
+    jars = [*resolve("s3"), JAR.require()]
+    with local_session(tmp_path_factory.mktemp("spark"), conf, jars) as session:
+        yield session
+
+
+@pytest.fixture(scope="session")
+def hybrid_spark(spark: SparkSession) -> SparkSession:
+    """The same session: a process can't have two with different jars."""
+    return spark
 
 
 @pytest.fixture(scope="session")

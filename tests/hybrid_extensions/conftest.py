@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import hybrid_extensions
-from tests.e2e.conftest import spark as spark  # noqa: PLC0414 - the fixture
 
 _THERE = {each.name for path in hybrid_extensions.__path__ for each in Path(path).iterdir()}
 collect_ignore = [

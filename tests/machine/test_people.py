@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 from pyspark.sql import SparkSession
 
-from tests.e2e.conftest import spark as spark  # noqa: PLC0414 - the fixture
 from tests.machine.people import People
 from tests.machine.people_with_spark import PeopleWithSpark
 

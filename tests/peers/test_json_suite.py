@@ -20,7 +20,6 @@ from sources.formats.lines import BadRow
 from sources.formats.open_file import read_region
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
-from tests.e2e.conftest import spark  # noqa: F401 - a fixture
 from tests.e2e.records.json_records import read_records
 
 COLUMNS = {"number": "int"}
@@ -104,7 +103,7 @@ def test_as_records_of_a_topic(
     peer: Callable[[str], Path],
     count: Callable[[str, str], None],
     tmp_path: Path,
-    spark: SparkSession,  # noqa: F811
+    spark: SparkSession,
 ) -> None:
     cases = documents(peer("JSONTestSuite"))
     good = read_records(spark, tmp_path, [value for _, value in cases], COLUMNS)

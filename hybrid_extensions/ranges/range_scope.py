@@ -18,6 +18,7 @@ from sources.errors import InputError, StateError
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from sources.planning.event_windows import EventWindows, Interval
+from sources.planning.transform_analysis import read_analysis
 from sources.serving import require_in_service
 from sources.state.adopted_table import read_adopted
 from spark_jobs.checkpoint.transform_compatibility import read_transforms
@@ -126,6 +127,7 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> R
     if windows is not None:
         return _scope_of_windows(context, ends, windows, since, until)
     _require_versions(pipeline)
+    _require_same_time(context)
     if ends and pipeline.growing_folder is None:
         _require_complete(context, ends[-1], since, until)
     order = pipeline.sink.order
@@ -171,6 +173,20 @@ def _require_versions(pipeline: Pipeline) -> None:
         f"its target is not the result of a range of its files: {why}."
     )
     raise StateError(message, RERUN, pipeline=pipeline.name, field="sink.mode")
+
+
+def _require_same_time(context: PipelineContext) -> None:
+    """Refuse a transform that is known to compute the event time of its rows."""
+    pipeline, found = context.pipeline, read_analysis(context.generation)
+    column = pipeline.event_time.column
+    made = {each.name: each.inputs for each in (found and found.columns) or ()}
+    if found is None or found.same is None or column in found.same or made.get(column) is None:
+        return
+    message = (
+        f"`transform: {pipeline.transform.name}` computes the event time `{column}` of its rows, "
+        "so rows of the table within the range may be made of rows of the files outside of it."
+    )
+    raise StateError(message, RERUN, pipeline=pipeline.name, column=column)
 
 
 def _require_end(context: PipelineContext, source: FileSource | KafkaSource) -> EndPosition:

@@ -52,6 +52,8 @@ class TransformAnalysis(Record):
             possible.
         passed: Names of the returned columns, if the transform only selects columns and changes no
             value and drops no row; None if it does more, or that is not known.
+        same: Names of the returned columns that are the input's columns of these names, whatever
+            else the transform does; None if that is not known.
         stateful: What each stateful operator keeps in the checkpoint, in words.
         watermark_ms: Delay of its watermark, in ms; None if it sets none.
         windows: The windows of event time by which ranges of the table can be recomputed, if the
@@ -63,6 +65,7 @@ class TransformAnalysis(Record):
     digest: str
     columns: list[OutputColumn] | None
     passed: list[str] | None = None
+    same: list[str] | None = None
     stateful: list[str] = Field(default_factory=list)
     watermark_ms: int | None = None
     windows: EventWindows | None = None

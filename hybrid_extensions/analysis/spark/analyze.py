@@ -38,7 +38,7 @@ from spark_jobs.inside.checkpoint.kept_event_times import require_no_watermark_o
 from spark_jobs.inside.checkpoint.transform_shape import Shape
 from spark_jobs.inside.checkpoint.watermark import judge_alignment, watermark_of
 from spark_jobs.inside.query.transform.given_rows import Given, frames_of, require_declared_order
-from spark_jobs.inside.query.transform.passed_columns import columns_passed_on
+from spark_jobs.inside.query.transform.passed_columns import columns_passed_on, same_columns
 from spark_jobs.inside.query.transform.result_checks import (
     require_extensible,
     require_fitting,
@@ -216,6 +216,7 @@ def _described(
         digest=request.digest,
         columns=columns,
         passed=columns_passed_on(rows, given),
+        same=sorted(same_columns(rows, given)),
         stateful=stateful,
         watermark_ms=None if watermark is None else watermark.delay_ms,
         windows=windows,

@@ -137,6 +137,24 @@ def test_whether_all_rows_are_passed_on_as_they_are_is_known(
     assert analyzed(body, sink=MERGE).passed == passed
 
 
+@pytest.mark.parametrize(
+    ("body", "same"),
+    [
+        ('return rows.withWatermark("at", "1 hour").where("amount > 0")', ["amount", "at", "id"]),
+        ('return rows.withColumn("at", F.date_trunc("day", "at"))', ["amount", "id"]),
+        ('return rows.select("id", F.col("amount").cast("timestamp").alias("at"))', ["id"]),
+        ('later = rows.withColumn("at", F.expr("at + INTERVAL 1 DAY"))\n'
+         "return rows.unionByName(later)", []),
+    ],
+)  # fmt: skip
+def test_the_columns_that_are_those_of_the_input_are_known(
+    analyzed: Analyze, body: str, same: list[str]
+) -> None:
+    found = analyzed(body, sink=MERGE).same
+    assert found is not None
+    assert [name for name in found if name != "tags"] == same
+
+
 def test_windows_are_traced_and_what_they_keep_is_named(analyzed: Analyze) -> None:
     found = analyzed(
         """

@@ -23,8 +23,10 @@ from sources.planning.context import PipelineContext
 from sources.planning.event_windows import EventWindows
 from sources.planning.plan import make_plan
 from sources.planning.transform_analysis import (
+    OutputColumn,
     TransformAnalysis,
     keep_analysis,
+    read_analysis,
     request_by_plan,
 )
 from spark_jobs.checkpoint.history_watermark import HistoryWatermark, keep_history_watermark
@@ -134,6 +136,36 @@ def test_single_rows_are_read_as_they_are(tmp_path: Path) -> None:
     assert (scope.read, scope.windows, scope.why) == ((at(3), at(5)), None, None)
     assert scope.where("at") == Range("at", at(3), at(5))
     assert "complete through 2024-03-01T17:59:59.999Z" in case.refused(3, 19).message
+
+
+@pytest.mark.parametrize(
+    ("inputs", "same", "is_fit"),
+    [
+        (["at"], ["at"], True),
+        (["at"], [], False),
+        ([], [], False),
+        # Of `mapInPandas` nothing is known.
+        (None, [], True),
+        # An analysis of an earlier version.
+        (["at"], None, True),
+    ],
+)
+def test_a_range_by_an_event_time_that_the_transform_computes_is_refused(
+    tmp_path: Path, inputs: list[str] | None, same: list[str] | None, *, is_fit: bool
+) -> None:
+    case = ScopeCase(tmp_path, sink={"path": "out", "mode": "append", "key": ["id"]})
+    case.known(None, operators="").ended()
+    column = OutputColumn(name="at", type="timestamp", nullable=True, inputs=inputs)
+    found = read_analysis(case.context.generation)
+    assert found is not None
+    known = found.model_copy(update={"columns": [column], "same": same})
+    keep_analysis(case.context.generation, known)
+    if is_fit:
+        assert case.fit(3, 5).is_of_single_rows
+        return
+    refused = case.refused()
+    assert "computes the event time `at` of its rows" in str(refused)
+    assert "hybrid rerun P" in refused.hint
 
 
 def test_ranges_of_history_end_with_the_files_before_a_growing_folder(tmp_path: Path) -> None:

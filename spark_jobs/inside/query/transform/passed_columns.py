@@ -12,6 +12,7 @@ from spark_jobs.inside.query.transform.given_rows import Given
 
 REORDERS = {"Project", "SubqueryAlias"}
 """Nodes of a plan that keep every row and every value."""
+_MERGES = {"Union", "Expand"}
 
 
 def columns_passed_on(rows: DataFrame, given: Given) -> list[str] | None:
@@ -46,8 +47,11 @@ def same_columns(rows: DataFrame, given: Given) -> set[str]:
     """
     if not isinstance(given, DataFrame):
         return set()
-    own = dict(columns_of(analyzed_plan(given)))
-    made = columns_of(analyzed_plan(rows))
+    leaf, analyzed = analyzed_plan(given), analyzed_plan(rows)
+    # Spark gives what such a node makes the numbers of its first input's columns.
+    if any(kind_of(node) in _MERGES for node in nodes_above(analyzed, leaf)):
+        return set()
+    own, made = dict(columns_of(leaf)), columns_of(analyzed)
     return {name for number, name in made if own.get(number) == name}
 
 

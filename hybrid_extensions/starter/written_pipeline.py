@@ -10,7 +10,8 @@ from pathlib import Path
 
 import yaml
 
-from hybrid_extensions.starter.detection import Detected, detect, has_rows
+from hybrid_extensions.starter.detection import Detected, detect
+from hybrid_extensions.starter.file_queries import has_rows
 from hybrid_extensions.starter.topic_warnings import topic_warnings
 from sources.common.fields import check_name
 from sources.common.sql.sql_names import in_backticks
@@ -141,6 +142,11 @@ def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[P
         "like; `select` can convert them (docs/sources.md)."
         for name, value in found.texts.items()
     ]
+    notes += [
+        f"Column `{name}` has no value in {first.name}, so its type, {found.columns[name]}, is a "
+        "guess. Correct it under `schema` if other files or records have values of another type."
+        for name in found.guessed
+    ]
     what = "objects or lists and others, which no run reads"
     if found.format == "parquet":
         what = "of a type that runs can't read"
@@ -212,14 +218,15 @@ def _declaration(options: StarterOptions, found: Detected) -> str:
         schema=schema if again else "",
         select=again,
     )
+    # Parquet has the types; a declared schema leaves columns out, or lets people correct one.
+    is_declared = found.format != "parquet" or bool(found.unread or found.guessed)
     return _DECLARATION.format(
         name=options.name,
         home="" if options.home == Path() else f"{options.home}/",
         path=_scalar(options.files),
         format=found.format,
         folders=_FOLDERS.format(names=", ".join(found.folders)) if found.folders else "",
-        # Parquet has the types; a declared schema leaves columns out.
-        schema=f"{_csv(found)}{schema}" if found.unread or found.format != "parquet" else "",
+        schema=f"{_csv(found)}{schema}" if is_declared else "",
         select=select,
         topic=topic if options.topic else "",
         event_time=_plain(found.event_time),

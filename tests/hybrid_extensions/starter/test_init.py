@@ -21,6 +21,7 @@ from hybrid_extensions.starter import topic_warnings
 from sources.config.loader import load_pipeline
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
+from sources.planning.context import PipelineContext
 from tests.command_line import invoke
 from tests.e2e.case import moment
 from tests.extensions import needs
@@ -317,6 +318,29 @@ def test_members_without_any_value_are_texts_as_for_spark(tmp_path: Path) -> Non
     assert found == ["string", "array<string>", "struct<x:string>"]
     result = invoke(["plan", str(tmp_path / "mine.yaml"), "--json"])
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("a.parquet", "int"), ("a.json.gz", "string"), ("a.csv", "string")]
+)
+@needs("text_files")
+def test_a_type_that_is_a_guess_is_told_and_can_be_corrected(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    rows = table().append_column("note", pa.nulls(2))
+    write(tmp_path / "in" / name, rows)
+    code, found = call(tmp_path, "--files", f"in/*{name.removeprefix('a')}")
+    told = f"Column `note` has no value in {name}, so its type, {kind}, is a guess."
+    assert code == 0
+    assert any(note.startswith(told) for note in found["notes"])
+    path = tmp_path / "mine.yaml"
+    path.write_text(path.read_text().replace(f"note: {kind}", "note: string"))
+    known = pa.array(["fine", None])
+    write(tmp_path / "in" / f"b{name.removeprefix('a')}", rows.set_column(5, "note", known))
+    result = invoke(["plan", str(path), "--json"])
+    assert result.exit_code == 0, result.output
+    plan = PipelineContext.require(load_pipeline(path)).plan
+    assert plan.columns_by_name["note"] == "string"
 
 
 def test_text_in_another_encoding_is_told_in_a_line(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import Transaction
 from hypothesis import given
@@ -13,7 +15,7 @@ from pyspark.sql import SparkSession
 from sources.storage.folder import Folder
 from spark_jobs.inside.sink.merging.clauses import When, of_source
 from spark_jobs.inside.sink.merging.keys import KeyRange, Match
-from spark_jobs.inside.sink.merging.merge_once import _spans, merge_once, with_user_metadata
+from spark_jobs.inside.sink.merging.merge_once import _apart, _spans, merge_once, with_user_metadata
 from spark_jobs.inside.sink.merging.small_merge import SmallMerge
 from spark_jobs.table.commit_log import CommitLog
 
@@ -92,9 +94,64 @@ def test_of_a_large_table_only_files_that_may_have_one_of_few_keys_are_read(
     assert found == dict.fromkeys(range(300), "old") | new
 
 
-@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=300, unique=True))
-def test_ranges_of_keys_hold_all_of_them_and_are_apart(keys: list[int]) -> None:
-    keys.sort()
-    spans = _spans(keys)
-    assert len(spans) == min(len(keys), 64)
-    assert [each for low, high in spans for each in keys if low <= each <= high] == keys
+def test_of_many_keys_those_apart_from_most_let_files_out_too(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    table = tmp_path / "out"
+    files: list[set[Path]] = []
+    for first in (0, 10_000, 20_000):
+        ids = spark.range(first, first + 10_000, 1, 1).selectExpr("id", "'old' AS v")
+        vectors = {"delta.enableDeletionVectors": "true"}
+        ids.write.format("delta").options(**vectors).mode("append").save(str(table))
+        files.append({*table.glob("*.parquet")})
+    (between,) = files[1] - files[0]
+    keys = [*range(25_000, 35_000), 7, 9_999, -1]
+    spark.createDataFrame([(key,) for key in keys], "id bigint").createOrReplaceTempView("many")
+    rows = spark.sql("SELECT id, 'new' AS v FROM many").persist()
+    values = of_source(rows.columns)
+    clauses = [
+        When("MATCHED", "UPDATE", values=values),
+        When("NOT MATCHED", "INSERT", values=values),
+    ]
+    # So large that Spark merges.
+    small = SmallMerge(rows=len(keys), bytes=2**40, compared=["id"], clauses=clauses)
+    match = KeyRange(rows, ["id"]).match([-1, 34_999])
+    # Whoever reads it fails.
+    aside = between.rename(tmp_path / "aside")
+    merge_once(rows, Folder(table), match, clauses, Transaction("me", 0), small)
+    aside.rename(between)
+    found = {row[0]: row[1] for row in spark.read.format("delta").load(str(table)).collect()}
+    assert found == dict.fromkeys(range(30_000), "old") | dict.fromkeys(keys, "new")
+
+
+LONGS = st.integers(-(2**63), 2**63 - 1)
+
+
+@given(st.lists(LONGS, min_size=1, max_size=300), LONGS, st.integers(0, 3000))
+def test_ranges_of_keys_hold_all_of_them_and_are_apart(
+    keys: list[int], first: int, dense: int
+) -> None:
+    keys += range(first, min(first + dense, 2**63))
+    spans = [each.to_pylist() for each in _spans(pa.chunked_array([pa.array(keys, pa.int64())]))]
+    assert [key for each in spans for key in each] == sorted({*keys})
+    distance, gaps = max(keys) - min(keys), [b[0] - a[-1] for a, b in pairwise(spans)]
+    assert all(gap > distance // 4096 for gap in gaps)
+    # The widest gaps are outside of the ranges.
+    inside = [b - a for each in spans for a, b in pairwise(each)]
+    assert len(spans) <= 64
+    assert max(inside, default=0) <= max(distance // 4096, min(gaps, default=distance))
+    if len(spans) < 64:
+        assert max(inside, default=0) <= distance // 4096
+
+
+@given(st.lists(st.integers(1, 700), min_size=1, max_size=64))
+def test_the_smallest_ranges_are_listed_as_long_as_all_of_their_keys_are_few(
+    sizes: list[int],
+) -> None:
+    spans = [pa.array(range(size)) for size in sizes]
+    listed = _apart(spans)
+    others = [sizes[at] for at in range(len(sizes)) if at not in listed]
+    total = sum(sizes[at] for at in listed)
+    assert total <= 1000
+    assert not others or total + min(others) > 1000
+    assert all(sizes[at] <= size for at in listed for size in others)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import Transaction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegralType
@@ -21,10 +23,13 @@ from spark_jobs.inside.sink.merging.small_merge import (
 )
 
 _PREFIX = "spark.databricks.delta.write."
-# Rows up to which the condition of Spark's MERGE names their keys.
+# Rows up to which the condition of Spark's MERGE tells their keys, and keys that it lists.
+_MOST_ROWS = 2_000_000
 _MOST_KEYS = 1000
-# Ranges that these are put together to: each is compared with the statistics of each file.
+# Ranges that all are put together to: each is compared with the statistics of each file.
 _MOST_SPANS = 64
+# A range has no gap that is more than this part of the distance between lowest and highest key.
+_DENSE = 4096
 
 
 @contextmanager
@@ -94,26 +99,41 @@ def merge_once(
 
 
 def _with_keys(match: Match, rows: DataFrame, small: SmallMerge | None) -> str:
-    """Return the condition, with the keys themselves if they are few.
+    """Return the condition, with the keys of the rows: those apart by themselves, else as ranges.
 
     By them Spark leaves rows of a large table out before it joins, and Delta whole files, for which
     a list of values is no more than their lowest and highest one. There may be none: all changes of
     a micro-batch can be older than a delete or a TRUNCATE.
     """
-    if small is None or small.rows > _MOST_KEYS:
-        return match.condition
     names = [each for each in match.ranges if isinstance(rows.schema[each].dataType, IntegralType)]
-    keys = rows.select(*map(in_backticks, names)).collect() if names else []
+    if small is None or small.rows > _MOST_ROWS or not names:
+        return match.condition
+    keys = rows.select(*map(in_backticks, names)).toArrow()
     parts = [match.condition]
-    for name in names if keys else ():
-        values, of = sorted({key[name] for key in keys}), column("t", name)
-        spans = [f"({of} >= {low} AND {of} <= {high})" for low, high in _spans(values)]
-        parts += [f"{of} IN ({', '.join(map(str, values))})", f"({' OR '.join(spans)})"]
+    for name in names if keys.num_rows else ():
+        of, spans = column("t", name), _spans(keys[name])
+        ranges = [f"({of} >= {each[0]} AND {of} <= {each[-1]})" for each in spans]
+        apart = _apart(spans)
+        listed = ", ".join(str(key) for at in apart for key in spans[at])
+        either = [ranges[at] for at in range(len(spans)) if at not in apart]
+        either += [f"{of} IN ({listed})"] if listed else []
+        parts += [f"({' OR '.join(each)})" for each in (either, ranges)]
     return " AND ".join(parts)
 
 
-def _spans(values: Sequence[int]) -> list[tuple[int, int]]:
-    """Return ranges (both ends inclusive) of sorted values, cut where the gaps are widest."""
-    gaps = sorted(range(1, len(values)), key=lambda at: values[at - 1] - values[at])
-    cuts = [0, *sorted(gaps[: _MOST_SPANS - 1]), len(values)]
-    return [(values[begin], values[end - 1]) for begin, end in pairwise(cuts)]
+def _spans(column: pa.ChunkedArray) -> list[pa.Array]:
+    """Return the sorted values of a column, cut at the widest of the gaps that are wide for it."""
+    values = pc.unique(column.cast(pa.int64())).sort()
+    # Of the lowest and the highest integer, the difference is no signed one.
+    gaps = pc.subtract(values[1:], values[:-1]).cast(pa.uint64(), safe=False)
+    widest = pc.array_sort_indices(gaps, order="descending")[: _MOST_SPANS - 1]
+    wide = (values[-1].as_py() - values[0].as_py()) // _DENSE
+    cuts = sorted(at + 1 for at in widest.to_pylist() if gaps[at].as_py() > wide)
+    return [values[begin:end] for begin, end in pairwise([0, *cuts, len(values)])]
+
+
+def _apart(spans: Sequence[pa.Array]) -> set[int]:
+    """Return which spans are so small that all their values together are few: their numbers."""
+    by_size = sorted(range(len(spans)), key=lambda at: len(spans[at]))
+    totals = accumulate(len(spans[at]) for at in by_size)
+    return {at for at, total in zip(by_size, totals, strict=True) if total <= _MOST_KEYS}

@@ -132,9 +132,15 @@ def _open_snapshots(found: Mapping[str, Document], table: Table) -> Iterator[str
                 f"{of['p50 s']:.1f}",
                 f"{of['p99 s']:.1f}",
             ]
-            for of in each["freshness"]
+            for of in _some(each["freshness"])
         ]
         yield table(["chunks read", "changes", "p50, s", "p99, s"], rows)
+
+
+def _some(lines: Sequence[Document]) -> list[Document]:
+    """Return every line of a few, of more about ten and the last two."""
+    *others, last, whole = lines
+    return [*others[:: max(1, len(others) // 10)], last, whole]
 
 
 def _span(values: Sequence[float]) -> str:

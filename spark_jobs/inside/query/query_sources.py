@@ -25,14 +25,12 @@ from sources.planning.plan import Plan
 from sources.planning.topics.topic_range import find_range, require_range, seam_end_after
 from sources.state.generation import Generation
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.inside.query.places.file_places import (
-    GrowingFolderPlace,
-    OpenSnapshotPlace,
-    PlannedFilesPlace,
-)
 from spark_jobs.inside.query.places.followed_topic_stream import Prepared
+from spark_jobs.inside.query.places.growing_folder import GrowingFolderPlace
 from spark_jobs.inside.query.places.history import EarlierSources, Planned
+from spark_jobs.inside.query.places.open_snapshot import OpenSnapshotPlace
 from spark_jobs.inside.query.places.place import Growing, Reached, SourcePlace, WaitingPlace
+from spark_jobs.inside.query.places.planned_files import PlannedFilesPlace
 from spark_jobs.inside.query.places.topic_places import (
     FollowedTopicPlace,
     ReadRangePlace,

@@ -20,6 +20,7 @@ from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.ranges.batching import cut_range
 from sources.kafka.ranges.cut_ranges import Ranges, splits_of
 from sources.kafka.ranges.end_offsets import end_position, newest_read, resolve_ends
+from sources.kafka.seam_end import seam_end_after_range, seam_end_now
 from sources.planning.context import PipelineContext
 from sources.planning.files.rounds import history_of
 from sources.planning.plan import Plan
@@ -121,10 +122,9 @@ def read_range_splits(decided: TopicRange, generation: Generation) -> pa.Table:
 
 
 def seam_end_after(generation: Generation, plan: Plan, source: str) -> Offsets:
-    """Return the end of the seam between a bounded source and the topic that follows it.
+    """Return the end of the seam between a bounded source and the topic that follows it, as kept.
 
-    By partition of that topic, the first offset whose record can't be in the source any more, so
-    that rows from it on need no comparison. Empty if no topic follows.
+    By partition of that topic (:mod:`sources.kafka.seam_end`). Empty if no topic follows.
 
     Args:
         generation: State of the generation.
@@ -208,15 +208,12 @@ def decide_range(context: PipelineContext, source: KafkaSource) -> TopicRange:
     )
     seam_end: Offsets = {}
     if following is not None and not continued:
-        # After the ends: nothing appended from here on can be in the range.
-        seam_end = following.high_watermark()
+        seam_end = seam_end_now(following)
     elif following is not None:
         before = (
             {} if previous is None else seam_end_after(generation, context.plan, previous.source)
         )
-        seam_end = {
-            partition: max(offset, before.get(partition, 0)) for partition, offset in ends.items()
-        }
+        seam_end = seam_end_after_range(ends, before)
     made = TopicRange(
         source=source.name,
         starts=starts,

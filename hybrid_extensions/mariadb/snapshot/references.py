@@ -24,6 +24,8 @@ def check_references(
     """Refuse a table whose foreign keys change rows without entries in the binary log.
 
     MariaDB, and MySQL up to 9.5, change them in the storage engine, which does not write this log.
+    So does MySQL 9.6 unless :data:`NATIVE` is ``OFF``: then it logs these changes, and all tables
+    pass.
 
     Args:
         connection: Open connection to the database.

@@ -50,8 +50,9 @@ def unreadable_file(error: BaseException) -> InputError | None:
         error: An exception of PySpark or Py4J.
 
     Returns:
-        The error, with the path as ``file``; transient if a network or store failed. None if no
-        file was the cause, or the JVM is gone.
+        The error, with the path as the pipeline declares it as ``file``: decoded, ``s3://`` for
+        ``s3a://``, no ``file://``. It is transient if a network or store failed. None if no file
+        was the cause, or the JVM is gone.
     """
     try:
         causes = list(java_causes(error))

@@ -25,7 +25,8 @@ _HINT = (
 def lost_records(error: BaseException) -> RunError | None:
     """Return the error about records that a topic has lost, or a lost topic; None for any other.
 
-    It is transient: what exactly is lost is known to the checks of the next start, which refuse it.
+    None, too, if the JVM is gone. The error is transient: what exactly is lost is known to the
+    checks of the next start, which refuse it.
 
     Args:
         error: An exception of PySpark or Py4J.

@@ -89,11 +89,16 @@ class AuditFiles:
 
     @contextmanager
     def naming_originals(self) -> Iterator[AuditFiles]:
-        """Let errors within ``with`` name files of stores by their URLs, not by paths of copies."""
+        """Let errors within ``with`` name files of stores by their URLs, not by paths of copies.
+
+        They also tell that the audit has changed nothing and gives no verdict.
+        """
         try:
             yield self
         except HybridError as error:
             error.message, error.hint = map(self._copies.as_declared, (error.message, error.hint))
+            end = "" if error.message.endswith((".", "!", "?")) else "."
+            error.message = f"{error.message}{end} The audit changed nothing, and gives no verdict."
             error.args = (error.message,)
             if "file" in error.fields:
                 error.fields["file"] = self._copies.as_declared(error.fields["file"])

@@ -57,6 +57,6 @@ def check_references(
     hint = (
         f"{setting if NATIVE in variables else 'Replace'} the foreign key by one with RESTRICT, "
         f"and change the rows of `{table.name}` by statements or by a trigger on `{other}`, which "
-        "are logged; then take the snapshot again: `hybrid snapshot P`."
+        "are logged; then take the snapshot: `hybrid snapshot P`."
     )
     raise InputError(message, hint, source=table.source, table=table.name, value=str(name))

@@ -39,5 +39,5 @@ def lost_records(error: BaseException) -> RunError | None:
         reason = first_line(found[-1])
     except Py4JError:
         return None
-    message = f"Spark can't go on with the topic, or a partition of it: {reason}."
+    message = f"Spark can't go on with the topic, or a partition of it, so the run ended: {reason}."
     return RunError(message, _HINT, transient=True)

@@ -27,6 +27,9 @@ _RESUMES = (
     "pipeline again (`hybrid run P`)."
 )
 
+_ENDED = "The table keeps what was committed; the run ended and is not started again by itself."
+_THEN_RUN = "Then run the pipeline again, which resumes after its last commit: `hybrid run P`."
+
 
 def is_of_store(error: BaseException) -> bool:
     """Return whether Hadoop's S3 client caused an exception of PySpark or Py4J.
@@ -75,25 +78,18 @@ def _with_way_out(message: str, status: int, code: str | None) -> HybridError:
             "Check that the store runs and can be reached from where Spark runs (`s3.endpoint`). "
         )
         return UnavailableError(message, hint + _RESUMES)
+    refused = None
     if code in _NOT_LET_IN:
-        hint = (
+        refused = (
             "Correct the credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
-            "AWS_PROFILE), or grant them permission to list, read, write and delete there. Then "
-            "run the pipeline again: `hybrid run P`."
+            "AWS_PROFILE), or grant them permission to list, read, write and delete in that bucket."
         )
-        return InputError(message, hint)
     if code == "NoSuchBucket":
-        hint = (
-            "Correct the bucket in the path, or `s3.endpoint`; or create the bucket. Then run the "
-            "pipeline again: `hybrid run P`."
-        )
-        return InputError(message, hint)
+        refused = "Correct the bucket in the path, or `s3.endpoint`; or create the bucket."
     if status == 501:
-        hint = (
-            "Use a store that has this feature of Amazon S3, or a version of it that does. Then "
-            "run the pipeline again: `hybrid run P`."
-        )
-        return InputError(message, hint)
+        refused = "Use a store that has this feature of Amazon S3, or a version of it that does."
+    if refused is not None:
+        return InputError(message, f"{_ENDED} {refused} {_THEN_RUN}")
     if status in _CONFLICTS:
         hint = (
             "Something else wrote there first: stop it, if it is a second driver of this pipeline "

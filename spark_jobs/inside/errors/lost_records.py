@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
 from sources.errors import RunError
-from spark_jobs.inside.errors.java_causes import first_line, java_causes
+from spark_jobs.inside.errors.java_causes import first_line, java_causes, none_without_jvm
 
 _GONE = (
     "org.apache.kafka.clients.consumer.OffsetOutOfRangeException",
@@ -22,6 +20,7 @@ _HINT = (
 )
 
 
+@none_without_jvm
 def lost_records(error: BaseException) -> RunError | None:
     """Return the error about records that a topic has lost, or a lost topic; None for any other.
 
@@ -31,13 +30,11 @@ def lost_records(error: BaseException) -> RunError | None:
     Args:
         error: An exception of PySpark or Py4J.
     """
-    try:
-        causes = list(java_causes(error))
-        found = [each for each in causes if each.getClass().getName() in _GONE]
-        if not found:
-            return None
-        reason = first_line(found[-1])
-    except Py4JError:
+    found = [each for each in java_causes(error) if each.getClass().getName() in _GONE]
+    if not found:
         return None
-    message = f"Spark can't go on with the topic, or a partition of it, so the run ended: {reason}."
+    message = (
+        "Spark can't go on with the topic, or a partition of it, so the run ended: "
+        f"{first_line(found[-1])}."
+    )
     return RunError(message, _HINT, transient=True)

@@ -11,7 +11,7 @@ from typing import Any
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from sources.errors import HybridError, InputError, StateError, UnavailableError
-from spark_jobs.inside.errors.java_causes import class_names, java_causes
+from spark_jobs.inside.errors.java_causes import class_names, java_causes, none_without_jvm
 
 OF_S3 = ("org.apache.hadoop.fs.s3a.", "software.amazon.")
 """Packages of the errors of Hadoop's client of S3."""
@@ -43,6 +43,7 @@ def is_of_store(error: BaseException) -> bool:
     return any(kind.startswith(OF_S3) for kind in kinds)
 
 
+@none_without_jvm
 def store_answer(error: BaseException, told: str) -> HybridError | None:
     """Turn a failure of Spark into the error of the S3 store that refused or did not answer.
 
@@ -55,18 +56,15 @@ def store_answer(error: BaseException, told: str) -> HybridError | None:
         as they are known. It is transient unless the store refuses for good: the login, the bucket,
         or a feature that it lacks. None if no store was the cause, or the JVM is gone.
     """
-    try:
-        causes = list(java_causes(error))
-        asked = _operation(causes)
-        answer = next((each for each in reversed(causes) if _ANSWER in class_names(each)), None)
-        if answer is not None:
-            message = _answer(answer, asked)
-            status, code = int(answer.statusCode()), _code(answer)
-        elif asked is not None or any(_SILENCE in class_names(each) for each in causes):
-            message, status, code = _silence(causes[-1], asked), 0, None
-        else:
-            return None
-    except Py4JError:
+    causes = list(java_causes(error))
+    asked = _operation(causes)
+    answer = next((each for each in reversed(causes) if _ANSWER in class_names(each)), None)
+    if answer is not None:
+        message = _answer(answer, asked)
+        status, code = int(answer.statusCode()), _code(answer)
+    elif asked is not None or any(_SILENCE in class_names(each) for each in causes):
+        message, status, code = _silence(causes[-1], asked), 0, None
+    else:
         return None
     lines = [line for line in told.splitlines() if _OF_SDK not in line and line not in message]
     return _with_way_out("\n".join([message, *lines]), status, code)

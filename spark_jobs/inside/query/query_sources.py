@@ -22,7 +22,7 @@ from sources.planning.files.file_plan import FoundFiles
 from sources.planning.files.open_snapshot import OpenSnapshot, open_source
 from sources.planning.files.rounds import history_of
 from sources.planning.plan import Plan
-from sources.planning.topics.topic_range import find_range, require_range, seam_end_after
+from sources.planning.topics.topic_range import find_range, planned_of, require_range
 from sources.state.generation import Generation
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.query.places.followed_topic_stream import Prepared
@@ -375,7 +375,7 @@ def _seam(context: PipelineContext, source: KafkaSource, earlier: EarlierSources
     """Return the seam of a source whose start was decided, which is for good."""
     state, generation, plan = context.switch_state, context.generation, context.plan
     ends = state.ends_before(source.name)
-    seam_end = seam_end_after(generation, plan, ends[-1].source) if ends else {}
+    seam_end = planned_of(generation, plan, ends[-1].source).seam_end if ends else {}
     if (decided := find_range(generation, source.name)) is not None:
         limits = decided.ends
         seam_end = {at: min(end, limits.get(at, end)) for at, end in seam_end.items()}

@@ -113,24 +113,17 @@ def end_position(
     is_dated = bool(newest) and min(times) >= 0
     event_time_ms = max(times) if is_dated else 0
     complete_through_ms = max(min(times) - lateness_ms, 0) if is_dated else 0
-    if not is_continued and newest and not is_dated:
+    if not is_continued and not is_dated and (newest or previous is None):
+        what = f"Source `{source.name}` has no records up to its end"
+        way = "Correct `start` and `until` so that the source has records, or remove it"
+        if newest:
+            what = f"Records of source `{source.name}` carry no timestamp"
+            way = "Let the next source read the same topics: it then starts at exact offsets"
         message = (
-            f"Records of source `{source.name}` carry no timestamp: its end time is unknown, by "
-            f"which the next source, of other topics, would start. {NOTHING_READ}"
+            f"{what}: its end time is unknown, by which the next source, of other topics, would "
+            f"start. {NOTHING_READ}"
         )
-        hint = (
-            f"Let the next source read the same topics: it then starts at exact offsets; {_AND_RUN}"
-        )
-        raise SeamError(message, hint, source=source.name)
-    if not is_continued and not newest and previous is None:
-        message = (
-            f"Source `{source.name}` has no records up to its end: its end time is unknown, by "
-            f"which the next source, of other topics, would start. {NOTHING_READ}"
-        )
-        hint = (
-            f"Correct `start` and `until` so that the source has records, or remove it; {_AND_RUN}"
-        )
-        raise SeamError(message, hint, source=source.name)
+        raise SeamError(message, f"{way}; {_AND_RUN}", source=source.name)
     if previous is not None:
         event_time_ms = max(event_time_ms, previous.event_time_ms)
         complete_through_ms = max(complete_through_ms, previous.complete_through_ms)

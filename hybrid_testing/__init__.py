@@ -1,5 +1,8 @@
 """Tests of transforms: whether a transform gives the same table wherever history ends.
 
+Belongs here: which rows, places of the seam and results are compared, and which session is
+accepted.
+
 A pipeline applies one transform to history and to what follows it live. These tools run it on rows
 of a test, over every place where the seam may lie, by the query, checkpoint and sink of a real run:
 

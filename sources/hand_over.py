@@ -15,7 +15,7 @@ from sources.ledger import Ledger, find_ledger, ledger_name, make_ledger
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
 from sources.planning.topics.topic_plan import require_same_topics, start_factory
-from sources.planning.topics.topic_range import decide_range, seam_end_after
+from sources.planning.topics.topic_range import decide_range, planned_of
 
 
 def hand_over(context: PipelineContext, source: KafkaSource, log: KafkaLog | None = None) -> Ledger:
@@ -57,7 +57,7 @@ def _decide(context: PipelineContext, source: KafkaSource, log: KafkaLog) -> Led
     planned = plan.topic_of(source.name)
     require_same_topics(planned, log)
     ends = state.ends_before(source.name)
-    seam_end = seam_end_after(context.generation, plan, ends[-1].source) if ends else {}
+    seam_end = planned_of(context.generation, plan, ends[-1].source).seam_end if ends else {}
 
     def as_planned(_: SourceSwitchContext) -> StartPosition:
         return planned.expected_start

@@ -19,6 +19,7 @@ from orchestration.defs.jobs.control_job import control_actions
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources import hybrid
 from sources.config.loader import load_pipeline
+from tests import rooms_page
 from tests.command_line import commands
 from tests.extensions import needs, whole
 from tests.orchestration.supervision.live_case import LiveCase
@@ -140,6 +141,17 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_the_page_of_the_benchmarks_says_what_they_found() -> None:
     assert page.PAGE.read_text() == page.page_of(page.kept())
+
+
+@whole
+def test_the_page_of_the_rooms_says_what_their_docstrings_say() -> None:
+    assert rooms_page.PAGE.read_text() == rooms_page.page(), "Run `python -m tests.rooms_page`."
+
+
+def test_each_room_says_what_is_decided_there() -> None:
+    told = {room: rooms_page.docstring(room) for room in rooms_page.every_room()}
+    assert len(told) > 10
+    assert [room for room, text in told.items() if "Belongs here: " not in text] == []
 
 
 def test_the_pages_are_looked_at() -> None:

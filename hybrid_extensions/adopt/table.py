@@ -70,7 +70,7 @@ def find_table(loaded: LoadedPipeline, version: int | None) -> FoundTable:
             "Nothing was adopted."
         )
         hint = (
-            f"Remove each with Spark, `ALTER TABLE delta.`{target}` DROP FEATURE {unknown[0]}`, "
+            f"Remove each with Spark (ALTER TABLE delta.`{target}` DROP FEATURE {unknown[0]}), "
             "then try again."
         )
         raise InputError(message, hint, table=target.url)

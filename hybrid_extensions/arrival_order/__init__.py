@@ -1,4 +1,8 @@
-"""Order of arrival: history read in the micro-batches of a live run (`order` by arrival)."""
+"""Order of arrival: history read in the micro-batches of a live run (`order` by arrival).
+
+Belongs here: in which interval of arrival each row of history is read, and so which rows share a
+micro-batch.
+"""
 
 from sources.extensions import Extension
 

@@ -1,6 +1,7 @@
 """Audit: the table computed from all raw input by DuckDB, and compared with it row by row.
 
-Belongs here: everything that computes a verdict, and the command and the action that ask for one.
+Belongs here: everything that computes a verdict: which input is read and at which version, which
+rows are expected, and what could not be proved; and the command and the action that ask for one.
 Does not belong here: the verdict as it is kept and shown, and what else compares two tables
 (:mod:`orchestration.comparison`). Code that plans, reads or writes data for a run does not belong
 here either: the proof would repeat its errors.

@@ -116,7 +116,7 @@ class SourceViews:
             left_out = self._files.create_view(self._connection, source, paths, view)
             self.left_out[source.name] = left_out
             self.unproven |= left_out.columns
-            self.notes += self._files.notes(source)
+            self.notes += self._files.versions.notes(source)
         else:
             # Without rows, it has the columns of another source.
             like = quoted(next(iter(before)))

@@ -24,7 +24,8 @@ _NANOS = ("timestamp-nanos", "local-timestamp-nanos")
 def normalized_schema(schema: Any) -> Any:
     """Return an Avro schema with only logical types that fastavro and Spark read alike.
 
-    Times of day become numbers, UUIDs texts. A decimal of Kafka Connect, whose precision is 64 for
+    Times of day become numbers, UUIDs texts. Times in nanoseconds get the logical type
+    :data:`NANOS`. A decimal of Kafka Connect, whose precision is 64 for
     all of its scales, or missing, gets one that holds the scale; any other invalid decimal becomes
     bytes.
 

@@ -1,9 +1,9 @@
 """Captured databases: what all kinds of them share, from the snapshot to the connector's lag.
 
-Belongs here: whatever connects to a database, or decides by what one answers, and the decoder of
-Debezium's changes. Kinds of databases are extensions of their own, which import this one. Does not
-belong here: how a pipeline declares a snapshot and a captured table (`sources.config`,
-`sources.decoding.changes`).
+Belongs here: whatever connects to a database, or decides by what one answers, how many partitions
+and which retention its topics get, and the decoder of Debezium's changes. Kinds of databases are
+extensions of their own, which import this one. Does not belong here: how a pipeline declares a
+snapshot and a captured table (`sources.config`, `sources.decoding.changes`).
 """
 
 from sources.extensions import Extension

@@ -1,4 +1,7 @@
-"""Class archive of drivers on this machine, with which they start a quarter sooner."""
+"""Class archive of drivers on this machine, with which they start a quarter sooner.
+
+Belongs here: when the archive is made, and which driver may use it.
+"""
 
 from sources.extensions import Extension
 

@@ -24,8 +24,8 @@ def look_at_run(loaded: LoadedPipeline) -> LiveRun:
 def live_run(found: Status) -> LiveRun:
     """Return the state of the live run from a status, for comparisons. A pure function.
 
-    If the run is not healthy, or its replication slot is not, it is the reason alone: differing
-    rows can't be judged then.
+    Never raises: of a run that was not requested or is not healthy, or whose replication slot is
+    not, it is the reason alone, as differing rows can't be judged then.
     """
     live = found.live
     if live is None:

@@ -1,4 +1,7 @@
-"""Delta tables as history: one version, planned from its log, or what commits append."""
+"""Delta tables as history: one version, planned from its log, or what commits append.
+
+Belongs here: which Delta tables can be history, and the order in which their files are read.
+"""
 
 from sources.extensions import Extension
 

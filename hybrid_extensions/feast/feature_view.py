@@ -78,7 +78,7 @@ def view_of(loaded: LoadedPipeline, key: Sequence[str] = ()) -> View:
         message = f"The table {folder} uses {', '.join(sorted(used))}, which Feast can't read."
         hint = (
             "Remove from `sink.properties` what enables it, and drop it from the table with Spark: "
-            f"`ALTER TABLE delta.`{folder}` DROP FEATURE {min(used)}`."
+            f"ALTER TABLE delta.`{folder}` DROP FEATURE {min(used)}"
         )
         raise InputError(message, hint, table=folder.url)
     schema = pa.schema(table.schema().to_arrow())

@@ -12,6 +12,11 @@ import pyarrow as pa
 from hybrid_extensions.feeds.position import Held, Position
 from sources.errors import ErrorFields, InputError, StateError
 
+AGAIN = "A follower tries again by itself; otherwise run the command again."
+"""What every refusal of a sink ends with."""
+REPEATED = "A delivery that broke off is repeated as a whole."
+"""What becomes of the data if a sink fails while it is fed."""
+
 
 def delivered_meanwhile(feed: str, fields: ErrorFields) -> StateError:
     """Return (do not raise) the error of a comparison during which something was delivered.

@@ -272,11 +272,14 @@ class Follower:
                     hint = "Correct `columns`, or remove it, so that all columns are delivered."
                 message = (
                     f"{what} names `{name}`, which the table does not have; it has "
-                    f"{', '.join(found.names)}."
+                    f"{', '.join(found.names)}. Nothing was delivered."
                 )
                 raise InputError(message, hint, field="feeds", column=name)
         if DELETED in names:
-            message = f"The table has a column `{DELETED}`, a name that feeds need for themselves."
+            message = (
+                f"The table has a column `{DELETED}`, a name that feeds need for themselves. "
+                "Nothing was delivered."
+            )
             hint = "Rename it in the transform, or name the other columns in the feed's `columns`."
             raise InputError(message, hint, field="feeds", column=DELETED)
         return pa.schema([found.field(name) for name in names])

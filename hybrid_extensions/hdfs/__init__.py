@@ -1,4 +1,8 @@
-"""HDFS: files, and state documents; needs the extra ``hdfs``."""
+"""HDFS: files, and state documents; needs the extra ``hdfs``.
+
+Belongs here: how files are listed and read without a JVM, and how a document is written by
+condition.
+"""
 
 from sources.extensions import Extension
 

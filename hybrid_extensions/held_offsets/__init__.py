@@ -1,4 +1,7 @@
-"""Kafka offsets that files of history hold: by names of Kafka Connect, or by columns."""
+"""Kafka offsets that files of history hold: by names of Kafka Connect, or by columns.
+
+Belongs here: which offsets a file holds by its name or its columns, and when they count as exact.
+"""
 
 from sources.extensions import Extension
 

@@ -1,5 +1,7 @@
 """Connections to PostgreSQL that no silence of the server holds for ever, for other extensions.
 
+Belongs here: after how long a server counts as silent.
+
 It adds nothing by itself.
 """
 

@@ -1,4 +1,8 @@
-"""State of pipelines as Prometheus metrics; needs the extra ``metrics``."""
+"""State of pipelines as Prometheus metrics; needs the extra ``metrics``.
+
+Belongs here: names and meanings of the metrics, and how long a live run's unread input is safe in
+Kafka.
+"""
 
 from sources.extensions import Extension
 

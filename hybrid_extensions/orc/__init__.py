@@ -1,4 +1,7 @@
-"""Files of Apache ORC (https://orc.apache.org/specification/), read by Arrow."""
+"""Files of Apache ORC (https://orc.apache.org/specification/), read by Arrow.
+
+Belongs here: how a file is read, and the time zone that its times count in.
+"""
 
 from sources.extensions import Extension
 

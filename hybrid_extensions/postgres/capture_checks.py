@@ -16,7 +16,7 @@ from sources.errors import InputError
 if TYPE_CHECKING:
     import psycopg
 
-AGAIN = "then take the snapshot again: `hybrid snapshot P`."
+AGAIN = "then take the snapshot: `hybrid snapshot P`."
 """Last words of a hint, for who takes a snapshot."""
 _KINDS = {"v": "a view", "m": "a materialized view", "f": "a foreign table"}
 _TABLE = (

@@ -60,7 +60,7 @@ def check_columns(
         message = f"Row-level security may hide rows of table `{table.name}` from `{role}`."
         hint = (
             f"Run `ALTER ROLE {role} BYPASSRLS` in the database, or name another user in "
-            "`snapshot.dsn`, such as the owner of the table; then take the snapshot again: `hybrid "
+            "`snapshot.dsn`, such as the owner of the table; then take the snapshot: `hybrid "
             "snapshot P`."
         )
         raise InputError(message, hint, source=table.source, table=table.name)
@@ -69,7 +69,7 @@ def check_columns(
         message = f"Table `{table.name}` has REPLICA IDENTITY NOTHING: its deletes carry no key."
         hint = (
             f"Run `ALTER TABLE {table.name} REPLICA IDENTITY DEFAULT` (the table needs a primary "
-            "key), or `… FULL`; then take the snapshot again: `hybrid snapshot P`."
+            "key), or `… FULL`; then take the snapshot: `hybrid snapshot P`."
         )
         raise InputError(message, hint, source=table.source, table=table.name)
     warnings = []
@@ -116,7 +116,7 @@ def check_slot(connection: psycopg.Connection[Any], table: CapturedTable) -> Non
         )
         hint = (
             "Start the connector first and wait until it has read from the slot, or correct "
-            "`snapshot.slot`; then take the snapshot again: `hybrid snapshot P`."
+            "`snapshot.slot`; then take the snapshot: `hybrid snapshot P`."
         )
         raise InputError(message, hint, source=table.source, value=name)
     if state == "lost":

@@ -1,4 +1,7 @@
-"""`hybrid reference`: all fields of a pipeline's file, as a page and as a JSON Schema."""
+"""`hybrid reference`: all fields of a pipeline's file, as a page and as a JSON Schema.
+
+Belongs here: how fields and their docstrings become the page and the schema.
+"""
 
 from sources.extensions import Extension
 

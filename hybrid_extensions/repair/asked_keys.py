@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from hybrid_extensions.comparison.duckdb_database import duckdb_type
 from hybrid_extensions.repair.table import RepairedTable
+from sources.common.conversion import short_repr
 from sources.common.counting import counted
 from sources.common.schema import parse_type
 from sources.common.sql.sql_names import column_list, literal, quoted
@@ -44,8 +45,16 @@ def read_asked(connection: duckdb.DuckDBPyConnection, table: RepairedTable, give
             rows = f"read_csv({literal(given)}, header = true, all_varchar = true)"
         connection.execute(f"CREATE TABLE {ASKED} AS SELECT DISTINCT {casts} FROM {rows}")
     except (duckdb.Error, ValueError) as error:
-        names = ", ".join(table.key)
-        message = f"`--keys` can't be read as keys of the table, which have {names}: {error}"
+        names, why = ", ".join(table.key), str(error).rstrip(".")
+        if isinstance(error, json.JSONDecodeError):
+            why = (
+                f"{short_repr(given)} is neither a file nor a list in JSON, in which a text is in "
+                'double quotes (`"x"`)'
+            )
+        message = (
+            f"`--keys` can't be read as keys of the table, which have {names}: {why}. Nothing was "
+            "repaired."
+        )
         example = "[1, 2], [1, 3]" if len(table.key) > 1 else "3, 5"
         hint = (
             f"Name a CSV or Parquet file that has the columns {column_list(table.key)}, or list "

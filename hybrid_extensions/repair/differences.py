@@ -134,7 +134,10 @@ def find_differences(
     except duckdb.Error as error:
         if (where := asked.where) is None:
             raise
-        message = f"`--where {where}` can't be evaluated on the table's rows: {error}"
+        message = (
+            f"`--where {where}` can't be evaluated on the table's rows, so nothing was repaired: "
+            f"{error}"
+        )
         hint = "Write it in DuckDB's SQL, with the names that the columns of the target have."
         raise InputError(message, hint, value=where) from None
     newer, impossible = (in_keys(name, table.key, "c") for name in (_NEWER, _IMPOSSIBLE))

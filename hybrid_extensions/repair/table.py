@@ -93,8 +93,11 @@ def require_repairable(loaded: LoadedPipeline) -> RepairedTable:
     if (why := _declared_otherwise(context, topic)) is not None:
         raise _refused(context, why, "sink")
     if context.switch_state.start_of(topic.name) is None:
-        message = f"`{asked.table}` can't be repaired yet: its snapshot is still being read."
-        hint = "Wait until the run follows the changes: `hybrid status P`."
+        message = (
+            f"`{asked.table}` can't be repaired yet: its snapshot is still being read. Nothing was "
+            "written."
+        )
+        hint = "Wait until the run follows the changes (`hybrid status P`), then repair again."
         raise StateError(message, hint, transient=True, table=asked.table)
     target = target_of(context.loaded, context.generation.name)
     opened = open_table(target)
@@ -165,5 +168,7 @@ def _require_passed_on(context: PipelineContext, there: list[str]) -> None:
 
 def _refused(context: PipelineContext, why: str, field: str) -> StateError:
     name = context.pipeline.name
-    message = f"The table of pipeline `{name}` can't be repaired in place: {why}."
+    message = (
+        f"The table of pipeline `{name}` can't be repaired in place: {why}. Nothing was written."
+    )
     return StateError(message, _WAY, pipeline=name, field=field)

@@ -1,5 +1,7 @@
 """Report about one pipeline as a single HTML page, for tickets and for people without access.
 
+Belongs here: what the page shows, and which credentials are removed from it.
+
 What is known is collected (:mod:`~hybrid_extensions.report.collect`) into one model
 (:mod:`~hybrid_extensions.report.model`), which is then rendered
 (:mod:`~hybrid_extensions.report.page`). Code that decides or changes anything does not belong here:

@@ -84,7 +84,8 @@ def timelines(
         plan: The planned input.
         hand_overs: The hand-overs.
         newest_ms: Highest event time that the last source has read, in ms since 1970; None if not
-            known.
+            known: the picture is then open to the right (``to_ms`` None) if that source has no end,
+            even if its plan has a time.
 
     Returns:
         One or two pictures; empty if no event times are known.

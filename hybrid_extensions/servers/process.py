@@ -103,7 +103,11 @@ class TemporaryServer(Service):
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     printed = last_lines(log.read_bytes())
                     message = f"The {self.name} did not start. The end of its log:\n{printed}"
-                    hint = "Correct the cause that the log names, then start it again."
+                    hint = (
+                        "Its data were temporary and are removed. Correct the cause that the log "
+                        "names, then start it again. If an import fails, install the versions that "
+                        "this project is tested with: `make install`."
+                    )
                     raise RunError(message, hint)
                 time.sleep(_POLL_S)
         except BaseException:

@@ -44,7 +44,7 @@ class LocalS3(TemporaryServer):
     def _command(self, folder: Path, port: int) -> list[str]:
         if find_spec("moto") is None:
             message = "The S3 server needs the package `moto`, which is not installed."
-            raise InputError(message, "Run `make install`, or pip install 'moto[server]'.")
+            raise InputError(message, "Run `make install`, or `pip install 'moto[server]'`.")
         return [sys.executable, "-m", self._app, str(port)]
 
     def _answers(self) -> bool:

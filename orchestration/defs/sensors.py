@@ -1,8 +1,7 @@
-"""Supervision of each pipeline in Dagster: a sensor, and checks to run by hand."""
+"""Supervision of each pipeline in Dagster: the sensor that looks every 10 s, and checks by hand."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -10,12 +9,11 @@ import dagster as dg
 
 from orchestration.capture.slot_state import has_slot
 from orchestration.defs.jobs.approval_waits import after_approval
-from orchestration.defs.jobs.replacement import installed_replacement
+from orchestration.defs.jobs.finish_switch import broken_off, finish_request
 from orchestration.defs.keys import (
     DECLARATION_TAG,
     GENERATION_TAG,
     RESTART_TAG,
-    generation_name,
     live_key,
 )
 from orchestration.defs.show import metadata, reports
@@ -29,16 +27,11 @@ from orchestration.supervision.rules.verdict import Finding, expected_findings
 from orchestration.supervision.webhook import Alert, alert
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.errors import StateError
-from sources.extensions import none_adds
 from sources.hybrid import Boundedness
 from sources.serving import Switch, pending_switch
-from spark_jobs.run_state.table_locks import is_switching
 
 LOOK_S = 10
 """Seconds between two looks; with ``stuck_after`` and the look itself well within a minute."""
-_FINISH_S = 60
-"""Seconds between two attempts to complete an interrupted promotion."""
 
 
 def has_live_run(loaded: LoadedPipeline) -> bool:
@@ -188,22 +181,10 @@ def _finish_switch(
     context: dg.SensorEvaluationContext, loaded: LoadedPipeline, switch: Switch, cursor: Cursor
 ) -> dg.SensorResult | dg.SkipReason:
     """Request the completion of an interrupted promotion, and report it; wait for a running one."""
-    if is_switching(loaded.state) or pending_switch(loaded) != switch:
+    if (request := finish_request(loaded, switch)) is None:
         return dg.SkipReason(f"Generation {switch.to} is replacing {switch.past} in the target.")
-    if (replacement := installed_replacement()) is None:
-        raise none_adds("completes promotions", "complete it where it is installed")
-    key = f"{loaded.pipeline.name}:{switch.at_ms}:{int(time.time() // _FINISH_S)}"
-    request = dg.RunRequest(
-        run_key=key,
-        job_name=generation_name(loaded),
-        run_config=replacement.finish_form(loaded),
-    )
-    message = (
-        f"The {switch.kind} of generation {switch.to} broke off, and live runs may be stopped."
-    )
-    hint = "A run completes it; if that fails, do what it says, or `hybrid generation abort P`."
-    error = StateError(message, hint)
-    shown = failed_look(context.instance, loaded, error, cursor, is_live=has_live_run(loaded))
+    error, is_live = broken_off(switch), has_live_run(loaded)
+    shown = failed_look(context.instance, loaded, error, cursor, is_live=is_live)
     shown, problem = alert_once(loaded, shown)
     _warn(context, problem)
     return _result(shown, [request])

@@ -15,8 +15,8 @@ FILE_SUFFIX = "_FILE"
 def variable(name: str, environment: Mapping[str, str] = os.environ) -> str | None:
     """Return the value of ``NAME``, or else the content of the file that ``NAME_FILE`` names.
 
-    None if neither is set, or both are empty. The file is read at each call, so that a renewed
-    secret is found; one line break at its end is not part of the value.
+    An empty variable counts as not set. None if neither is set. The file is read at each call, so
+    that a renewed secret is found; one line break at its end is not part of the value.
 
     Args:
         name: Name of the variable.

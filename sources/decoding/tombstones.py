@@ -70,8 +70,8 @@ class Tombstones:
             timestamp_ms: The record's timestamp, in Unix milliseconds.
 
         Raises:
-            BadValue: The key does not identify a row, or the timestamp is not in the years that a
-                row can have.
+            BadValue: The key does not identify a row, or the timestamp is needed for the event time
+                and is not in the years that a row can have.
             InputError: The schema registry refuses the login or the request.
             UnavailableError: The schema registry does not answer.
         """
@@ -102,7 +102,8 @@ class Tombstones:
             timestamp_ms: The record's timestamp, in Unix milliseconds.
 
         Raises:
-            BadValue: The key does not identify a row.
+            BadValue: The key does not identify a row, or the timestamp is needed for the event time
+                and is not in the years that a row can have.
             InputError: The schema registry refuses the login or the request.
             UnavailableError: The schema registry does not answer.
         """

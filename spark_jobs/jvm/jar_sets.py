@@ -129,9 +129,9 @@ SETS: dict[str, JarSet] = {
 
 
 def sets_with(parts: JvmParts) -> dict[str, JarSet]:
-    """Return all declared sets of jars by name, in the versions that go with a Spark.
+    """Return the declared sets of jars by name, in the versions that go with a Spark.
 
-    Those of Spark and its stores come first.
+    Those of Spark and its stores come first. Sets that do not exist for that Spark are left out.
 
     Args:
         parts: Versions that go with the Spark that loads them.

@@ -162,7 +162,8 @@ def require_last_launch(generation: Generation, launch_id: str) -> None:
     Where the launch lock is a lease, it expires while a driver that was launched is suspended
     before it takes its own. Another one may then be launched, and end, before the first wakes up.
 
-    Only for the holder of the query lock: nothing is launched while it is held.
+    Only for the holder of the query lock: nothing is launched while it is held. Passes if no launch
+    is recorded.
 
     Args:
         generation: State folder of the generation.

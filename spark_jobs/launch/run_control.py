@@ -20,13 +20,12 @@ from spark_jobs.launch.runs import find_or_launch, find_run
 from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.launch.watched_run import OnOutput
 from spark_jobs.run_state.driver_lock import (
-    is_driven_here,
-    is_driver,
     is_held,
     is_launched,
     query_lock_path,
     seen_lease,
 )
+from spark_jobs.run_state.driver_process import is_driven_here, is_driver
 from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
 
 OnBeat = Callable[[Heartbeat], None]

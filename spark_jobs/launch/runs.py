@@ -35,12 +35,12 @@ from spark_jobs.launch.waiting_driver import WaitingDriver
 from spark_jobs.launch.watched_run import WatchedRun
 from spark_jobs.run_state import run_log
 from spark_jobs.run_state.driver_lock import (
-    is_driver,
     is_held,
     launch_lock_path,
     seen_lease,
     take_launch_lock,
 )
+from spark_jobs.run_state.driver_process import is_driver
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from spark_jobs.run_state.lock import Lock
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import uuid
-from pathlib import Path
 
 from sources.errors import StateError
 from sources.state.generation import Generation
@@ -143,53 +142,6 @@ def is_held(generation: Generation) -> bool:
         return is_file_locked(generation.path(_QUERY))
     seen = seen_lease(generation)
     return seen is not None and seen.is_valid and seen.is_driven
-
-
-def is_driver(generation: Generation, pid: int) -> bool:
-    """Return whether a process of this machine holds the query lock, and so is the driver.
-
-    Before a process is ended that only a document names: a killed driver's number may be anybody's
-    by now, and in another container it is somebody else's.
-
-    Raises:
-        StateError: The lease is damaged.
-        UnavailableError: The state's store does not answer.
-    """
-    if not generation.is_local:
-        seen = seen_lease(generation)
-        return seen is not None and seen.is_valid and seen.is_driven and seen.is_kept_by(pid)
-    try:
-        lock = os.stat(generation.path(_QUERY))
-        descriptors = list(Path(f"/proc/{pid}/fd").iterdir())
-    except OSError:
-        # There is no such process, or it is another user's.
-        return False
-    return any(_is_open_as(each, lock) for each in descriptors)
-
-
-def is_driven_here(generation: Generation) -> bool:
-    """Return whether a process that is seen from here holds the query lock.
-
-    Not seen are processes of other machines, of other containers, and, on a file system, of users
-    whose open files this one may not list.
-
-    Raises:
-        StateError: The lease is damaged.
-        UnavailableError: The state's store does not answer.
-    """
-    if not generation.is_local:
-        seen = seen_lease(generation)
-        return seen is not None and seen.is_valid and seen.is_driven and seen.is_from_here
-    numbers = (int(each.name) for each in Path("/proc").glob("[0-9]*"))
-    return any(is_driver(generation, pid) for pid in numbers)
-
-
-def _is_open_as(descriptor: Path, file: os.stat_result) -> bool:
-    try:
-        return os.path.samestat(descriptor.stat(), file)
-    except OSError:
-        # Closed since it was listed.
-        return False
 
 
 def seen_lease(generation: Generation) -> SeenLease | None:

@@ -130,11 +130,11 @@ def read_history_files(generation: Generation, table: DeltaTable) -> HistoryFile
         message = (
             f"Generation {generation.name} has no record ({path}) of which files of its table hold "
             "history, so a range of them can't be replaced. The record is written when the live "
-            "stream starts for the first time."
+            "stream starts for the first time. Nothing was replaced."
         )
         hint = (
-            "If the live stream has not started yet, start it: `hybrid run P`. Else recompute the "
-            "whole table, which writes the record: `hybrid rerun P`."
+            "If the live stream has not started yet, start it (`hybrid run P`), then repeat the "
+            "command. Else recompute the whole table, which has the range, too: `hybrid rerun P`."
         )
         raise StateError(message, hint, generation=generation.name, file=path)
     paths = set(read_state_table(generation, _NAME)[_COLUMN].to_pylist())

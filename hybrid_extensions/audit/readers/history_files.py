@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from glob import escape, iglob
 from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from hybrid_extensions.audit.computed.computed_rules import rows_meeting_rules, within_sample
 from hybrid_extensions.audit.computed.event_times import bounds_of
@@ -30,6 +28,7 @@ from hybrid_extensions.audit.readers.folder_values import options, values_in, wi
 from hybrid_extensions.audit.readers.local_copies import MAGIC, Copies
 from hybrid_extensions.audit.readers.own_columns import own_rows
 from hybrid_extensions.audit.readers.table_rows import delta_rows, load_batches
+from hybrid_extensions.audit.readers.table_version import TableVersions
 from hybrid_extensions.audit.readers.text_file_rows import load_rows, load_texts
 from hybrid_extensions.comparison.duckdb_database import (
     INSTANT,
@@ -45,10 +44,6 @@ from sources.config.table.row_rules import RowRules
 from sources.errors import HybridError, InputError
 from sources.files.tables.lake import lake_of
 from sources.hybrid import Boundedness
-from sources.planning.files.discovery import found_so_far
-from sources.planning.files.file_plan import FoundFiles
-from sources.planning.files.passed_range import position_after
-from sources.planning.plan import find_plan
 from sources.storage.stores import Stores
 
 _NO_DATA = re.compile(r"\.|_[^=]*$|.*\._COPYING_$|\+tmp$")
@@ -80,21 +75,30 @@ class AuditFiles:
         loaded: The pipeline.
         scratch: Local folder for copies of files from S3 and HDFS.
         clock_ms: The audit's clock, in ms since 1970; the present if None.
+
+    Attributes:
+        versions: At which version a source that is a Delta table is read.
     """
 
     def __init__(self, loaded: LoadedPipeline, scratch: Path, clock_ms: int | None = None) -> None:
         self._loaded = loaded
         self._clock_ms = now_ms() if clock_ms is None else clock_ms
         self._copies = Copies(loaded.pipeline, scratch / "objects")
+        self.versions = TableVersions(loaded, self._copies)
         self._tables = 0
 
     @contextmanager
     def naming_originals(self) -> Iterator[AuditFiles]:
-        """Let errors within ``with`` name files of stores by their URLs, not by paths of copies."""
+        """Let errors within ``with`` name files of stores by their URLs, not by paths of copies.
+
+        They also tell that the audit has changed nothing and gives no verdict.
+        """
         try:
             yield self
         except HybridError as error:
             error.message, error.hint = map(self._copies.as_declared, (error.message, error.hint))
+            end = "" if error.message.endswith((".", "!", "?")) else "."
+            error.message = f"{error.message}{end} The audit changed nothing, and gives no verdict."
             error.args = (error.message,)
             if "file" in error.fields:
                 error.fields["file"] = self._copies.as_declared(error.fields["file"])
@@ -117,7 +121,7 @@ class AuditFiles:
         """
         folder = self._loaded.folder
         if source.format == "delta":
-            return sorted(self._table(source).file_uris())
+            return sorted(self.versions.open(source).file_uris())
         if source.is_table:
             files = lake_of(source).data_files(source, *self._place_of(source))
             return sorted(map(self._copies.local_path, files))
@@ -178,7 +182,7 @@ class AuditFiles:
             reader = own_rows(connection, source, values, name, self._loaded.pipeline.stores)
         elif source.format == "delta":
             table = f"audit.{quoted(name)}"
-            delta = self._table(source)
+            delta = self.versions.open(source)
             reader = delta_rows(connection, source, delta, _parquet_reader(source, paths), table)
         elif is_lake:
             reader = f"audit.{quoted(name)}"
@@ -218,78 +222,6 @@ class AuditFiles:
         )
         outside = f"SELECT * FROM ({rows}) WHERE {bounds.is_outside}"
         return LeftOut(outside, counted, unproven, rules)
-
-    def version_read(self, source: FileSource) -> int | None:
-        """Return the version of a Delta table up to which the pipeline has found its rows.
-
-        None for other sources, and where the state does not say.
-
-        Raises:
-            InputError: The state's store refuses.
-            StateError: The state is damaged.
-            UnavailableError: The state's store does not answer.
-        """
-        if source.format != "delta":
-            return None
-        generation = self._loaded.open_generation(create=False)
-        plan = None if generation is None else find_plan(generation)
-        if generation is None or plan is None:
-            return None
-        parts: Sequence[FoundFiles] = [part for part in plan.files if part.source == source.name]
-        if plan.folder is not None and plan.folder.source == source.name:
-            parts = found_so_far(generation, plan.folder)
-        position = position_after(generation, parts) if parts else None
-        return None if position is None else position.version
-
-    def notes(self, source: FileSource) -> list[str]:
-        """Return a sentence about the version at which a table that is followed is read.
-
-        Empty for other sources, and before rows of the table were found.
-
-        Raises:
-            InputError: The table can't be opened, or a store refuses.
-            StateError: The state is damaged.
-            UnavailableError: A store does not answer.
-        """
-        version = self.version_read(source)
-        if version is None or source.boundedness is Boundedness.BOUNDED:
-            return []
-        newest = self._opened(source).version()
-        return [
-            f"Source `{source.name}`: rows of its table at version {version:,}, up to which the "
-            f"pipeline has found what is appended; the newest one is {newest:,}."
-        ]
-
-    def _table(self, source: FileSource) -> DeltaTable:
-        """Open the Delta table of a source at the version that the pipeline has read.
-
-        That is the declared one, or that of the plan or the last discovery; the latest one where
-        none is known. The table's own library says which rows a version has.
-        """
-        version = source.version if source.version is not None else self.version_read(source)
-        return self._opened(source, version)
-
-    def _opened(self, source: FileSource, version: int | None = None) -> DeltaTable:
-        """Open the Delta table of a source at a version, or at the newest one for None."""
-        place = self._place(source)
-        try:
-            return DeltaTable(place, version=version)
-        except (DeltaError, OSError) as error:
-            which = "" if version is None else f" at version {version:,}"
-            message = (
-                f"Source `{source.name}` can't be read by the audit: its Delta table{which} can't "
-                f"be opened: {str(error).strip().removesuffix('.')}."
-            )
-            hint = (
-                "Correct `path` and `version` of the source, or restore the table's `_delta_log`. "
-                "If its log is no longer kept that far back, begin a new generation: `hybrid "
-                "generation new P`."
-            )
-            raise InputError(message, hint, source=source.name, table=source.patterns[0]) from None
-
-    def _place(self, source: FileSource) -> str:
-        """Return the local folder of a Delta table: that of a copy if it is in a store."""
-        return self._loaded.locate(self._copies.local_pattern(source.patterns[0]))
 
     def _place_of(self, source: FileSource) -> tuple[str, Stores]:
         """Return where a table is; its own library reads it, at the declared version."""

@@ -11,11 +11,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -47,6 +48,9 @@ from sources.config.source.snapshot import (
 from sources.errors import HybridError, InputError, RunError, StateError, UnavailableError
 from sources.kafka.client.create_topics import create_missing_topics
 from sources.kafka.client.kafka_log import KafkaLog
+
+T = TypeVar("T")
+_NOTHING_READ = "This attempt has read no row of the table."
 
 
 class SnapshotCopy:
@@ -135,7 +139,7 @@ class SnapshotCopy:
             return
         require_settings(self._table.options, self._topic)
         try:
-            with access_to(self._table.options.dsn).open_table(self._table):
+            with _opened(access_to(self._table.options.dsn).open_table(self._table)):
                 pass
         except QueryError as error:
             text = " ".join(str(error).split()).rstrip(".")
@@ -175,7 +179,7 @@ class SnapshotCopy:
             self.note_log_end()
         try:
             shared = replace(self._table, exported=exported)
-            with access_to(shared.options.dsn).open_table(shared) as table:
+            with _opened(access_to(shared.options.dsn).open_table(shared)) as table:
                 self.warnings += table.warnings
                 readers = table.readers(1 if first_only else self._table.options.workers)
                 if manifest is None:
@@ -235,12 +239,11 @@ class SnapshotCopy:
             ) from None
 
     def _refusal(self, error: QueryError, message: str) -> HybridError:
-        """Return the error of a statement: the server is lost, or refuses."""
-        table = self._table
+        """Return the error of a statement before any chunk: the server is lost, or refuses."""
+        table, message = self._table, f"{message} {_NOTHING_READ}"
         if error.is_connection_lost:
             hint = (
-                "Check that the database server runs, then take the snapshot again: `hybrid "
-                "snapshot P`."
+                "Check that the database server runs, then take the snapshot: `hybrid snapshot P`."
             )
             server = access_to(table.options.dsn).server_of(table.options.dsn)
             return UnavailableError(
@@ -248,8 +251,8 @@ class SnapshotCopy:
             )
         hint = (
             "Correct what the database names: the user of `snapshot.dsn` needs SELECT on "
-            f"`{table.name}`, and `table` and `schema` have to fit it. Then take the snapshot "
-            "again: `hybrid snapshot P`."
+            f"`{table.name}`, and `table` and `schema` have to fit it. Then take the snapshot: "
+            "`hybrid snapshot P`."
         )
         return InputError(message, hint, source=table.source, table=table.name)
 
@@ -305,7 +308,10 @@ class SnapshotCopy:
                 # Compressed, a chunk fits in memory.
                 self.folder.replace_bytes(draft.name, draft.read_bytes())
         except Misfit as error:
-            message = f"Rows of `{self._table.name}` do not fit the `schema`: {error}."
+            message = (
+                f"Rows of `{self._table.name}` do not fit the `schema`: {error}. Their chunk was "
+                "not written; chunks that were written stay."
+            )
             hint = (
                 "Correct the rows in the database, then take the snapshot again: `hybrid snapshot "
                 "P`. Or correct the column's type in the `schema` of the topic: chunks that are "
@@ -371,6 +377,18 @@ def _number(snapshot: DatabaseSnapshot, known: list[DatabaseSnapshot]) -> int:
 
 
 @contextmanager
+def _opened(table: AbstractContextManager[T]) -> Iterator[T]:
+    """Open a table; an error of the checks before it is read says that no row was read."""
+    with ExitStack() as opened:
+        try:
+            entered = opened.enter_context(table)
+        except HybridError as error:
+            error.message = f"{error.message} {_NOTHING_READ}"
+            raise
+        yield entered
+
+
+@contextmanager
 def snapshot_of(tables: Sequence[SnapshotCopy]) -> Iterator[Exported]:
     """Take one database snapshot for several tables of a database, for the body of ``with``.
 
@@ -392,7 +410,7 @@ def snapshot_of(tables: Sequence[SnapshotCopy]) -> Iterator[Exported]:
     with ExitStack() as opened:
         try:
             exported = opened.enter_context(
-                access_to(first._table.options.dsn).export(first._table)
+                _opened(access_to(first._table.options.dsn).export(first._table))
             )
         except QueryError as error:
             text = " ".join(str(error).split()).rstrip(".")

@@ -1,1 +1,4 @@
-"""What runs inside Spark: the job whose classes are archived."""
+"""Spark's part of the class archive: the job whose classes are archived.
+
+Belongs here: the queries whose classes are archived.
+"""

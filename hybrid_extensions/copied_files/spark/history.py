@@ -13,7 +13,8 @@ from hybrid_extensions.copied_files.spark.sink import CopyingSink
 from sources.config.source.file_source import FileSource
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.inside.query.places.file_places import PlannedFilesPlace, entries_of
+from spark_jobs.inside.query.places.planned_files import PlannedFilesPlace
+from spark_jobs.inside.query.places.read_from_plan import entries_of
 from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.inside.readers.files.planned_files import PlannedSource
 from spark_jobs.table.commit_position import CommitPositions

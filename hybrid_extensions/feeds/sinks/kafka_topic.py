@@ -21,7 +21,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
-from hybrid_extensions.feeds.base import FeedSink
+from hybrid_extensions.feeds.base import AGAIN, REPEATED, FeedSink
 from hybrid_extensions.feeds.declare import KafkaFeed
 from hybrid_extensions.feeds.delivery import DELETED
 from hybrid_extensions.feeds.position import Held, Position
@@ -304,18 +304,20 @@ class KafkaSink(FeedSink):
         if policy != "compact":
             message = (
                 f"Topic `{topic}` has `cleanup.policy={policy}`, so it would not keep the last "
-                "record of each key."
+                "record of each key. Nothing was delivered."
             )
             hint = "Set `cleanup.policy=compact` of the topic, or name another one in `topic`."
             raise InputError(message, hint, **self._fields | {"field": "topic"})
 
     def _has_others(self) -> InputError:
         message = (
-            f"Topic `{self._feed.topic}` has records that feed `{self._owner}` has not written; a "
-            "load would delete their keys."
+            f"Topic `{self._feed.topic}` has records that feed `{self._owner}` has not written, "
+            "and the first delivery removes keys that the table lacks: so nothing was delivered or "
+            "deleted."
         )
         hint = (
-            "Name another topic in `topic`; or, if nobody needs the records of this one, delete it."
+            "Name another topic in `topic`; or, if nobody needs the records of this one, delete "
+            f"it. {AGAIN}"
         )
         return InputError(message, hint, **self._fields | {"field": "topic"})
 
@@ -360,15 +362,12 @@ class KafkaSink(FeedSink):
                 KafkaError.MSG_SIZE_TOO_LARGE,
             )
             if code in refused:
-                message = f"The broker refuses feed `{self._feed.name}`: {why}."
+                message = f"The broker refuses feed `{self._feed.name}`: {why}. {REPEATED}"
                 hint = (
                     "Let the user write to the topic, to the transactional id and to the group "
-                    f"`{self._group}`; or correct what the broker names."
+                    f"`{self._group}`; or correct what the broker names. {AGAIN}"
                 )
                 raise InputError(message, hint, **self._fields) from None
-            message = f"The broker of feed `{self._feed.name}` failed: {why}."
-            hint = (
-                "Check that the broker can be reached from here. A follower tries again; otherwise "
-                "run the command again."
-            )
+            message = f"The broker of feed `{self._feed.name}` failed: {why}. {REPEATED}"
+            hint = f"Check that the broker can be reached from here. {AGAIN}"
             raise UnavailableError(message, hint, **self._fields) from None

@@ -17,7 +17,7 @@ import pyarrow as pa
 from psycopg import sql
 from pyarrow import csv
 
-from hybrid_extensions.feeds.base import EXAMPLES, FeedSink, delivered_meanwhile
+from hybrid_extensions.feeds.base import AGAIN, EXAMPLES, FeedSink, delivered_meanwhile
 from hybrid_extensions.feeds.declare import PostgresFeed
 from hybrid_extensions.feeds.delivery import DELETED
 from hybrid_extensions.feeds.position import Held, Position
@@ -288,9 +288,13 @@ class PostgresSink(FeedSink):
                 for each in missing
             )
             what = "column" if len(missing) == 1 else "columns"
-            message = f"Table `{self._feed.table}` has no {what} {listed}, which the target has."
+            message = (
+                f"Table `{self._feed.table}` has no {what} {listed}, which the target has. Nothing "
+                "was delivered."
+            )
             hint = (
-                f"Run `ALTER TABLE {name} {added}`; or name in `columns` those that the feed gets."
+                f"Run `ALTER TABLE {name} {added}`; or name in `columns` those that the feed gets. "
+                f"{AGAIN}"
             )
             raise InputError(message, hint, **self._fields | {"column": missing[0].name})
         unique = self._opened.execute(
@@ -304,9 +308,11 @@ class PostgresSink(FeedSink):
             key = _listed(self._key).as_string()
             message = (
                 f"Table `{self._feed.table}` has no unique index on the columns that identify a "
-                f"row of the target: {', '.join(self._key)}."
+                f"row of the target: {', '.join(self._key)}. Nothing was delivered."
             )
-            hint = f"Run `ALTER TABLE {name} ADD PRIMARY KEY ({key})`; or name another table."
+            hint = (
+                f"Run `ALTER TABLE {name} ADD PRIMARY KEY ({key})`; or name another table. {AGAIN}"
+            )
             raise InputError(message, hint, **self._fields)
 
     def _require_one_feed(self) -> None:
@@ -324,17 +330,23 @@ class PostgresSink(FeedSink):
         ).fetchone()
         if found is not None:
             message = (
-                f"Table `{self._feed.table}` has rows that no feed has written; a load would "
-                "delete them."
+                f"Table `{self._feed.table}` has rows that no feed has written, and the first "
+                "delivery removes rows that the target lacks: so nothing was delivered or deleted."
             )
-            hint = "Name another table in `table`; or, if nobody needs these rows, delete them."
+            hint = (
+                "Name another table in `table`; or, if nobody needs these rows, delete them. "
+                f"{AGAIN}"
+            )
             raise InputError(message, hint, **self._fields | {"field": "table"})
 
     def _fed_by_other(self, other: str) -> InputError:
-        message = f"Table `{self._feed.table}` is fed by `{other}`, not by `{self._owner}`."
+        message = (
+            f"Table `{self._feed.table}` is fed by `{other}`, not by `{self._owner}`. Nothing was "
+            "delivered."
+        )
         hint = (
             "Name another table in `table`. If that feed is no longer used, delete its row of "
-            f"`{POSITIONS}`, and empty the table."
+            f"`{POSITIONS}`, and empty the table. {AGAIN}"
         )
         return InputError(message, hint, **self._fields | {"field": "table"})
 
@@ -356,14 +368,21 @@ class PostgresSink(FeedSink):
         except psycopg.Error as error:
             why = " ".join(str(error).split()).rstrip(".")
             if answers(dsn):
-                message = f"PostgreSQL refuses feed `{self._feed.name}`: {why}."
+                message = (
+                    f"PostgreSQL refuses feed `{self._feed.name}`: {why}. Nothing was delivered."
+                )
                 hint = (
                     "Correct `dsn`, or set the password in the environment variable "
-                    f"`{variable}`, which the follower reads."
+                    f"`{variable}`, which the follower reads. {AGAIN}"
                 )
                 raise InputError(message, hint, **self._fields) from None
-            message = f"PostgreSQL does not answer feed `{self._feed.name}`: {why}."
-            hint = "Check that the server runs and can be reached from here; correct `dsn`."
+            message = (
+                f"PostgreSQL does not answer feed `{self._feed.name}`: {why}. Nothing was "
+                "delivered."
+            )
+            hint = (
+                f"Check that the server runs and can be reached from here; correct `dsn`. {AGAIN}"
+            )
             raise UnavailableError(message, hint, **self._fields) from None
 
     @contextmanager
@@ -380,7 +399,7 @@ class PostgresSink(FeedSink):
                 message = f"PostgreSQL failed in feed `{self._feed.name}`: {why}."
                 hint = (
                     "Check that the server runs. A delivery is one transaction, so it is whole or "
-                    "changed nothing: a follower tries again; otherwise run the command again."
+                    f"changed nothing. {AGAIN}"
                 )
                 raise UnavailableError(message, hint, **self._fields) from None
             column = error.diag.column_name
@@ -390,10 +409,10 @@ class PostgresSink(FeedSink):
             )
             hint = (
                 f"Change the table `{self._feed.table}` so that it takes the target's rows, or "
-                "name the columns that it gets in `columns`."
+                f"name the columns that it gets in `columns`. {AGAIN}"
             )
             if isinstance(error, psycopg.errors.InsufficientPrivilege):
-                hint = "Grant the user of `dsn` what PostgreSQL names."
+                hint = f"Grant the user of `dsn` what PostgreSQL names. {AGAIN}"
             raise InputError(message, hint, **self._fields) from None
 
 

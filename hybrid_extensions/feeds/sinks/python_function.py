@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from hybrid_extensions.feeds.base import FeedSink
+from hybrid_extensions.feeds.base import AGAIN, FeedSink
 from hybrid_extensions.feeds.declare import PythonFeed
 from hybrid_extensions.feeds.delivery import Delivery
 from hybrid_extensions.feeds.follower_lock import require_lock
@@ -126,7 +126,10 @@ class PythonSink(FeedSink):
                     f"{where}`{self._feed.function}` of feed `{self._feed.name}` failed at part "
                     f"{part} of version {end.number}: {type(error).__name__}: {error}."
                 )
-                hint = "The call is repeated with the same rows; correct the function."
+                hint = (
+                    "Correct the function. The delivery is repeated with the same rows, from its "
+                    f"first part on. {AGAIN}"
+                )
                 raise RunError(message, hint, pipeline=self._loaded.pipeline.name) from error
         self._folder.replace(_POSITION, Remembered(delivered=end))
 

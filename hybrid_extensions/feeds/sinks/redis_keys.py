@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import redis
 
-from hybrid_extensions.feeds.base import EXAMPLES, FeedSink, delivered_meanwhile
+from hybrid_extensions.feeds.base import AGAIN, EXAMPLES, REPEATED, FeedSink, delivered_meanwhile
 from hybrid_extensions.feeds.declare import RedisFeed
 from hybrid_extensions.feeds.delivery import DELETED
 from hybrid_extensions.feeds.position import Held, Position
@@ -128,8 +128,11 @@ class RedisSink(FeedSink):
         :meth:`FeedSink.held` says.
         """
         if own := {VERSION, LOAD} & set(columns.names):
-            message = f"Column `{min(own)}` has the name of a field that the feed itself needs."
-            hint = "Name the other columns in `columns`, or rename it in the transform."
+            message = (
+                f"Column `{min(own)}` has the name of a field that the feed itself needs. Nothing "
+                "was delivered."
+            )
+            hint = f"Name the other columns in `columns`, or rename it in the transform. {AGAIN}"
             raise InputError(message, hint, **self._fields | {"column": min(own)})
         with self._errors():
             if not self._token:
@@ -238,21 +241,21 @@ class RedisSink(FeedSink):
         if found and found["owner"] != self._owner:
             message = (
                 f"The keys `{self._feed.prefix}*` are fed by `{found['owner']}`, not by "
-                f"`{self._owner}`."
+                f"`{self._owner}`. Nothing was delivered."
             )
             hint = (
                 "Choose another `prefix`. If that feed is no longer used, delete its keys, and "
-                f"`{self._state}`."
+                f"`{self._state}`. {AGAIN}"
             )
             raise InputError(message, hint, **self._fields | {"field": "prefix"})
         if not found:
             self._require_apart()
         if not found and (other := next(self._names(), None)) is not None:
             message = (
-                f"The server has keys that no feed has written, such as `{other}`; a load would "
-                "delete them."
+                f"The server has keys that no feed has written, such as `{other}`, and the first "
+                "delivery removes keys that the table lacks: so nothing was delivered or deleted."
             )
-            hint = "Choose another `prefix`; or, if nobody needs these keys, delete them."
+            hint = f"Choose another `prefix`; or, if nobody needs these keys, delete them. {AGAIN}"
             raise InputError(message, hint, **self._fields | {"field": "prefix"})
         self._token = uuid.uuid4().hex
         self._client.hset(self._state, mapping={"owner": self._owner, "token": self._token})
@@ -268,24 +271,30 @@ class RedisSink(FeedSink):
             if prefix.startswith(other) or other.startswith(prefix):
                 message = (
                     f"The keys `{prefix}*` overlap with those of another feed, `{other}*`; a load "
-                    "of one would delete keys of the other."
+                    "of one would delete keys of the other. Nothing was delivered or deleted."
                 )
-                hint = "Choose a `prefix` such that neither of the two begins with the other."
+                hint = (
+                    f"Choose a `prefix` such that neither of the two begins with the other. {AGAIN}"
+                )
                 raise InputError(message, hint, **self._fields | {"field": "prefix"})
 
     def _require_suitable(self) -> None:
         info: dict[str, Any] = self._client.info()  # type: ignore[assignment]
         if info.get("cluster_enabled"):
-            message = f"Feed `{self._feed.name}` can't write to a server in cluster mode."
-            hint = "Name a server without cluster mode in `url`."
+            message = (
+                f"Feed `{self._feed.name}` can't write to a server in cluster mode. Nothing was "
+                "delivered."
+            )
+            hint = f"Name a server without cluster mode in `url`. {AGAIN}"
             raise InputError(message, hint, **self._fields | {"field": "url"})
         policy = str(info.get("maxmemory_policy", ""))
         if policy.startswith("allkeys") and int(info.get("maxmemory", 0)):
             message = (
                 f"Feed `{self._feed.name}`: the server removes keys when its memory is full "
-                f"(`maxmemory-policy {policy}`), so rows would be missing silently."
+                f"(`maxmemory-policy {policy}`), so rows would be missing silently. Nothing was "
+                "delivered."
             )
-            hint = "Set `maxmemory-policy` to `noeviction` or to one for keys that expire."
+            hint = f"Set `maxmemory-policy` to `noeviction` or to one for keys that expire. {AGAIN}"
             raise InputError(message, hint, **self._fields | {"field": "url"})
 
     @contextmanager
@@ -298,14 +307,17 @@ class RedisSink(FeedSink):
             hint = (
                 "Correct the user in `url`, or set the password in the environment variable "
                 f"`{self._feed.password_variable}`, which the follower reads; or allow the user "
-                "the command and the keys that the server names."
+                f"the command and the keys that the server names. {REPEATED} {AGAIN}"
             )
             raise InputError(message, hint, **self._fields) from None
         except (redis.ConnectionError, redis.TimeoutError) as error:
             message = (
                 f"The server does not answer feed `{self._feed.name}`: {str(error).rstrip('.')}."
             )
-            hint = "Check that it runs and can be reached from here; correct `url`."
+            hint = (
+                "Check that it runs and can be reached from here; correct `url`. "
+                f"{REPEATED} {AGAIN}"
+            )
             raise UnavailableError(message, hint, **self._fields) from None
         except redis.ResponseError as error:
             if _FENCED in str(error):
@@ -317,7 +329,7 @@ class RedisSink(FeedSink):
                 hint = "Run one follower of a feed at a time."
                 raise StateError(message, hint, transient=True, **self._fields) from None
             message = f"The server refuses feed `{self._feed.name}`: {str(error).rstrip('.')}."
-            hint = "Correct what it names. A follower tries again; otherwise run the command again."
+            hint = f"Correct what it names. {REPEATED} {AGAIN}"
             raise InputError(message, hint, **self._fields) from None
 
 

@@ -233,8 +233,8 @@ def _require_features(table: TableSnapshot) -> None:
         "which can't be carried from one table or version to another. Nothing was replaced."
     )
     hint = (
-        f"Remove each from the table with Spark, `ALTER TABLE delta.`{table.folder}` DROP FEATURE "
-        f"{unknown[0]}`, then try again. If an older version of the table has them, compute its "
+        f"Remove each from the table with Spark (ALTER TABLE delta.`{table.folder}` DROP FEATURE "
+        f"{unknown[0]}), then try again. If an older version of the table has them, compute its "
         "rows again in a new generation: `hybrid generation new P`."
     )
     raise InputError(message, hint, table=table.folder.url)
@@ -249,8 +249,8 @@ def _require_free(table: TableSnapshot, other: TableSnapshot) -> None:
             "replaced. Nothing was."
         )
         hint = (
-            f"Set it to false with Spark, `ALTER TABLE delta.`{path}` SET TBLPROPERTIES "
-            "('delta.appendOnly' = 'false')`, then try again."
+            f"Set it to false with Spark (ALTER TABLE delta.`{path}` SET TBLPROPERTIES "
+            "('delta.appendOnly' = 'false')), then try again."
         )
         raise InputError(message, hint, table=path.url)
     for each in (table, other):
@@ -261,7 +261,7 @@ def _require_free(table: TableSnapshot, other: TableSnapshot) -> None:
                 "be carried from one table or version to another; nothing was replaced."
             )
             hint = (
-                f"Remove it with Spark, `ALTER TABLE delta.`{each.folder}` CLUSTER BY NONE`, then "
+                f"Remove it with Spark (ALTER TABLE delta.`{each.folder}` CLUSTER BY NONE), then "
                 "try again. If an older version of the table is clustered, compute its rows again "
                 "in a new generation: `hybrid generation new P`."
             )
@@ -274,7 +274,7 @@ def _require_free(table: TableSnapshot, other: TableSnapshot) -> None:
                 "that are to replace its own were never checked against. Nothing was replaced."
             )
             hint = (
-                f"Drop it with Spark, `ALTER TABLE delta.`{path}` DROP CONSTRAINT {short}`, try "
+                f"Drop it with Spark (ALTER TABLE delta.`{path}` DROP CONSTRAINT {short}), try "
                 "again, then add it again: Spark then checks all rows."
             )
             raise InputError(message, hint, table=path.url)

@@ -95,7 +95,8 @@ def move_position(follower: LoadedPipeline, generation: str, target: Folder, ver
 def wait_until_read(context: PipelineContext, say: Say) -> None:
     """Wait while the live run of a follower reads; not for one that is stuck.
 
-    The streams of others are stopped meanwhile.
+    The streams of others are stopped meanwhile. Returns when all was read, or when the run has
+    ended or is stuck: ask :func:`require_all_read` which of them it is.
 
     Args:
         context: The candidate that follows, whose live run may have ended.

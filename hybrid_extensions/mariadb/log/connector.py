@@ -30,7 +30,7 @@ FIRST_S = 75.0
 _POLL_S = 1.0
 _HEARTBEAT = "heartbeat.interval.ms"
 _NOT_A_CONNECTOR = "Kafka Connect's answer is not that of a connector of MariaDB or MySQL"
-_AGAIN = "then take the snapshot again: `hybrid snapshot P`."
+_AGAIN = "then take the snapshot: `hybrid snapshot P`."
 
 
 class ReadUpTo(NamedTuple):

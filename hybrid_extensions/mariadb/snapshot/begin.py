@@ -115,7 +115,7 @@ def _snapshot(
     try:
         last = only_gtid(_text(state), variables)
     except Misfit as error:
-        hint = f"{ONE_DOMAIN}; then take the snapshot again: `hybrid snapshot P`."
+        hint = f"{ONE_DOMAIN}; then take the snapshot: `hybrid snapshot P`."
         message = f"{error}."
         raise InputError(message, hint, source=table.source, table=table.name) from None
     file, offset = place

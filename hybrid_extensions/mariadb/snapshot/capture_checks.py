@@ -21,7 +21,7 @@ with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql import Connection
     from pymysql.cursors import Cursor
 
-_AGAIN = "then take the snapshot again: `hybrid snapshot P`."
+_AGAIN = "then take the snapshot: `hybrid snapshot P`."
 _VARIABLES = (
     *("version", "log_bin", "binlog_format", "binlog_row_image", "log_bin_compress"),
     "binlog_row_value_options",

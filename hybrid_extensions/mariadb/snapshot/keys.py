@@ -13,7 +13,7 @@ with needs_extra("mariadb", "A `snapshot` of MariaDB or MySQL"):
     from pymysql.cursors import Cursor
 
 _PRIMARY = "PRIMARY"
-_AGAIN = "then take the snapshot again: `hybrid snapshot P`."
+_AGAIN = "then take the snapshot: `hybrid snapshot P`."
 
 
 def key_of(connection: Connection[Cursor], table: str) -> list[str]:

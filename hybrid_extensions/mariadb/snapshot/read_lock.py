@@ -94,7 +94,7 @@ def _in_the_way(connection: Connection[Cursor], table: CapturedTable) -> InputEr
             text = f"{text[:_STATEMENT_CHARACTERS]}…"
         message += f" User {user} at {host} has run this one for {seconds} s: `{text}`."
         hint = (
-            f"Wait until it has ended, or end it by `KILL {number}`; then take the snapshot again: "
+            f"Wait until it has ended, or end it by `KILL {number}`; then take the snapshot: "
             "`hybrid snapshot P`."
         )
     else:

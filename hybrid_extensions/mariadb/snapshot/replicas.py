@@ -55,6 +55,6 @@ def check_replica(
         )
         hint = (
             f"Set `{name}=ON` in the server's configuration and restart it, or name its primary in "
-            "`snapshot.dsn`; then take the snapshot again: `hybrid snapshot P`."
+            "`snapshot.dsn`; then take the snapshot: `hybrid snapshot P`."
         )
         raise InputError(message, hint, source=table.source, table=table.name, value=name)

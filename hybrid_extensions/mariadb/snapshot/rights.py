@@ -52,6 +52,6 @@ def ask_with_right(
         message = f"The database refuses `{statement}` to user {account}: {text_of(error)}."
         hint = (
             f"Run `GRANT {right} ON *.* TO '{user}'@'{host}'` in the database, or name another "
-            "user in `snapshot.dsn`; then take the snapshot again: `hybrid snapshot P`."
+            "user in `snapshot.dsn`; then take the snapshot: `hybrid snapshot P`."
         )
         raise MissingRight(message, hint, source=table.source, table=table.name) from None

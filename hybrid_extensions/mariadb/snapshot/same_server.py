@@ -69,6 +69,6 @@ def require_same_server(
     )
     hint = (
         f"Name {there.server} in `snapshot.dsn`, or let the connector read the log of "
-        f"{address.server}; then take the snapshot again: `hybrid snapshot P`."
+        f"{address.server}; then take the snapshot: `hybrid snapshot P`."
     )
     raise InputError(message, hint, source=table.source, table=table.name, field="snapshot.dsn")

@@ -1,1 +1,5 @@
-"""Inspection of a captured PostgreSQL table: definition, publication, alterations."""
+"""Inspection of a captured PostgreSQL table: definition, publication, alterations.
+
+Belongs here: which alterations of a captured table no change reports, and what a publication leaves
+out.
+"""

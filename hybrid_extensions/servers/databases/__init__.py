@@ -1,1 +1,4 @@
-"""Databases on this machine."""
+"""Databases on this machine, for development and tests.
+
+Belongs here: settings, users and passwords of local servers of PostgreSQL, MariaDB and MySQL.
+"""

@@ -55,13 +55,14 @@ class LocalPostgres(Service):
     It has logical decoding, listens on the loopback address only, and ends when this process ends.
 
     Args:
-        data_dir: Folder of its data, which the next start finds again; the password is new each
-            time. Without one a temporary folder is used, and removed at the end.
+        data_dir: Folder of its data, which the next start finds again. Without one a temporary
+            folder is used, and removed at the end.
         settings: More of PostgreSQL's settings; they take precedence.
 
     Attributes:
         port: Port on the loopback address; 0 before the start.
-        password: Password of the superuser ``hybrid``.
+        password: Password of the superuser ``hybrid``: another for each object, also with the same
+            ``data_dir``; it stays if the object is started again.
     """
 
     def __init__(

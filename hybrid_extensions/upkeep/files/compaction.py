@@ -160,8 +160,8 @@ class Compaction:
                 f"features that this project does not know: {names}. Nothing was changed."
             )
             hint = (
-                f"Compact it with Spark while the stream is paused: `OPTIMIZE delta.`{self.table}``"
-                "; ranges of history can't be recomputed after that."
+                f"Compact it with Spark (OPTIMIZE delta.`{self.table}`) while the stream is "
+                "paused; ranges of history can't be recomputed after that."
             )
             raise InputError(message, hint, table=self.table.url)
         return table

@@ -84,7 +84,7 @@ def find_unneeded(target: Folder, versions: Iterable[int]) -> Unneeded:
             "it is not known which files it needs, and nothing was deleted."
         )
         hint = (
-            f"Run VACUUM with Spark: `VACUUM delta.`{target}``. It also deletes files that a "
+            f"Run VACUUM with Spark (VACUUM delta.`{target}`). It also deletes files that a "
             "rollback to an earlier generation needs."
         )
         raise InputError(message, hint, table=target.url)

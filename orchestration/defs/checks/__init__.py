@@ -1,1 +1,4 @@
-"""Checks of a pipeline's table in Dagster."""
+"""Checks of a pipeline's table in Dagster: its health, and what jobs found.
+
+Belongs here: when the table's check is red, and who reports it.
+"""

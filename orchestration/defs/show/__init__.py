@@ -1,1 +1,5 @@
-"""Presentation in Dagster: metadata, cards, errors and hints."""
+"""Presentation in Dagster: metadata, cards, errors and hints.
+
+Belongs here: how often the supervision reports the same, which error Dagster retries, and the
+words, tables and numbers that its pages show.
+"""

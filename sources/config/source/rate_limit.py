@@ -99,6 +99,8 @@ def parse_limit(
 def rate_of(generation: Generation, source: str, declared: RateLimit) -> RateLimit:
     """Return the rate limit that applies to a source now: the one set last, else the declared one.
 
+    A limit without values that was set means no limit, not the declared one.
+
     Args:
         generation: State of the generation.
         source: Name of the source.

@@ -41,7 +41,7 @@ class JsonReader(BaseReader):
         """Describe a JSON member's value that does not fit a column type; else None.
 
         Such as ``number, as in 1.5``: its JSON type and the first 40 characters. None for null,
-        too.
+        too, and for an integer or a number where the column is a decimal or floating-point one.
         """
         if value is None or _fits_json(value, kind):
             return None

@@ -74,14 +74,13 @@ class PartitionedFiles(WrappedFormat):
             pyarrow.ArrowException: The file is damaged, or a value does not fit its column.
         """
         own = self._form.columns(file)
-        held = [] if own is None else [own.field(name) for name in self._both(own)]
+        held = (
+            [] if own is None else [own.field(n) for n in self._partitions.names if n in own.names]
+        )
         for rows in self._form.read(file, region, pa.schema([*columns, *held]), bad, check):
             for each in held:
                 _require_equal(region.path, self._partitions.field(each.name), rows[each.name])
             yield rows.select(columns.names) if held else rows
-
-    def _both(self, own: pa.Schema) -> list[str]:
-        return [name for name in self._partitions.names if name in own.names]
 
 
 def _without(columns: pa.Schema, names: Sequence[str]) -> pa.Schema:

@@ -1,1 +1,5 @@
-"""Tables of a lake as history: the files of one version, and their event times."""
+"""Tables of a lake as history: the files of one version, and their event times.
+
+Belongs here: which files a version has, which commits can be followed, and the event times of a
+file.
+"""

@@ -12,7 +12,7 @@ from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.kafka.client.record_times import RecordTimes, latest_ms
 from sources.kafka.ranges.cut_ranges import Ranges, cut_by_time, cut_evenly
-from sources.kafka.ranges.end_offsets import newest_read
+from sources.kafka.ranges.end_offsets import NOTHING_READ, newest_read
 
 _UNALIGNED = (
     "Remove `align` from the source, and use a longer watermark delay: partitions then advance by "
@@ -107,7 +107,8 @@ def _check_markers(
             message = (
                 f"Source `{source.name}` can't be aligned: {record.partition} was written in a "
                 f"transaction that ended after {iso(time_ms - 1)}, and continues with offset "
-                f"{record.offset} of {iso(record.timestamp_ms)}, so a look-up by time misleads."
+                f"{record.offset} of {iso(record.timestamp_ms)}, so a look-up by time misleads. "
+                f"{NOTHING_READ}"
             )
             topic, number = record.partition
             raise SeamError(

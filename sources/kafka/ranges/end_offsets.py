@@ -13,6 +13,8 @@ from sources.errors import SeamError
 from sources.kafka.client.record_times import RecordTimes, latest_ms
 from sources.kafka.start.log_checks import written_offsets
 
+NOTHING_READ = "Nothing of this source was read."
+_AND_RUN = "then run the pipeline again: `hybrid run P`."
 _TAIL_RECORDS = 100
 
 
@@ -48,12 +50,12 @@ def resolve_ends(
                 message = (
                     f"Source `{source.name}` would end at offset {end} of {partition}, where it "
                     f"starts at offset {start.get(partition, 0)}; the log ends at "
-                    f"{ends[partition]}."
+                    f"{ends[partition]}. {NOTHING_READ}"
                 )
                 hint = (
                     f"Declare an offset from {start.get(partition, 0)} to {ends[partition]} for "
-                    "this partition under `until`. If the topic holds later records, a transaction "
-                    "is open and keeps the log end back: plan again when it has ended."
+                    f"this partition under `until`; {_AND_RUN} If the topic holds later records, a "
+                    "transaction is open and keeps the log end back: run again when it has ended."
                 )
                 topic, number = partition
                 raise SeamError(
@@ -65,9 +67,11 @@ def resolve_ends(
         if time_ms > now_ms:
             message = (
                 f"Source `{source.name}` would end at {iso(time_ms)}, in the future: it is now "
-                f"{iso(now_ms)}."
+                f"{iso(now_ms)}. {NOTHING_READ}"
             )
-            hint = "Declare `until: latest`, or a time before now under `until.timestamp`."
+            hint = (
+                f"Declare `until: latest`, or a time before now under `until.timestamp`; {_AND_RUN}"
+            )
             raise SeamError(message, hint, source=source.name, field="until", value=iso(time_ms))
         answers = RecordTimes(log, ends, now_ms).offsets_for_time(time_ms)
         ends = {
@@ -109,20 +113,17 @@ def end_position(
     is_dated = bool(newest) and min(times) >= 0
     event_time_ms = max(times) if is_dated else 0
     complete_through_ms = max(min(times) - lateness_ms, 0) if is_dated else 0
-    if not is_continued and newest and not is_dated:
+    if not is_continued and not is_dated and (newest or previous is None):
+        what = f"Source `{source.name}` has no records up to its end"
+        way = "Correct `start` and `until` so that the source has records, or remove it"
+        if newest:
+            what = f"Records of source `{source.name}` carry no timestamp"
+            way = "Let the next source read the same topics: it then starts at exact offsets"
         message = (
-            f"Records of source `{source.name}` carry no timestamp: its end time is unknown, by "
-            "which the next source, of other topics, would start."
+            f"{what}: its end time is unknown, by which the next source, of other topics, would "
+            f"start. {NOTHING_READ}"
         )
-        hint = "Let the next source read the same topics: it then starts at exact offsets."
-        raise SeamError(message, hint, source=source.name)
-    if not is_continued and not newest and previous is None:
-        message = (
-            f"Source `{source.name}` has no records up to its end: its end time is unknown, by "
-            "which the next source, of other topics, would start."
-        )
-        hint = "Correct `start` and `until` of the source so that it has records, or remove it."
-        raise SeamError(message, hint, source=source.name)
+        raise SeamError(message, f"{way}; {_AND_RUN}", source=source.name)
     if previous is not None:
         event_time_ms = max(event_time_ms, previous.event_time_ms)
         complete_through_ms = max(complete_through_ms, previous.complete_through_ms)

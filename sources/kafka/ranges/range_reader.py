@@ -113,7 +113,7 @@ class RangeReader:
             message = f"{_next_record(split.partition, position)} {reason}."
             hint = (
                 f"Check the broker {self._servers}, and that the user has the permission `Read` on "
-                "the topic; then try again."
+                "the topic. `hybrid run P` resumes after the last commit."
             )
         return SeamError(message, hint, topic=topic, partition=number, offset=position)
 
@@ -121,7 +121,7 @@ class RangeReader:
         topic, number = split.partition
         return UnavailableError(
             f"{_next_record(split.partition, position)} {reason}.",
-            f"Check that the broker {self._servers} runs, then try again.",
+            f"Check the broker {self._servers}. `hybrid run P` resumes after the last commit.",
             server=self._servers,
             topic=topic,
             partition=number,

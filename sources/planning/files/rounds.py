@@ -23,6 +23,7 @@ from sources.files.listing.new_files import list_arrived, paths_of
 from sources.files.listing.split_table import FileListing
 from sources.hybrid import SourceSwitchContext
 from sources.kafka.client.kafka_log import KafkaLog
+from sources.kafka.seam_end import seam_end_now
 from sources.kafka.start.declared_start import GapError
 from sources.planning.context import PipelineContext
 from sources.planning.event_times import event_range_ms
@@ -174,8 +175,7 @@ def next_round(context: PipelineContext, source: FileSource) -> Round | None:
             # The source stays unfinished: the next run tries again.
             raise gap
         return None
-    # Created after the listing: files may hold a partition that was added in the meantime.
-    seam_end = KafkaLog(live).high_watermark()
+    seam_end = seam_end_now(KafkaLog(live))
     others = plans_alike(loaded.pipeline, source, plan.files[:-1])
     alike = [*(read_splits(part, generation) for part in others), *earlier]
     return make_round(context, source, history, listing, Due(why, seam_end, alike))

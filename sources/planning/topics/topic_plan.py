@@ -28,6 +28,7 @@ from sources.kafka.ranges.end_offsets import end_position, newest_read, resolve_
 from sources.kafka.retention import Headroom, RetentionWatch, retention_ms
 from sources.kafka.seam import SeamRule, check_compaction, check_start, seam_rule, seam_warnings
 from sources.kafka.seam_checks import SeamOf, check_event_time_filter
+from sources.kafka.seam_end import seam_end_now
 from sources.kafka.start.declared_start import factory_for
 from sources.kafka.start.log_checks import needed_offsets
 from sources.kafka.start.overlap import likely_overlap
@@ -238,8 +239,7 @@ def plan_topics(
         SeamError: With the Kafka log as it is now, the hand-over could not be made, or the end that
             ``until`` declares is not possible.
     """
-    # Right after the listing: nothing appended from here on can be in the files.
-    seam_end, log_start = log.high_watermark(), log.log_start()
+    seam_end, log_start = seam_end_now(log), log.log_start()
     read = source.columns_after(earlier[0].columns if earlier else {})
     before = earlier[-1].source if earlier else source.name
     ends = [part.end for part in earlier]

@@ -20,8 +20,9 @@ from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.ranges.batching import cut_range
 from sources.kafka.ranges.cut_ranges import Ranges, splits_of
 from sources.kafka.ranges.end_offsets import end_position, newest_read, resolve_ends
+from sources.kafka.seam_end import seam_end_after_range, seam_end_now
 from sources.planning.context import PipelineContext
-from sources.planning.files.rounds import history_of
+from sources.planning.files.rounds import History, history_of
 from sources.planning.plan import Plan
 from sources.planning.topics.topic_plan import is_continued
 from sources.state.generation import Generation
@@ -120,29 +121,12 @@ def read_range_splits(decided: TopicRange, generation: Generation) -> pa.Table:
     return read_state_table(generation, decided.splits_file)
 
 
-def seam_end_after(generation: Generation, plan: Plan, source: str) -> Offsets:
-    """Return the end of the seam between a bounded source and the topic that follows it.
+def planned_of(generation: Generation, plan: Plan, source: str) -> TopicRange | History:
+    """Return what is planned of a bounded source so far: a topic's range, or files with rounds.
 
-    By partition of that topic, the first offset whose record can't be in the source any more, so
-    that rows from it on need no comparison. Empty if no topic follows.
-
-    Args:
-        generation: State of the generation.
-        plan: Plan of the generation.
-        source: Name of a bounded source, of files or topics.
-
-    Raises:
-        KeyError: It is neither a planned file source, nor a Kafka source whose range is
-            decided.
-        StateError: A range or a round is damaged.
-        UnavailableError: The state's store does not answer.
-    """
-    decided = find_range(generation, source)
-    return history_of(generation, plan, source).seam_end if decided is None else decided.seam_end
-
-
-def end_planned(generation: Generation, plan: Plan, source: str) -> EndPosition:
-    """Return the end position that a bounded source has once all planned splits are read.
+    Its ``end`` is the end position that the source has once all of that is read; its ``seam_end``
+    the end of the seam before the topic that follows (:mod:`sources.kafka.seam_end`), empty if none
+    does.
 
     Args:
         generation: State of the generation.
@@ -156,7 +140,7 @@ def end_planned(generation: Generation, plan: Plan, source: str) -> EndPosition:
         UnavailableError: The state's store does not answer.
     """
     decided = find_range(generation, source)
-    return history_of(generation, plan, source).end if decided is None else decided.end
+    return history_of(generation, plan, source) if decided is None else decided
 
 
 def decide_range(context: PipelineContext, source: KafkaSource) -> TopicRange:
@@ -208,15 +192,10 @@ def decide_range(context: PipelineContext, source: KafkaSource) -> TopicRange:
     )
     seam_end: Offsets = {}
     if following is not None and not continued:
-        # After the ends: nothing appended from here on can be in the range.
-        seam_end = following.high_watermark()
+        seam_end = seam_end_now(following)
     elif following is not None:
-        before = (
-            {} if previous is None else seam_end_after(generation, context.plan, previous.source)
-        )
-        seam_end = {
-            partition: max(offset, before.get(partition, 0)) for partition, offset in ends.items()
-        }
+        earlier = previous and planned_of(generation, context.plan, previous.source)
+        seam_end = seam_end_after_range(ends, earlier.seam_end if earlier else {})
     made = TopicRange(
         source=source.name,
         starts=starts,
@@ -232,16 +211,12 @@ def decide_range(context: PipelineContext, source: KafkaSource) -> TopicRange:
 
 
 def _table(batches: Sequence[Ranges]) -> pa.Table:
-    splits = [(number, split) for number, batch in enumerate(batches) for split in splits_of(batch)]
-    columns = [
-        [number for number, _ in splits],
-        [split.partition.topic for _, split in splits],
-        [split.partition.partition for _, split in splits],
-        [split.first for _, split in splits],
-        [split.end for _, split in splits],
+    rows = [
+        {"batch": number, **split.partition._asdict(), "first": split.first, "end": split.end}
+        for number, batch in enumerate(batches)
+        for split in splits_of(batch)
     ]
-    arrays = [pa.array(of, field.type) for of, field in zip(columns, RANGE_SPLITS, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=RANGE_SPLITS)
+    return pa.Table.from_pylist(rows, RANGE_SPLITS)
 
 
 def first_unread_offsets(splits: pa.Table, batches_done: int) -> dict[TopicPartition, int]:

@@ -14,7 +14,7 @@ from sources.kafka.retention import RetentionWatch
 from sources.kafka.start.log_checks import needed_offsets
 from sources.planning.context import PipelineContext
 from sources.planning.topics.topic_plan import start_factory
-from sources.planning.topics.topic_range import end_planned, seam_end_after
+from sources.planning.topics.topic_range import planned_of
 from spark_jobs.inside.driver.reports.reporter import Reporter
 
 INTERVAL_S = 5.0
@@ -70,11 +70,11 @@ class RetentionGuard:
         context = self._context
         generation, plan, pipeline = context.generation, context.plan, context.pipeline
         before = pipeline.source_before(source.name)
-        end = end_planned(generation, plan, before.name)
-        seam_end = seam_end_after(generation, plan, before.name)
+        history = planned_of(generation, plan, before.name)
         lenient = source.model_copy(update={"on_gap": "accept"})
-        start = start_factory(context.loaded, lenient, seam_end)(SourceSwitchContext(end, log))
-        return needed_offsets(log, start, end, pipeline.lateness_ms)
+        factory = start_factory(context.loaded, lenient, history.seam_end)
+        start = factory(SourceSwitchContext(history.end, log))
+        return needed_offsets(log, start, history.end, pipeline.lateness_ms)
 
     def _look(self, source: KafkaSource) -> None:
         if self._watch is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
@@ -80,7 +80,7 @@ def run_unbounded(
             running = start(spark, query, reporter, report)
         growing = query.growing
         try:
-            with _discovery(growing) as discoverer:
+            with nullcontext() if growing is None else Discoverer(growing.folder) as discoverer:
 
                 def is_over(
                     running: RunningQuery = running,
@@ -105,11 +105,6 @@ def run_unbounded(
                 look_up_older(spark, query.seams, reporter, error)
     reporter.ended("stopped")
     return STOPPED
-
-
-def _discovery(growing: Growing | None) -> AbstractContextManager[Discoverer | None]:
-    """Return the discovery of files that arrive, if the query follows a folder."""
-    return nullcontext() if growing is None else Discoverer(growing.folder)
 
 
 def _take_in(growing: Growing, discoverer: Discoverer, reporter: Reporter) -> None:

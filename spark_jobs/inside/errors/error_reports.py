@@ -18,7 +18,6 @@ from typing import Any
 
 import pyarrow as pa
 from py4j.protocol import (  # type: ignore[import-untyped]
-    Py4JError,
     Py4JJavaError,
     Py4JNetworkError,
 )
@@ -32,6 +31,7 @@ from sources.errors import ErrorReport, HybridError
 from spark_jobs.checkpoint.transform_compatibility import state_refusal
 from spark_jobs.inside.arrow_map import Step
 from spark_jobs.inside.errors.input_file_errors import unreadable_file
+from spark_jobs.inside.errors.java_causes import none_without_jvm
 from spark_jobs.inside.errors.lost_records import lost_records
 from spark_jobs.inside.errors.out_of_memory import out_of_memory
 from spark_jobs.inside.errors.store_answer import store_answer
@@ -198,30 +198,23 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         below = getattr(below, "_cause", None)
 
 
+@none_without_jvm
 def _condition(error: BaseException) -> str | None:
     """Return Spark's error condition without its sub-condition; None without one."""
     if not isinstance(error, PySparkException):
         return None
-    try:
-        condition = error.getCondition()
-    except Py4JError:
-        # The JVM is gone.
-        return None
+    condition = error.getCondition()
     return None if condition is None else condition.partition(".")[0]
 
 
-def _parameters(error: BaseException) -> Mapping[str, str]:
-    if not isinstance(error, PySparkException):
-        return {}
-    try:
-        return error.getMessageParameters() or {}
-    except Py4JError:
-        return {}
+@none_without_jvm
+def _parameters(error: BaseException) -> Mapping[str, str] | None:
+    return error.getMessageParameters() if isinstance(error, PySparkException) else None
 
 
 def _carried(error: BaseException) -> ErrorReport | None:
     """Return the report that an exception carries; None if it carries none."""
-    for text in [*_parameters(error).values(), str(error)]:
+    for text in [*(_parameters(error) or {}).values(), str(error)]:
         _, marker, payload = text.partition(_MARKER)
         if marker and (report := _parsed(payload)) is not None:
             return report
@@ -242,7 +235,7 @@ def _text(causes: list[BaseException]) -> str:
     outer, inner = causes[0], causes[-1]
     text = str(outer)
     if _condition(outer) == _STREAM_FAILED:
-        text = _parameters(outer).get("message", text)
+        text = (_parameters(outer) or {}).get("message", text)
     text = text.strip() or type(outer).__name__
     # Spark reports that a task failed while it wrote, without the reason.
     whole = text if str(inner) in text or inner is outer else f"{text}\n{inner}"

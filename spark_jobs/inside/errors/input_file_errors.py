@@ -10,10 +10,8 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import unquote
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
 from sources.errors import InputError
-from spark_jobs.inside.errors.java_causes import first_line, java_causes
+from spark_jobs.inside.errors.java_causes import first_line, java_causes, none_without_jvm
 from spark_jobs.inside.errors.store_answer import OF_S3
 
 _CONDITION = "FAILED_READ_FILE"
@@ -43,6 +41,7 @@ _UNKNOWN = (
 )
 
 
+@none_without_jvm
 def unreadable_file(error: BaseException) -> InputError | None:
     """Turn a failed query's exception into an error about the input file that caused it.
 
@@ -50,18 +49,16 @@ def unreadable_file(error: BaseException) -> InputError | None:
         error: An exception of PySpark or Py4J.
 
     Returns:
-        The error, with the path as ``file``; transient if a network or store failed. None if no
-        file was the cause, or the JVM is gone.
+        The error, with the path as the pipeline declares it as ``file``: decoded, ``s3://`` for
+        ``s3a://``, no ``file://``. It is transient if a network or store failed. None if no file
+        was the cause, or the JVM is gone.
     """
-    try:
-        causes = list(java_causes(error))
-        paths = [path for cause in causes if (path := _path_of(cause)) is not None]
-        if not paths:
-            return None
-        kinds = [cause.getClass().getName() for cause in causes]
-        reason = first_line(causes[-1])
-    except Py4JError:
+    causes = list(java_causes(error))
+    paths = [path for cause in causes if (path := _path_of(cause)) is not None]
+    if not paths:
         return None
+    kinds = [cause.getClass().getName() for cause in causes]
+    reason = first_line(causes[-1])
     path = unquote(paths[-1].removeprefix("file://").replace("s3a://", "s3://", 1))
     if any(kind.startswith(_PASSING) for kind in kinds):
         hint = "Run the pipeline again (`hybrid run P`) once the store answers."

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def none_without_jvm(question: Callable[P, R | None]) -> Callable[P, R | None]:
+    """Decorate a question about Java exceptions: its answer is None if the JVM is gone."""
+
+    @wraps(question)
+    def asked(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        try:
+            return question(*args, **kwargs)
+        except Py4JError:
+            return None
+
+    return asked
 
 
 def java_causes(error: BaseException) -> Iterator[Any]:

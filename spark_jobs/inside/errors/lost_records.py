@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
 from sources.errors import RunError
-from spark_jobs.inside.errors.java_causes import first_line, java_causes
+from spark_jobs.inside.errors.java_causes import first_line, java_causes, none_without_jvm
 
 _GONE = (
     "org.apache.kafka.clients.consumer.OffsetOutOfRangeException",
@@ -22,21 +20,21 @@ _HINT = (
 )
 
 
+@none_without_jvm
 def lost_records(error: BaseException) -> RunError | None:
     """Return the error about records that a topic has lost, or a lost topic; None for any other.
 
-    It is transient: what exactly is lost is known to the checks of the next start, which refuse it.
+    None, too, if the JVM is gone. The error is transient: what exactly is lost is known to the
+    checks of the next start, which refuse it.
 
     Args:
         error: An exception of PySpark or Py4J.
     """
-    try:
-        causes = list(java_causes(error))
-        found = [each for each in causes if each.getClass().getName() in _GONE]
-        if not found:
-            return None
-        reason = first_line(found[-1])
-    except Py4JError:
+    found = [each for each in java_causes(error) if each.getClass().getName() in _GONE]
+    if not found:
         return None
-    message = f"Spark can't go on with the topic, or a partition of it: {reason}."
+    message = (
+        "Spark can't go on with the topic, or a partition of it, so the run ended: "
+        f"{first_line(found[-1])}."
+    )
     return RunError(message, _HINT, transient=True)

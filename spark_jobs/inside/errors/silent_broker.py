@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import HybridError, UnavailableError
 from sources.kafka.client.address import resolve_bootstrap
 from sources.kafka.client.kafka_log import KafkaLog
-from spark_jobs.inside.errors.java_causes import class_names, first_line, java_causes
+from spark_jobs.inside.errors.java_causes import (
+    class_names,
+    first_line,
+    java_causes,
+    none_without_jvm,
+)
 from spark_jobs.inside.errors.lost_records import lost_records
 
 _RETRIABLE = "org.apache.kafka.common.errors.RetriableException"
@@ -23,6 +26,7 @@ _HINT = (
 )
 
 
+@none_without_jvm
 def silent_broker(error: BaseException, topics: list[KafkaSource]) -> HybridError | None:
     """Return the error about a broker whose silence has ended a query; None for other failures.
 
@@ -33,13 +37,10 @@ def silent_broker(error: BaseException, topics: list[KafkaSource]) -> HybridErro
         error: An exception of PySpark or Py4J.
         topics: The topics that the pipeline reads.
     """
-    try:
-        found = [cause for cause in java_causes(error) if _is_silence(cause)]
-        reason = first_line(found[-1]) if found else None
-    except Py4JError:
+    found = [cause for cause in java_causes(error) if _is_silence(cause)]
+    if not found or not topics or lost_records(error) is not None:
         return None
-    if reason is None or not topics or lost_records(error) is not None:
-        return None
+    reason = first_line(found[-1])
     for topic in topics:
         try:
             KafkaLog(topic, _WAIT_S).log_end()

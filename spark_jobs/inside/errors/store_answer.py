@@ -11,7 +11,7 @@ from typing import Any
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 
 from sources.errors import HybridError, InputError, StateError, UnavailableError
-from spark_jobs.inside.errors.java_causes import class_names, java_causes
+from spark_jobs.inside.errors.java_causes import class_names, java_causes, none_without_jvm
 
 OF_S3 = ("org.apache.hadoop.fs.s3a.", "software.amazon.")
 """Packages of the errors of Hadoop's client of S3."""
@@ -27,6 +27,9 @@ _RESUMES = (
     "pipeline again (`hybrid run P`)."
 )
 
+_ENDED = "The table keeps what was committed; the run ended and is not started again by itself."
+_THEN_RUN = "Then run the pipeline again, which resumes after its last commit: `hybrid run P`."
+
 
 def is_of_store(error: BaseException) -> bool:
     """Return whether Hadoop's S3 client caused an exception of PySpark or Py4J.
@@ -40,6 +43,7 @@ def is_of_store(error: BaseException) -> bool:
     return any(kind.startswith(OF_S3) for kind in kinds)
 
 
+@none_without_jvm
 def store_answer(error: BaseException, told: str) -> HybridError | None:
     """Turn a failure of Spark into the error of the S3 store that refused or did not answer.
 
@@ -52,18 +56,15 @@ def store_answer(error: BaseException, told: str) -> HybridError | None:
         as they are known. It is transient unless the store refuses for good: the login, the bucket,
         or a feature that it lacks. None if no store was the cause, or the JVM is gone.
     """
-    try:
-        causes = list(java_causes(error))
-        asked = _operation(causes)
-        answer = next((each for each in reversed(causes) if _ANSWER in class_names(each)), None)
-        if answer is not None:
-            message = _answer(answer, asked)
-            status, code = int(answer.statusCode()), _code(answer)
-        elif asked is not None or any(_SILENCE in class_names(each) for each in causes):
-            message, status, code = _silence(causes[-1], asked), 0, None
-        else:
-            return None
-    except Py4JError:
+    causes = list(java_causes(error))
+    asked = _operation(causes)
+    answer = next((each for each in reversed(causes) if _ANSWER in class_names(each)), None)
+    if answer is not None:
+        message = _answer(answer, asked)
+        status, code = int(answer.statusCode()), _code(answer)
+    elif asked is not None or any(_SILENCE in class_names(each) for each in causes):
+        message, status, code = _silence(causes[-1], asked), 0, None
+    else:
         return None
     lines = [line for line in told.splitlines() if _OF_SDK not in line and line not in message]
     return _with_way_out("\n".join([message, *lines]), status, code)
@@ -75,25 +76,18 @@ def _with_way_out(message: str, status: int, code: str | None) -> HybridError:
             "Check that the store runs and can be reached from where Spark runs (`s3.endpoint`). "
         )
         return UnavailableError(message, hint + _RESUMES)
+    refused = None
     if code in _NOT_LET_IN:
-        hint = (
+        refused = (
             "Correct the credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or "
-            "AWS_PROFILE), or grant them permission to list, read, write and delete there. Then "
-            "run the pipeline again: `hybrid run P`."
+            "AWS_PROFILE), or grant them permission to list, read, write and delete in that bucket."
         )
-        return InputError(message, hint)
     if code == "NoSuchBucket":
-        hint = (
-            "Correct the bucket in the path, or `s3.endpoint`; or create the bucket. Then run the "
-            "pipeline again: `hybrid run P`."
-        )
-        return InputError(message, hint)
+        refused = "Correct the bucket in the path, or `s3.endpoint`; or create the bucket."
     if status == 501:
-        hint = (
-            "Use a store that has this feature of Amazon S3, or a version of it that does. Then "
-            "run the pipeline again: `hybrid run P`."
-        )
-        return InputError(message, hint)
+        refused = "Use a store that has this feature of Amazon S3, or a version of it that does."
+    if refused is not None:
+        return InputError(message, f"{_ENDED} {refused} {_THEN_RUN}")
     if status in _CONFLICTS:
         hint = (
             "Something else wrote there first: stop it, if it is a second driver of this pipeline "

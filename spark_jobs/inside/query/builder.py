@@ -32,8 +32,8 @@ from spark_jobs.inside.checkpoint.watermark import (
 from spark_jobs.inside.errors.error_reports import reporting_batch
 from spark_jobs.inside.query.added_sinks import catalog_entry, copying_sink, require_copying
 from spark_jobs.inside.query.direct_queries import direct_query, driver_batches, may_be_direct
-from spark_jobs.inside.query.places.file_places import entries_of
 from spark_jobs.inside.query.places.place import PlaceStream
+from spark_jobs.inside.query.places.read_from_plan import entries_of
 from spark_jobs.inside.query.query_sources import QueryDeclaration
 from spark_jobs.inside.query.transform.described_transform import (
     TransformOnNoRows,

@@ -22,17 +22,15 @@ from sources.planning.files.file_plan import FoundFiles
 from sources.planning.files.open_snapshot import OpenSnapshot, open_source
 from sources.planning.files.rounds import history_of
 from sources.planning.plan import Plan
-from sources.planning.topics.topic_range import find_range, require_range, seam_end_after
+from sources.planning.topics.topic_range import find_range, planned_of, require_range
 from sources.state.generation import Generation
 from spark_jobs.checkpoint import offset_log
-from spark_jobs.inside.query.places.file_places import (
-    GrowingFolderPlace,
-    OpenSnapshotPlace,
-    PlannedFilesPlace,
-)
 from spark_jobs.inside.query.places.followed_topic_stream import Prepared
+from spark_jobs.inside.query.places.growing_folder import GrowingFolderPlace
 from spark_jobs.inside.query.places.history import EarlierSources, Planned
+from spark_jobs.inside.query.places.open_snapshot import OpenSnapshotPlace
 from spark_jobs.inside.query.places.place import Growing, Reached, SourcePlace, WaitingPlace
+from spark_jobs.inside.query.places.planned_files import PlannedFilesPlace
 from spark_jobs.inside.query.places.topic_places import (
     FollowedTopicPlace,
     ReadRangePlace,
@@ -377,7 +375,7 @@ def _seam(context: PipelineContext, source: KafkaSource, earlier: EarlierSources
     """Return the seam of a source whose start was decided, which is for good."""
     state, generation, plan = context.switch_state, context.generation, context.plan
     ends = state.ends_before(source.name)
-    seam_end = seam_end_after(generation, plan, ends[-1].source) if ends else {}
+    seam_end = planned_of(generation, plan, ends[-1].source).seam_end if ends else {}
     if (decided := find_range(generation, source.name)) is not None:
         limits = decided.ends
         seam_end = {at: min(end, limits.get(at, end)) for at, end in seam_end.items()}

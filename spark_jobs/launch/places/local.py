@@ -19,7 +19,8 @@ from sources.state.generation import Generation
 from spark_jobs.launch.launch_record import Launch
 from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.run_state import run_log
-from spark_jobs.run_state.driver_lock import is_driver, is_launched
+from spark_jobs.run_state.driver_lock import is_launched
+from spark_jobs.run_state.driver_process import is_driver
 from spark_jobs.run_state.heartbeat import Heartbeat, read_heartbeat
 
 GRACE_S = 20.0

@@ -209,11 +209,6 @@ def uses_store(loaded: LoadedPipeline, store: str) -> bool:
     return any(path.startswith(_STORES[store]) for path in _paths(loaded))
 
 
-def _writes_s3(loaded: LoadedPipeline) -> bool:
-    """Return whether the checkpoint or the target is in an object store with the S3 API."""
-    return any(each.url.startswith(_STORES["s3"]) for each in (loaded.state, loaded.target))
-
-
 def _s3_conf(loaded: LoadedPipeline, place: Place) -> dict[str, str]:
     """Return the properties of Hadoop's S3A for the pipeline's object store.
 
@@ -239,7 +234,8 @@ def _s3_conf(loaded: LoadedPipeline, place: Place) -> dict[str, str]:
         named[f"{prefix}AWS_REGION"] = settings.region
         if settings.endpoint is not None:
             named[f"{prefix}AWS_ENDPOINT_URL_S3"] = settings.endpoint
-    return {**named, **(CONF if _writes_s3(loaded) else {})}
+    is_written = any(each.url.startswith(_STORES["s3"]) for each in (loaded.state, loaded.target))
+    return {**named, **(CONF if is_written else {})}
 
 
 def store_names(loaded: LoadedPipeline) -> list[str]:

@@ -318,7 +318,7 @@ def changed_by_others(generation: Generation, table: Folder, found: ForeignChang
         else "The pipeline does not continue with a table whose rows it does not know."
     )
     message = f"{changes_in_words(table, found)}\n{effect}"
-    undo = f"`RESTORE TABLE delta.`{table}` TO VERSION AS OF {found.last_good}`"
+    undo = f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {found.last_good} with Spark"
     ways = []
     if not is_restored:
         ways.append("If the change is intended, accept it: `hybrid accept P --by NAME`.")

@@ -181,5 +181,7 @@ def test_a_topic_that_was_deleted_is_told_as_that(
         query.awaitTermination()
     report = report_of(caught.value)
     assert (report.kind, report.transient) == ("run", True)
-    assert report.message.startswith("Spark can't go on with the topic, or a partition of it: ")
+    assert report.message.startswith(
+        "Spark can't go on with the topic, or a partition of it, so the run ended: "
+    )
     assert "memory" not in report.hint

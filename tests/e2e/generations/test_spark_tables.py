@@ -150,7 +150,7 @@ def test_a_feature_that_is_refused_can_be_dropped_as_the_error_says(
     )
     with pytest.raises(InputError, match="the Delta features `rowTracking`") as refused:
         promotion.promote(case.loaded)
-    spark.sql(refused.value.hint.split("with Spark, `")[1].split("`, then try again")[0])
+    spark.sql(refused.value.hint.split("with Spark (")[1].split("), then try again")[0])
     promotion.promote(case.loaded)
     assert seen(spark, tmp_path) == NEW
 

@@ -14,7 +14,7 @@ from sources.common.positions import TopicPartition
 from spark_jobs.inside.driver.reports.progress_reports import ProgressReports
 from spark_jobs.inside.query.seam.duplicate_filters import IS_NEW
 from spark_jobs.inside.query.seam.metrics import SeamMetrics, observe_seam
-from spark_jobs.inside.query.seam.seam_offsets import SeamOffsets
+from spark_jobs.inside.query.seam.rows_in_seam import SeamOffsets
 from spark_jobs.inside.readers.topics.kafka_stream import OFFSET, PARTITION, TOPIC
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark]

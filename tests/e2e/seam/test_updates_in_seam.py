@@ -26,7 +26,7 @@ from sources.storage.folder import Folder
 from spark_jobs.inside.errors.error_reports import report_of
 from spark_jobs.inside.query.seam.duplicate_filters import IS_NEW, KeyColumns, KeyFilter
 from spark_jobs.inside.query.seam.row_content import content_of
-from spark_jobs.inside.query.seam.seam_offsets import SeamOffsets
+from spark_jobs.inside.query.seam.rows_in_seam import SeamOffsets
 from tests.e2e.case import Case, moment
 from tests.e2e.in_session import fails_with, run_chain, run_history
 from tests.properties import examples

@@ -17,6 +17,8 @@ from tests.hybrid_extensions.audit.audit_case import COLUMNS, SCHEMA, Case, row
 ROWS = [row(number) for number in range(5)]
 MERGE = {"path": "table", "mode": "merge", "key": ["id", "origin"]}
 
+NO_VERDICT = "The audit changed nothing, and gives no verdict."
+
 
 @pytest.fixture
 def case(tmp_path: Path) -> Case:
@@ -97,7 +99,7 @@ def test_a_key_that_not_all_sources_have(case: Case) -> None:
     text = refusal(case, sources=[history, {**late, "schema": narrow}])
     assert text == (
         "`key` names origin, which not all sources have; what they share: at, id, delay, seats. "
-        "Set `key` to columns that all sources have, or add the column with `select`."
+        f"{NO_VERDICT} Set `key` to columns that all sources have, or add the column with `select`."
     )
 
 
@@ -134,7 +136,7 @@ def test_sql_of_two_statements(case: Case) -> None:
     text = refusal(case, audit=case.sql("SELECT * FROM input; SELECT 1"))
     assert text == (
         "`audit.sql` holds 2 statements; exactly one is allowed. "
-        "Write a single SELECT, with other queries as its WITH clauses."
+        f"{NO_VERDICT} Write a single SELECT, with other queries as its WITH clauses."
     )
 
 
@@ -149,7 +151,7 @@ def test_sql_with_another_type_than_the_target(case: Case) -> None:
     text = refusal(case, audit=case.sql(query))
     assert text == (
         "Column `seats` is VARCHAR in `audit.sql` and INTEGER in the target. "
-        "Cast `seats` in the query of `audit.sql` to INTEGER."
+        f"{NO_VERDICT} Cast `seats` in the query of `audit.sql` to INTEGER."
     )
 
 
@@ -159,7 +161,7 @@ def test_a_sink_key_that_the_target_does_not_have(case: Case) -> None:
     text = refusal(case, sink=MERGE, audit=case.sql("SELECT DISTINCT origin FROM input"))
     assert text == (
         "`sink.key` names id, which the target does not have; it has origin. "
-        "Set `sink.key` to columns of the target that identify a row."
+        f"{NO_VERDICT} Set `sink.key` to columns of the target that identify a row."
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hybrid_extensions.copied_files.spark.history import copying_sink
-from spark_jobs.inside.query.places.file_places import PlannedFilesPlace
+from spark_jobs.inside.query.places.planned_files import PlannedFilesPlace
 from tests.hybrid_extensions.copied_files.test_copied_files import declared
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from hybrid_extensions.generations.form import GenerationForm
 from orchestration.attribution import acting_user
 from orchestration.comparison.report import AuditExample
 from orchestration.defs.jobs.action_form import read_form
+from orchestration.defs.jobs.finish_switch import finish_request
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.errors import InputError
 from sources.generations import begin, generations
@@ -322,6 +325,21 @@ def test_a_promotion_that_broke_off_is_finished_by_the_supervision(tmp_path: Pat
         waits = sensor(context)
         assert isinstance(waits, dg.SkipReason)
         assert "g2 is replacing g1 in the target" in str(waits.skip_message)
+
+
+def test_the_completion_of_a_promotion_is_requested_once_a_minute(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = LiveCase(tmp_path)
+    switch = Switch(to="g2", past="g1", at_ms=5, is_rollback=False)
+    case.loaded.state.replace("switch.json", switch)
+    keys = []
+    for at_s in (600, 659, 660):
+        monkeypatch.setattr(time, "time", partial(float, at_s))
+        request = finish_request(case.loaded, switch)
+        assert request is not None
+        keys.append(request.run_key)
+    assert keys[0] == keys[1] != keys[2]
 
 
 def test_of_two_live_runs_the_worse_is_shown_and_each_is_started_by_its_own_file(

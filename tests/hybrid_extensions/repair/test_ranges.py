@@ -146,10 +146,13 @@ def test_keys_may_be_in_a_file(
     [
         ("", "a key has 1 value, and none is listed"),
         ("[1, 2]", r'a key has 1 value, and one that is listed is \["1", "2"\]'),
-        ("3, x", "can't be read as keys of the table, which have id"),
+        (
+            "3, x",
+            r"which have id: '3, x' is neither a file nor .*\(`\"x\"`\)\. Nothing was repaired",
+        ),
         ('"x"', "Could not convert string 'x'"),
-        ("1, " * 9000, "can't be read as keys of the table"),
-        ("missing.csv", "can't be read as keys of the table"),
+        ("1, " * 9000, "1,… is neither a file"),
+        ("missing.csv", "'missing.csv' is neither a file nor a list in JSON"),
     ],
 )
 def test_what_lists_no_keys_is_refused(

@@ -18,7 +18,7 @@ from sources.errors import StateError, UnavailableError
 from sources.state.generation import Generation, GenerationInfo
 from sources.storage.documents import LocalDocuments
 from sources.storage.folder import Folder
-from spark_jobs.run_state import driver_lock, lease, lock, table_locks
+from spark_jobs.run_state import driver_lock, driver_process, lease, lock, table_locks
 from spark_jobs.run_state.lease import OBSERVED_S, TTL_S, LeaseRecord, SeenLease, look, take
 
 NAME = "run/lease.json"
@@ -311,13 +311,13 @@ def generation(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> Generation:
 def test_a_driver_whose_state_is_in_a_store_is_known_by_its_lease(generation: Generation) -> None:
     assert not driver_lock.is_held(generation)
     assert not driver_lock.is_launched(generation)
-    assert not driver_lock.is_driver(generation, os.getpid())
+    assert not driver_process.is_driver(generation, os.getpid())
     with driver_lock.QueryLock(generation, "launch") as held:
         assert held.is_lease
         assert driver_lock.is_held(generation)
         assert driver_lock.is_launched(generation)
-        assert driver_lock.is_driver(generation, os.getpid())
-        assert not driver_lock.is_driver(generation, os.getpid() + 1)
+        assert driver_process.is_driver(generation, os.getpid())
+        assert not driver_process.is_driver(generation, os.getpid() + 1)
         with pytest.raises(StateError, match=r"holds the lock .*run/lease\.json"):
             driver_lock.QueryLock(generation, "another launch").__enter__()
     assert not driver_lock.is_held(generation)
@@ -328,7 +328,7 @@ def test_a_launch_is_no_driver_yet(generation: Generation) -> None:
     assert launching is not None
     assert driver_lock.is_launched(generation)
     assert not driver_lock.is_held(generation)
-    assert not driver_lock.is_driver(generation, os.getpid())
+    assert not driver_process.is_driver(generation, os.getpid())
     launching.release()
 
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -17,16 +14,7 @@ from sources.storage.folder import Folder
 from spark_jobs.run_state import driver_lock, lock, table_locks
 from spark_jobs.run_state.driver_lock import QueryLock
 from spark_jobs.run_state.lock import Lock
-from tests.services.processes import NEVER_ENDS, is_awaited, wait_for
-
-HOLD = f"""
-import os, sys
-lock = os.open(sys.argv[1], os.O_RDWR)
-import fcntl
-fcntl.flock(lock, fcntl.LOCK_EX)
-print("held", flush=True)
-{NEVER_ENDS}
-"""
+from tests.services.processes import is_awaited, wait_for
 
 
 @pytest.fixture
@@ -87,21 +75,6 @@ def test_launches_and_switches_are_seen_by_others(generation: Generation) -> Non
     switch.release()
     assert (driver_lock.is_launched(generation), table_locks.is_switching(home)) == (False, False)
     assert Path(driver_lock.launch_lock_path(generation)).exists()
-
-
-def test_a_killed_holder_leaves_the_lock(generation: Generation) -> None:
-    path = generation.path("run/query.lock")
-    os.close(lock.open_lock(path))
-    with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"held\n"
-        assert driver_lock.is_held(generation)
-        assert driver_lock.is_driver(generation, other.pid)
-        assert not driver_lock.is_driver(generation, os.getpid())
-        assert not driver_lock.is_driver(generation, 2**22 + 1), "there is no such process"
-        other.kill()
-    assert not driver_lock.is_held(generation)
-    assert not driver_lock.is_driver(generation, other.pid)
 
 
 def test_merges_wait_for_each_other(generation: Generation) -> None:

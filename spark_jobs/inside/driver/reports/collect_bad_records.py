@@ -89,16 +89,13 @@ class Collector:
         committed = offset_log.last_committed(self._generation.checkpoint)
         counted = self._generation.read(bad_count_name(self._source), BadRecordCount)
         counted = counted or BadRecordCount(source=self._source)
-        for batch in self._staged():
+        for batch in sorted(int(name) for name in self._folder.folders() if name.isdigit()):
             if committed is None or batch > committed:
                 break
             counted = self._take(batch, counted)
             # A task that was abandoned may still write there: the next call removes that.
             self._folder.folder(str(batch)).delete_all()
         return counted
-
-    def _staged(self) -> list[int]:
-        return sorted(int(name) for name in self._folder.folders() if name.isdigit())
 
     def _take(self, batch: int, counted: BadRecordCount) -> BadRecordCount:
         """Append to the table and count; each is skipped if it was done for this batch before."""

@@ -26,7 +26,7 @@ from sources.kafka.ranges.alignment import PartitionAlignment
 from sources.kafka.ranges.cut_ranges import SPLIT_OFFSETS, size_of, splits_of
 from sources.planning.context import PipelineContext
 from sources.planning.topics.key_of_changes import ExpectedKey, keep_key, known_key
-from sources.planning.topics.topic_range import seam_end_after
+from sources.planning.topics.topic_range import planned_of
 from sources.state.generation import Generation
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.checkpoint.batch_ranges import BatchRanges
@@ -336,7 +336,7 @@ class ExpectedTopic:
             live,
             ends=self._ends,
             start=self._start,
-            seam_end=seam_end_after(context.generation, context.plan, end.source),
+            seam_end=planned_of(context.generation, context.plan, end.source).seam_end,
             history=history,
         )
 

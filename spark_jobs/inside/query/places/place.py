@@ -1,10 +1,8 @@
 """Interface of a source's place in the query's union.
 
 Spark's checkpoint knows the query's sources by their position in the plan, so each source of the
-chain has a fixed place, whichever of them is read. The kinds of places are in
-:mod:`spark_jobs.inside.query.places.file_places` and
-:mod:`spark_jobs.inside.query.places.topic_places`; :mod:`spark_jobs.inside.query.query_sources`
-chooses among them.
+chain has a fixed place, whichever of them is read. The kinds of places are in the other modules of
+this room; :mod:`spark_jobs.inside.query.query_sources` chooses among them.
 """
 
 from __future__ import annotations

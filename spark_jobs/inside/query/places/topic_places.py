@@ -20,7 +20,6 @@ from sources.planning.topics.recreated_topics import refuse_recreated_topics
 from sources.planning.topics.topic_plan import require_same_topics
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.query.places.alignments import alignment_of
-from spark_jobs.inside.query.places.file_places import planned_interval_ms, reached_in_plan
 from spark_jobs.inside.query.places.followed_topic_stream import (
     FollowedTopic,
     Prepared,
@@ -28,6 +27,7 @@ from spark_jobs.inside.query.places.followed_topic_stream import (
     pace_of,
 )
 from spark_jobs.inside.query.places.place import DirectStream, PlaceStream, Reached, SourcePlace
+from spark_jobs.inside.query.places.read_from_plan import planned_interval_ms, reached_in_plan
 from spark_jobs.inside.query.seam.topic_seam import Seam
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import with_new_partitions

@@ -32,7 +32,7 @@ from sources.errors import SeamError
 from sources.storage.folder import Folder
 from spark_jobs.inside.query.seam.row_cache import KeptRows, find_kept, publish_rows, write_rows
 from spark_jobs.inside.query.seam.row_content import content_of
-from spark_jobs.inside.query.seam.seam_offsets import is_in_seam
+from spark_jobs.inside.query.seam.rows_in_seam import is_in_seam
 from spark_jobs.inside.readers.topics.kafka_stream import LOG_COLUMNS
 from spark_jobs.inside.readers.topics.record_errors import raise_at_record
 

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 
 from sources.common.positions import TopicPartition
 from spark_jobs.inside.query.seam.duplicate_filters import IS_NEW
-from spark_jobs.inside.query.seam.seam_offsets import NUMBER, POSITION, SeamOffsets, is_in_seam
+from spark_jobs.inside.query.seam.rows_in_seam import NUMBER, POSITION, SeamOffsets, is_in_seam
 
 _NAME = "__seam"
 COUNTS = "counts"

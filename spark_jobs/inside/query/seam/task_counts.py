@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, Observation
 from sources.common.positions import Offsets, TopicPartition
 from sources.kafka.ranges.cut_ranges import Ranges
 from spark_jobs.inside.query.seam.metrics import COUNTS, ROWS, observe_seam
-from spark_jobs.inside.query.seam.seam_offsets import SeamOffsets
+from spark_jobs.inside.query.seam.rows_in_seam import SeamOffsets
 
 Counts = Mapping[TopicPartition, tuple[int, int]]
 """Number of rows that history has, and of new ones, by partition."""

@@ -36,8 +36,8 @@ from spark_jobs.inside.query.seam.duplicate_filters import (
 )
 from spark_jobs.inside.query.seam.metrics import SeamMetrics, observe_seam
 from spark_jobs.inside.query.seam.row_cache import KeptRows, find_kept, publish_rows, write_table
+from spark_jobs.inside.query.seam.rows_in_seam import NUMBER, POSITION, SeamOffsets
 from spark_jobs.inside.query.seam.same_rows import SameRows
-from spark_jobs.inside.query.seam.seam_offsets import NUMBER, POSITION, SeamOffsets
 from spark_jobs.inside.query.seam.table_rows import HistoryTable, is_in_table, table_of_history
 from spark_jobs.inside.query.seam.task_counts import TaskCounts
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck

@@ -273,7 +273,7 @@ def test_a_restore_of_the_target_is_refused_and_restoring_forward_mends_it(
     restore(case, newest - 1)
     error = refused(case)
     assert f"RESTORE to version {newest - 1}" in error.message
-    assert f"TO VERSION AS OF {newest}`" in error.hint
+    assert f"TO VERSION AS OF {newest} with Spark" in error.hint
     assert "hybrid accept" not in error.hint
     restore(case, newest)
     require_belonging(case.loaded, case.generation)

@@ -1,4 +1,4 @@
-"""Offsets of a seam by partition: which rows of a topic lie in it."""
+"""Which rows of a topic lie in a seam whose offsets are given by partition."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import shlex
 import subprocess
@@ -141,6 +142,8 @@ def test_an_error_names_the_file_as_it_was_typed_so_that_the_command_can_be_past
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    # The shell of somebody who has not activated the virtual environment.
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
     Path("my shop's").mkdir()
     file = LiveCase(tmp_path / "my shop's").loaded.path.relative_to(tmp_path)
     answer = invoke(["logs", str(file)])
@@ -151,7 +154,7 @@ def test_an_error_names_the_file_as_it_was_typed_so_that_the_command_can_be_past
         capture_output=True,
         text=True,
         check=False,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PYTHONPATH": str(ROOT)},
     )
     assert pasted.returncode == 0, pasted.stderr
 

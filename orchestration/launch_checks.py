@@ -13,8 +13,6 @@ from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.hand_over_checks import require_sound
 from sources.hybrid import Boundedness
-from sources.kafka.client.kafka_log import KafkaLog
-from sources.kafka.start.log_checks import check_not_deleted
 from sources.kept_definitions import keep_definition
 from sources.planning.approval import require_approved
 from sources.planning.context import PipelineContext
@@ -127,20 +125,3 @@ def next_offsets(context: PipelineContext, source: KafkaSource) -> Offsets:
         **decided.ends,
         **first_unread_offsets(read_range_splits(decided, generation), batches_done),
     }
-
-
-def require_not_deleted(context: PipelineContext) -> None:
-    """Refuse to resume the last source where Kafka deleted records that it has not read.
-
-    Called before a rollback, whose generation has not read the topic for some time. Nothing is
-    refused if the last source reads files.
-
-    Raises:
-        SeamError: Names topic and partition, and how many offsets are lost.
-        InputError: The broker does not know the topic, or refuses.
-        StateError: The checkpoint or the plan is damaged.
-        UnavailableError: The broker or the state's store does not answer.
-    """
-    for source in context.pipeline.turn_of(context.pipeline.sources[-1].name):
-        if isinstance(source, KafkaSource):
-            check_not_deleted(next_offsets(context, source), KafkaLog(source).log_start())

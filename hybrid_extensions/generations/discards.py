@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from hybrid_extensions.generations.candidate import require_candidate
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.generations import newest_before, remove
-from sources.serving import pending_switch, read_serving, require_candidate
+from sources.serving import pending_switch, read_serving
 from sources.state.generation import (
     CURRENT,
     IDENTITY,

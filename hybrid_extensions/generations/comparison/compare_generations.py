@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 from hybrid_extensions.comparison.compare_tables import compare
 from hybrid_extensions.comparison.compared_tables import create_target_rows, open_target
 from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, open_database
+from hybrid_extensions.generations.candidate import require_candidate
 from hybrid_extensions.generations.comparison.distributions import ColumnChange, column_changes
 from hybrid_extensions.generations.switch.readiness import find_unready
 from orchestration.comparison.installed_audit import query_misfit
@@ -23,7 +24,7 @@ from sources.config.pipeline import Pipeline
 from sources.errors import InputError, StateError
 from sources.generations import acting_on
 from sources.planning.context import PipelineContext
-from sources.serving import read_serving, require_candidate, target_of
+from sources.serving import read_serving, target_of
 
 _NO_CANDIDATE = (
     "There is nothing to compare the table with that readers see. Begin a new generation with "

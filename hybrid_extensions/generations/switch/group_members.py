@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar, Literal
 
+from hybrid_extensions.generations.candidate import require_candidate
 from hybrid_extensions.generations.switch.progress import Say
 from hybrid_extensions.generations.switch.readiness import require_earlier
 from hybrid_extensions.generations.switch.steps import context_of
@@ -14,7 +15,7 @@ from sources.common.state_document import Part, Record
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import StateError
 from sources.planning.files.discovery import GrowingFolder
-from sources.serving import Switch, own_table, read_serving, require_candidate
+from sources.serving import Switch, own_table, read_serving
 
 Stage = Literal["preparing", "begun", "given up"]
 PREPARING: Stage = "preparing"

@@ -23,6 +23,7 @@ from hybrid_extensions.generations.switch.lock import HeldSwitch
 from hybrid_extensions.generations.switch.progress import Say, Steps, say_nothing
 from hybrid_extensions.generations.switch.readiness import (
     require_input,
+    require_not_deleted,
     require_own,
     require_ready,
 )
@@ -37,7 +38,6 @@ from hybrid_extensions.generations.switch.run import (
 )
 from orchestration import step_observers
 from orchestration.comparison.installed_audit import query_misfit
-from orchestration.launch_checks import require_not_deleted
 from orchestration.remedies import Remedy, as_commands
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, StateError

@@ -7,6 +7,7 @@ way. Whichever process finds it unfinished finishes it; until its commit it can 
 
 from __future__ import annotations
 
+from hybrid_extensions.generations.candidate import require_candidate
 from hybrid_extensions.generations.switch import refusals
 from hybrid_extensions.generations.switch import steps as switch_steps
 from hybrid_extensions.generations.switch.group_members import tell_of_others
@@ -21,6 +22,7 @@ from hybrid_extensions.generations.switch.progress import (
 from hybrid_extensions.generations.switch.readiness import (
     require_earlier,
     require_input,
+    require_not_deleted,
     require_own,
     require_ready,
 )
@@ -32,12 +34,11 @@ from hybrid_extensions.generations.switch.run import (
     start,
 )
 from orchestration.comparison.installed_audit import query_misfit
-from orchestration.launch_checks import require_not_deleted
 from sources.common.counting import counted
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.planning.approval import require_approver
-from sources.serving import Serving, Switch, pending_switch, read_serving, require_candidate
+from sources.serving import Serving, Switch, pending_switch, read_serving
 from sources.state.action_log import begin_action
 from spark_jobs.table.ownership.belonging import is_committed
 

@@ -6,13 +6,17 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from hybrid_extensions.generations.switch import refusals
+from orchestration.launch_checks import next_offsets
 from orchestration.supervision.live_look import look_at_live
 from orchestration.supervision.rules.verdict import Verdict
 from sources.config.loader import LoadedPipeline
+from sources.config.source.kafka_source import KafkaSource
 from sources.config.supervision import Supervision
 from sources.errors import InputError, StateError
 from sources.files.tables.table_commits import TableCommits
 from sources.hybrid import Boundedness
+from sources.kafka.client.kafka_log import KafkaLog
+from sources.kafka.start.log_checks import check_not_deleted
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
 from sources.planning.files.open_snapshot import require_whole
@@ -231,3 +235,20 @@ def require_servable(loaded: LoadedPipeline, generation: Generation) -> None:
     found = foreign_changes(commits, record.verified, side.is_own(side.writer()))
     if found.commits:
         raise refusals.changed_before_rollback(generation, side.table, found)
+
+
+def require_not_deleted(context: PipelineContext) -> None:
+    """Refuse to resume the last source where Kafka deleted records that it has not read.
+
+    Called before a rollback, whose generation has not read the topic for some time. Nothing is
+    refused if the last source reads files.
+
+    Raises:
+        SeamError: Names topic and partition, and how many offsets are lost.
+        InputError: The broker does not know the topic, or refuses.
+        StateError: The checkpoint or the plan is damaged.
+        UnavailableError: The broker or the state's store does not answer.
+    """
+    for source in context.pipeline.turn_of(context.pipeline.sources[-1].name):
+        if isinstance(source, KafkaSource):
+            check_not_deleted(next_offsets(context, source), KafkaLog(source).log_start())

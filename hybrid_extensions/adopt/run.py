@@ -43,7 +43,7 @@ from sources.state.generation import read_generation
 from spark_jobs.launch.questions.table_places import find_places
 from spark_jobs.launch.questions.transform_check import TransformCheck
 from spark_jobs.run_state.target_record import TargetRecord
-from spark_jobs.table.commit_position import CommitPosition, topic_position
+from spark_jobs.table.commit_position import TOPIC, CommitPosition
 from spark_jobs.table.delta_table import NO_MORE, open_table
 from spark_jobs.table.ownership.belonging import TargetSide
 from spark_jobs.table.ownership.target_records import verified_record
@@ -204,7 +204,13 @@ def _commit(context: PipelineContext, record: Adopted) -> None:
     writer = f"{generation.info.transaction_id}-adopted"
     topic = context.plan.topic
     assert topic is not None  # the last source is one
-    position = topic_position(generation, writer, topic.source, nest(record.offsets), topic.topics)
+    position = CommitPosition(
+        generation=generation.name,
+        writer=writer,
+        batch=0,
+        sources={topic.source: {TOPIC: nest(record.offsets)}},
+        topics=topic.topics,
+    )
     newest = read_snapshot(target, record.newest)
     is_newest = record.table_version == record.newest
     taken = TakeOver(newest, newest)

@@ -9,12 +9,19 @@ from pydantic import BaseModel
 from orchestration.backlog import Backlog, TopicBacklog, backlog_of
 from orchestration.catch_up import held_in_words
 from orchestration.progress.forecast import eta_s
+from sources.common.counting import counted
 from sources.common.durations import span_ms
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
+from sources.config.source.bad_record_policy import (
+    BadRecordCount,
+    bad_count_name,
+    quarantine_folder,
+)
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.source_kinds import AnySource
+from sources.config.table.row_rules import RULE_KIND
 from sources.errors import ErrorReport, InputError, UnavailableError
 from sources.hybrid import Boundedness, SwitchState
 from sources.kafka.client.kafka_log import missing_in_words
@@ -52,8 +59,8 @@ class SourceStatus(BaseModel):
             because changes are followed while it is read; else None.
         note: A sentence about a changed declaration that has no effect yet, about input that an
             open transaction keeps back, about a topic that does not exist yet, about an input
-            whose topic has no record yet, or about a broker that does not answer a bounded run;
-            None if there is none.
+            whose topic has no record yet, about a broker that does not answer a bounded run, or
+            about where records are that were left out; None if there is none.
     """
 
     source: str
@@ -105,7 +112,9 @@ def source_status(loaded: LoadedPipeline, generation: Generation | None, name: s
         except (InputError, UnavailableError) as error:
             lag_error = error.report()
     left = eta_s(read_progress_log(generation, run)) if state == "running" else None
-    note = waiting_change(source, generation) if isinstance(source, FileSource) else None
+    note = _left_out_in_words(loaded, generation, source)
+    if isinstance(source, FileSource):
+        note = waiting_change(source, generation) or note
     if is_live and beat is not None and name in beat.silent and beat.watermark_ms is not None:
         note = _silent_in_words(loaded, name)
     if held:
@@ -124,6 +133,23 @@ def source_status(loaded: LoadedPipeline, generation: Generation | None, name: s
         open_snapshot=open_in_words(PipelineContext(loaded, generation)) if is_live else None,
         note=note,
     )
+
+
+def _left_out_in_words(
+    loaded: LoadedPipeline, generation: Generation, source: AnySource
+) -> str | None:
+    """Return a sentence about where records are that were left out; None if they are nowhere."""
+    found = generation.read(bad_count_name(source.name), BadRecordCount)
+    if found is None:
+        return None
+    of_rules = {f"{RULE_KIND}{name}": count for name, count in found.broken.items()}
+    counts = {"unreadable": found.total, "outside": found.outside, **of_rules}
+    kinds = source.recorded(loaded.pipeline.event_time, loaded.pipeline.row_rules)
+    if not (kept := sum(counts.get(kind, 0) for kind in kinds)):
+        return None
+    folder = quarantine_folder(source.name, source.quarantine, generation, loaded.pipeline.stores)
+    what = counted(kept, "record of", "records of")
+    return f"{what} source `{source.name}`, left out of the table: see the Delta table {folder}."
 
 
 def _silent_in_words(loaded: LoadedPipeline, name: str) -> str:

@@ -27,7 +27,7 @@ from spark_jobs.table.commit_log import Commit
 
 FORM = 1
 """Version of the form; a higher one is refused."""
-_PLAN, _TOPIC = "plan", "offsets"
+_PLAN, TOPIC = "plan", "offsets"
 
 
 class CommitPosition(Part):
@@ -56,7 +56,7 @@ class CommitPosition(Part):
 
     def offsets_of(self, source: str) -> Offsets | None:
         """Return the first unread offset of each partition of a source; None if it has none."""
-        found = self.sources.get(source, {}).get(_TOPIC)
+        found = self.sources.get(source, {}).get(TOPIC)
         return None if found is None else flatten(found)
 
     def text(self) -> str:
@@ -151,29 +151,4 @@ def _reached(offset: Any) -> dict[str, Any] | None:
         return None
     if "reservoirVersion" in offset:
         return {_PLAN: [offset["reservoirVersion"], offset["index"]]}
-    return {_TOPIC: offset}
-
-
-def topic_position(
-    generation: Generation,
-    writer: str,
-    source: str,
-    offsets: Mapping[str, Mapping[int, int]],
-    topics: Mapping[str, str],
-) -> CommitPosition:
-    """Return the position of a commit by which a generation takes a table over, as its batch 0.
-
-    Args:
-        generation: The generation.
-        writer: Application id of the commit's transaction.
-        source: Name of the last source.
-        offsets: Its first unread offsets, by topic and partition.
-        topics: Identities of its topics.
-    """
-    return CommitPosition(
-        generation=generation.name,
-        writer=writer,
-        batch=0,
-        sources={source: {_TOPIC: {name: dict(of) for name, of in offsets.items()}}},
-        topics=dict(topics),
-    )
+    return {TOPIC: offset}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.catalogs.spark.metastore import is_of_metastore
 from sources.errors import HybridError, InputError, UnavailableError
 from sources.storage.folder import Folder
-from spark_jobs.jvm.metastore import is_of_metastore
 
 _ABSENT = {"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"}
 _NO_SCHEMA = {"SCHEMA_NOT_FOUND", "CATALOG_NOT_FOUND", "REQUIRES_SINGLE_PART_NAMESPACE"}

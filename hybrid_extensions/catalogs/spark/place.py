@@ -8,8 +8,8 @@ from urllib.parse import unquote
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from hybrid_extensions.catalogs.spark.metastore import is_of_metastore
 from sources.errors import HybridError, InputError, UnavailableError
-from spark_jobs.jvm.metastore import is_of_metastore
 
 _ABSENT = {"TABLE_OR_VIEW_NOT_FOUND", "SCHEMA_NOT_FOUND"}
 _DELTA = "delta"

@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from hybrid_extensions.audit.run import audit
 from orchestration.catch_up import wait_until_caught_up
 from orchestration.operations import live_run, stopping
+from orchestration.supervision.source_status import source_status
 from sources.config.loader import LoadedPipeline
 from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from sources.planning.context import PipelineContext
@@ -88,6 +89,11 @@ def test_bad_records_go_to_the_quarantine_and_all_others_arrive(
     line = report.bad_records[0]
     assert (line.found, line.counted, line.lacking) == (len(BAD), len(BAD), 0)
     rows = quarantined(loaded)
+    told = source_status(loaded, loaded.require_generation(), "live").note
+    assert told == (
+        f"{len(rows)} records of source `live`, left out of the table: see the Delta table "
+        f"{loaded.require_generation().folder('quarantine/live')}."
+    )
     assert [row["value"] for row in rows] == BAD
     assert [row["offset"] for row in rows] == [450, 451, *range(602, 608)]
     assert {(row["source"], row["place"], row["partition"], row["key"]) for row in rows} == {

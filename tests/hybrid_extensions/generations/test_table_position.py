@@ -11,9 +11,9 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from hybrid_extensions.generations.table_position import find_position
 from sources.errors import StateError
-from sources.state.generation import Generation, GenerationInfo
+from sources.state.generation import GenerationInfo
 from sources.storage.folder import Folder
-from spark_jobs.table.commit_position import CommitPosition, topic_position
+from spark_jobs.table.commit_position import TOPIC, CommitPosition
 
 OWNER = "events-g1-17"
 GENERATION = GenerationInfo(generation="g1", transaction_id=OWNER, created_ms=0, contract={})
@@ -56,9 +56,13 @@ class Table:
 
 
 def position(number: int) -> CommitPosition:
-    generation = Generation(Folder("/nowhere"), GENERATION)
-    made = topic_position(generation, OWNER, "live", {"t": {0: number}}, {"t": "c/t"})
-    return made.model_copy(update={"batch": number})
+    return CommitPosition(
+        generation=GENERATION.generation,
+        writer=OWNER,
+        batch=number,
+        sources={"live": {TOPIC: {"t": {0: number}}}},
+        topics={"t": "c/t"},
+    )
 
 
 @pytest.fixture

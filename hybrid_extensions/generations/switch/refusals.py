@@ -50,6 +50,16 @@ def continued_by_another(switch: Switch) -> StateError:
     return StateError(message, hint, transient=True, generation=switch.to)
 
 
+def outdated(switch: Switch) -> StateError:
+    """Return (do not raise) the error for a switch before whose begin others made one."""
+    message = (
+        f"The {switch.kind} of {switch.to} was begun while {switch.past} served, and another "
+        "process has changed meanwhile which generation serves. Nothing was changed."
+    )
+    hint = "Look at `hybrid generation list P`, and try again if it is still wanted."
+    return StateError(message, hint, transient=True, generation=switch.to)
+
+
 def too_late(switch: Switch) -> StateError:
     """Return (do not raise) the error that refuses to abort a committed promotion or rollback."""
     message = (

@@ -130,6 +130,9 @@ def run_steps(loaded: LoadedPipeline, steps: Steps) -> PipelineContext | None:
         # Another process was first.
         return None
     is_done = is_committed(loaded, switch)
+    if switch_steps.is_outdated(loaded, switch):
+        give_up(loaded, switch, None)
+        raise refusals.outdated(switch)
     if not is_done and not take_back_discard(loaded, switch.to):
         switch_steps.release(loaded, switch)
         give_up(loaded, switch, None)
@@ -146,6 +149,8 @@ def commit_steps(loaded: LoadedPipeline, switch: Switch, steps: Steps) -> Switch
         StateError, RunError, InputError, UnavailableError: As of :func:`run_steps`.
     """
     with step_observers.reported(loaded, step_observers.PROMOTION, tell=steps.say):
+        if switch_steps.is_outdated(loaded, switch):
+            raise refusals.outdated(switch)
         to, past = switch_steps.contexts(loaded, switch)
         require_readable(to)
         steps.begin(f"stopping the runs of {switch.past} and {switch.to}")

@@ -96,6 +96,20 @@ def check(loaded: LoadedPipeline, switch: Switch) -> TakeOver:
     return prepare(target, source, version)
 
 
+def is_outdated(loaded: LoadedPipeline, switch: Switch) -> bool:
+    """Return whether another generation serves than when a switch that is not committed was begun.
+
+    Whoever began it was suspended before, and others changed meanwhile which one serves.
+
+    Raises:
+        StateError: The state is damaged.
+        InputError: The target can't be read.
+        UnavailableError: A store does not answer.
+    """
+    serving = read_serving(loaded).generation
+    return serving != switch.past and not is_committed(loaded, switch)
+
+
 def end_runs(to: PipelineContext, past: PipelineContext) -> list[str]:
     """Stop the runs of both generations, and cancel the request for the past one's live run.
 
@@ -332,13 +346,15 @@ def release(loaded: LoadedPipeline, switch: Switch) -> None:
 
     A target created for it is deleted. May be repeated; must not be called after the commit, unless
     that was undone by :func:`take_back`. A process that was suspended right before the commit does
-    not make it any more.
+    not make it any more. Of an outdated one nothing was done.
 
     Raises:
         StateError: Such a process has just made it, so readers see its rows; another one has
             continued or ended the switch (transient); or the state can't be read or written.
         UnavailableError: The state's store or that of the table does not answer.
     """
+    if is_outdated(loaded, switch):
+        return
     source, version = _source(loaded, switch)
     # What such a process knows of the switch is outdated: it prepares no further commit.
     switch = changed(loaded, switch, aborts=switch.aborts + 1)

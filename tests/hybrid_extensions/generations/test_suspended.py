@@ -383,5 +383,66 @@ class Held:
 
 def promote_beside(case: GenerationCase, patch: pytest.MonkeyPatch) -> None:
     """Promote as a process does for which the lock has expired."""
-    patch.setattr(promotion, "hold_switch_lock", lambda *_: nullcontext(Held()))
+    without_lock(patch)
     promotion.promote(case.loaded)
+
+
+def without_lock(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(promotion, "hold_switch_lock", lambda *_: nullcontext(Held()))
+
+
+def test_a_rollback_that_wakes_up_after_another_one_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = two(tmp_path)
+    promotion.promote(case.loaded)
+
+    def others() -> None:
+        without_lock(monkeypatch)
+        promotion.roll_back(case.loaded)
+        monkeypatch.undo()
+
+    before(monkeypatch, promotion, "begin_action", others)
+    with pytest.raises(StateError, match="another process has changed meanwhile") as refused:
+        promotion.roll_back(case.loaded)
+    assert refused.value.transient
+    assert (case.seen(), read_serving(case.loaded).generation) == (OLD, "g1")
+    assert pending_switch(case.loaded) is None
+    # It can be done the other way round.
+    promotion.roll_back(case.loaded)
+    assert (case.seen(), read_serving(case.loaded).generation) == (NEW, "g2")
+
+
+def test_a_promotion_that_wakes_up_after_later_ones_forgets_none_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = two(tmp_path)
+
+    def others() -> None:
+        promote_beside(case, monkeypatch)
+        begin(case.loaded)
+        case.run(OLD)
+        promote_beside(case, monkeypatch)
+        monkeypatch.undo()
+
+    before(monkeypatch, promotion, "begin_action", others)
+    with pytest.raises(StateError, match="promotion of g2 was begun while g1 served"):
+        promotion.promote(case.loaded)
+    serving = read_serving(case.loaded)
+    assert (serving.generation, serving.before[-1].generation) == ("g3", "g2")
+    assert (case.seen(), pending_switch(case.loaded)) == (OLD, None)
+
+
+@pytest.mark.parametrize("command", [promotion.finish, promotion.abort])
+def test_a_switch_that_was_outdated_when_it_was_recorded_is_given_up(
+    tmp_path: Path, command: Callable[..., object]
+) -> None:
+    case = two(tmp_path)
+    promotion.promote(case.loaded)
+    promotion.roll_back(case.loaded)
+    outdated = Switch(to="g1", past="g2", at_ms=1, is_rollback=True)
+    case.loaded.state.put_if_absent(Switch.NAME, outdated)
+    with pytest.raises(StateError) if command is promotion.finish else nullcontext():
+        command(case.loaded)
+    assert pending_switch(case.loaded) is None
+    assert (case.seen(), read_serving(case.loaded).generation) == (OLD, "g1")

@@ -105,8 +105,9 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
     if name == serving.generation:
         _require_definition(loaded, read_generation(loaded.state, name))
     for left in (f"g{number}" for number in _numbers(loaded)):
-        if not is_there(loaded.state, left) and not read_serving(loaded).ever_served(left):
-            # Left by a process that was killed while it removed it.
+        is_left = not is_there(loaded.state, left) and left != newest_generation(loaded)
+        if is_left and not read_serving(loaded).ever_served(left):
+            # By a process that was killed while it removed it.
             remove(loaded, left)
     # A name that was the newest is not used again. A process that was killed before it said so has
     # left a folder of this name.

@@ -43,6 +43,9 @@ def discard(loaded: LoadedPipeline, generation: str | None = None) -> str:
     name = require_candidate(loaded, hint)
     if generation not in (None, name):
         raise _discarded_by_another(loaded, str(generation))
+    if known is None or known.generation != name:
+        # It was begun between the two looks: the mark would stay, and it could be removed by that.
+        raise _discarded_by_another(loaded, name)
     newest = newest_before(loaded, name)
     # If this process is killed, the next one finds by the mark what is left to be removed.
     mark_removed(loaded.state, name)

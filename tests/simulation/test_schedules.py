@@ -41,6 +41,7 @@ WAS_WRONG = {
     3000223: "two commits of the simulated store had one number",
     9002915: "a rollback was suspended after its commit, and recorded it after a later promotion",
     20282031: "a rollback was suspended before it was recorded, and began after another had ended",
+    20328345: "a discard marked what was begun since its look, and a begin removed it by that mark",
     2254: "a driver was suspended before it had begun, and began after a later launch had ended",
 }
 """Schedules that were wrong once, and why."""

@@ -446,3 +446,37 @@ def test_a_switch_that_was_outdated_when_it_was_recorded_is_given_up(
         command(case.loaded)
     assert pending_switch(case.loaded) is None
     assert (case.seen(), read_serving(case.loaded).generation) == (OLD, "g1")
+
+
+def served_alone(folder: Path) -> GenerationCase:
+    """Only the generation that serves is there."""
+    case = two(folder)
+    promotion.promote(case.loaded)
+    return case
+
+
+def test_a_discard_marks_no_generation_that_was_begun_between_its_looks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = served_alone(tmp_path)
+    before(monkeypatch, discards, "require_candidate", lambda: begin(case.loaded))
+    with pytest.raises(StateError, match=r"g3 .* is not discarded by this process"):
+        discards.discard(case.loaded)
+    assert is_there(case.loaded.state, "g3")
+
+
+def test_a_begin_that_wakes_up_removes_nothing_of_what_is_newest_by_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = served_alone(tmp_path)
+
+    def others() -> None:
+        begin(case.loaded)
+        # A discard was killed right after.
+        mark_removed(case.loaded.state, "g3")
+
+    before(monkeypatch, generations, "_require_definition", others)
+    with pytest.raises(StateError, match="another process has begun or discarded one"):
+        begin(case.loaded)
+    assert newest_generation(case.loaded) == "g3"
+    assert read_generation(case.loaded.state, "g3").name == "g3"

@@ -6,11 +6,11 @@ files of versions that a rollback returns to kept as well.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from hybrid_extensions.generations.files.retention import RETENTION, retention_s
 from hybrid_extensions.generations.files.table_protocol import CARRIED
 from hybrid_extensions.generations.files.table_snapshot import TableSnapshot, read_snapshot
 from hybrid_extensions.generations.files.unlisted_files import needed_files
@@ -19,12 +19,8 @@ from sources.errors import InputError
 from sources.storage.documents import Listed
 from sources.storage.folder import Folder
 
-RETENTION = "delta.deletedFileRetentionDuration"
 _DEFAULT = "interval 7 days"
-_PART = re.compile(r"(\d+)\s+(second|minute|hour|day|week)s?")
-_MS = {"second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
-_MS["week"] = 7 * _MS["day"]
-_LEAST_MS = _MS["day"]
+_LEAST_MS = 86_400_000
 """Least age of a deleted file: a younger one may be of a commit that is still to be made."""
 _AT_ONCE = 16
 
@@ -107,16 +103,14 @@ def find_unneeded(target: Folder, versions: Iterable[int]) -> Unneeded:
 
 def _retention_ms(table: TableSnapshot) -> int:
     text = table.configuration.get(RETENTION, _DEFAULT)
-    parts = text.strip().lower().removeprefix("interval").strip()
-    found = _PART.findall(parts)
-    if not found or _PART.sub("", parts).strip():
+    if (seconds := retention_s(text)) is None:
         message = (
             f"The table {table.folder} has the property `{RETENTION}: {text}`, which is not "
             "understood as a length of time. Nothing was deleted."
         )
         hint = f"Declare it in `sink.properties` in this form: `{RETENTION}: interval 7 days`."
         raise InputError(message, hint, table=table.folder.url, value=text)
-    return sum(int(number) * _MS[unit] for number, unit in found)
+    return seconds * 1000
 
 
 def _is_hidden(name: str, partitions: list[str]) -> bool:

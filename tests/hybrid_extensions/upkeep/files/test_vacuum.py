@@ -45,6 +45,16 @@ class Case:
         log.write_text("\n".join(map(json.dumps, lines)))
         return before
 
+    def declare(self, retention: str) -> None:
+        """Write a retention into the log, as delta-rs refuses some that Spark accepts."""
+        log = self.path / "_delta_log" / f"{0:020d}.json"
+        lines = [json.loads(each) for each in log.read_text().splitlines()]
+        for each in lines:
+            if "metaData" in each:
+                properties = {"delta.deletedFileRetentionDuration": retention}
+                each["metaData"]["configuration"] = properties
+        log.write_text("\n".join(map(json.dumps, lines)))
+
     @property
     def table(self) -> DeltaTable:
         return DeltaTable(self.path)
@@ -83,6 +93,20 @@ def test_open_readers_keep_what_was_removed_lately(tmp_path: Path) -> None:
     assert case.vacuum() == set()
 
 
+@pytest.mark.parametrize(
+    "retention", ["INTERVAL 30 DAYS", "30 days", "interval 1 week 23 days", "interval  30  days"]
+)
+@pytest.mark.parametrize(("removed_days_ago", "deleted"), [(29, 0), (31, 4)])
+def test_a_retention_counts_in_every_form_that_delta_takes(
+    tmp_path: Path, retention: str, removed_days_ago: int, deleted: int
+) -> None:
+    case = Case(tmp_path)
+    case.declare(retention)
+    case.compact(removed_days_ago * DAY_S)
+    case.age(40 * DAY_S)
+    assert len(case.vacuum()) == deleted
+
+
 def test_a_rollback_keeps_its_version(tmp_path: Path) -> None:
     case = Case(tmp_path)
     version = case.table.version() - 1
@@ -116,12 +140,6 @@ def test_hidden_files_are_left_alone(tmp_path: Path) -> None:
 
 def test_a_retention_in_an_unknown_form_is_refused(tmp_path: Path) -> None:
     case = Case(tmp_path)
-    log = case.path / "_delta_log" / f"{0:020d}.json"
-    lines = [json.loads(each) for each in log.read_text().splitlines()]
-    for each in lines:
-        if "metaData" in each:
-            retention = {"delta.deletedFileRetentionDuration": "interval 1 day 3 moons"}
-            each["metaData"]["configuration"] = retention
-    log.write_text("\n".join(map(json.dumps, lines)))
+    case.declare("interval 1 day 3 moons")
     with pytest.raises(InputError, match=r"`delta\.deletedFileRetentionDuration: interval 1 day 3"):
         find_unneeded(Folder(case.path), [])

@@ -23,6 +23,9 @@ _DEFAULT = "interval 7 days"
 _LEAST_MS = 86_400_000
 """Least age of a deleted file: a younger one may be of a commit that is still to be made."""
 _AT_ONCE = 16
+# Properties with which Delta puts files into folders with random names.
+_WITH_PREFIXES = {"delta.columnMapping.mode", "delta.randomizeFilePrefixes"}
+_PREFIX_LENGTH = 2
 
 
 @dataclass(frozen=True)
@@ -58,9 +61,9 @@ class Unneeded:
 def find_unneeded(target: Folder, versions: Iterable[int]) -> Unneeded:
     """Find the files of a table that were removed from it, or never committed, long enough ago.
 
-    How long is said by ``delta.deletedFileRetentionDuration``, and at least a day. Files and
-    folders whose names begin with ``_`` or ``.`` are left alone, but for folders of a partition
-    column. Nothing is deleted here.
+    How long is said by ``delta.deletedFileRetentionDuration``, and at least a day. Left alone are
+    names that begin with ``_`` or ``.``, and folders that are none of a partition, nor of those
+    with random names that Delta makes. Nothing is deleted here.
 
     Args:
         target: Folder of the table. No promotion and no replacement of a range may be under way.
@@ -96,7 +99,7 @@ def find_unneeded(target: Folder, versions: Iterable[int]) -> Unneeded:
             each
             for each in old
             if (name := each.path.removeprefix(place)) not in needed
-            and not _is_hidden(name, table.partitions)
+            and not _is_of_others(name, table)
         ],
     )
 
@@ -113,6 +116,14 @@ def _retention_ms(table: TableSnapshot) -> int:
     return seconds * 1000
 
 
-def _is_hidden(name: str, partitions: list[str]) -> bool:
-    columns = tuple(f"{each}=" for each in partitions)
-    return any(part[0] in "_." and not part.startswith(columns) for part in name.split("/"))
+def _is_of_others(name: str, table: TableSnapshot) -> bool:
+    """Return whether a file has a name, or is in a folder, that is none of the table's data files.
+
+    Such as a pipeline's state, or another table, whose folder is inside that of the table.
+    """
+    columns = tuple(f"{each}=" for each in table.partitions)
+    *folders, _ = parts = name.split("/")
+    has_prefixes = not _WITH_PREFIXES.isdisjoint(table.configuration)
+    return any(part[0] in "_." and not part.startswith(columns) for part in parts) or any(
+        "=" not in each and not (has_prefixes and len(each) == _PREFIX_LENGTH) for each in folders
+    )

@@ -232,6 +232,10 @@ def test_an_audit_is_kept_for_later_reports(tmp_path: Path) -> None:
     assert made.sections["audit"].startswith("Audit failed")
     assert made.rows["audit"][1][:3] == ["6", "0", "6"]
     assert page_of(path).rows["audit"] == made.rows["audit"]
+    assert "Accepted" not in made.sections["audit"]
+    accepted = call(path, "--accept", "known <b>gap</b>", "--by", "Ada", command="audit")
+    assert accepted[1]["ok"], accepted
+    assert "UTC by Ada: known <b>gap</b>" in page_of(path).sections["audit"]
 
 
 def test_an_audit_that_is_refused_leaves_the_rest_of_the_page(

@@ -19,7 +19,7 @@ from hybrid_extensions.lineage.declare import Lineage
 from orchestration.step_observers import PROMOTION, Tell
 from sources.config.loader import LoadedPipeline
 from sources.config.source.exported_source import export_step
-from sources.errors import HybridError, InputError, StateError
+from sources.errors import InputError, StateError
 from sources.planning.context import PipelineContext
 from sources.serving import target_of
 
@@ -59,7 +59,7 @@ class EventSender:
         self._send(RunState.START, job, run, source)
         try:
             yield
-        except HybridError as error:
+        except Exception as error:
             text = error_message_run.ErrorMessageRunFacet(str(error), "Python")
             self._send(RunState.FAIL, job, run, source, {"errorMessage": text})
             raise

@@ -7,7 +7,11 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import TypeVar
 
-from hybrid_extensions.comparison.compared_tables import of_one_generation, open_target
+from hybrid_extensions.comparison.compared_tables import (
+    of_one_generation,
+    open_target,
+    require_own_rows,
+)
 from hybrid_extensions.generations.overview import overview
 from hybrid_extensions.report import plot_data
 from hybrid_extensions.report.hand_overs import hand_overs
@@ -83,6 +87,7 @@ def _section(make: Callable[[], T | Missing]) -> T | Missing:
 
 
 def _target(loaded: LoadedPipeline) -> TargetPart | Missing:
+    require_own_rows(loaded)
     folder = target_of(loaded)
     if (target := open_target(folder)) is None:
         return Missing(missing=f"There is no table at {folder} yet: `hybrid run P` makes it.")
@@ -153,6 +158,11 @@ def _done(context: PipelineContext, source: str, log: ProgressLog) -> int | None
     return None if ledger is None else done - sum(each.start for each in ledger.entries)
 
 
+def _rows_by_day(loaded: LoadedPipeline) -> plot_data.RowsByDay | str:
+    require_own_rows(loaded)
+    return plot_data.rows_by_day(loaded)
+
+
 def _plots(loaded: LoadedPipeline) -> tuple[list[Plot], list[str]]:
     """Return the pictures, and why some are missing."""
     try:
@@ -166,7 +176,7 @@ def _plots(loaded: LoadedPipeline) -> tuple[list[Plot], list[str]]:
     progress = plots.phases(plot_data.progress_logs(loaded), seam_ms)
     drawn = [("Throughput, remaining input and event time", progress)]
     notes = []
-    days: plot_data.RowsByDay | str | Missing = _section(lambda: plot_data.rows_by_day(loaded))
+    days: plot_data.RowsByDay | str | Missing = _section(lambda: _rows_by_day(loaded))
     if isinstance(days, Missing):
         notes.append(days.missing)
     elif isinstance(days, str):

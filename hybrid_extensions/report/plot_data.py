@@ -19,6 +19,9 @@ from spark_jobs.run_state.progress_log import ProgressLog, read_progress_log
 MOST_ROWS = 100_000_000
 """Largest target whose rows are counted by day: reading one column of it takes seconds."""
 _TIMES = ("timestamp", "timestamp_ntz", "date")
+# A picture has a margin, and matplotlib no dates before the year 1 and after the year 9999, which
+# stand for no date at all.
+_FIRST, _LAST = date(1000, 1, 1), date(9000, 12, 31)
 
 
 class Pace(NamedTuple):
@@ -99,7 +102,7 @@ def rows_by_day(loaded: LoadedPipeline) -> RowsByDay | str:
 
     Returns:
         The counts; or a sentence that says why there are none: no table yet, no column with a
-        time, or more than :data:`MOST_ROWS` rows.
+        time, one with dates that no picture has, or more than :data:`MOST_ROWS` rows.
 
     Raises:
         InputError: The target exists but can't be read.
@@ -114,19 +117,21 @@ def rows_by_day(loaded: LoadedPipeline) -> RowsByDay | str:
         column = _time_column(loaded, target)
         if column is None:
             return "The target table has no timestamp or date column to count its rows by."
-        rows = sum(target.get_add_actions(flatten=True)["num_records"].to_pylist())
+        counts = target.get_add_actions(flatten=True)["num_records"].to_pylist()
+        # Of files without statistics it is not known.
+        rows = sum(each or 0 for each in counts)
         if rows > MOST_ROWS:
             return (
                 f"The target table has {counted(rows, 'row')}; only tables of up to "
                 f"{counted(MOST_ROWS, 'row')} are "
                 "counted by day."
             )
-        return RowsByDay(column, _count(target, column))
+        days = _count(target, column)
+        if not days or (days[0][0] >= _FIRST and days[-1][0] <= _LAST):
+            return RowsByDay(column, days)
     except OverflowError:
-        return (
-            f"Column `{column}` of the target table has dates outside of the years 1 to 9999, so "
-            "its rows are not counted by day."
-        )
+        # Python has no dates before the year 1 and after the year 9999.
+        pass
     except (DeltaError, OSError) as error:
         what = f"The target table {path} can't be read, so its rows are not counted"
         repair = (
@@ -134,6 +139,10 @@ def rows_by_day(loaded: LoadedPipeline) -> RowsByDay | str:
             "asset `progress` again."
         )
         raise unreadable_table(what, path, error, repair) from None
+    return (
+        f"Column `{column}` of the target table has dates outside of the years {_FIRST.year} to "
+        f"{_LAST.year}, so its rows are not counted by day."
+    )
 
 
 def _time_column(loaded: LoadedPipeline, target: DeltaTable) -> str | None:

@@ -8,6 +8,7 @@ the log; the actions in it are exactly those of the table
 from __future__ import annotations
 
 import base64
+import json
 import re
 import tempfile
 import uuid
@@ -18,6 +19,7 @@ from urllib.parse import unquote
 
 import pyarrow.parquet as pq
 
+from hybrid_extensions.generations.files.retention import in_plain_form
 from hybrid_extensions.generations.files.table_protocol import Protocol
 from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import LOG, is_absolute
@@ -77,18 +79,16 @@ def read_snapshot(folder: Folder, version: int | None = None) -> TableSnapshot:
         UnavailableError: The table's store does not answer.
     """
     number = int(open_table(folder, version).version())
-    with tempfile.TemporaryDirectory(prefix="hybrid-log-") as scratch:
-        _copy_log(folder.folder(LOG), Path(scratch) / LOG, number)
-        open_table(Folder(scratch), number).create_checkpoint()
-        checkpoint = pq.ParquetFile(Path(scratch) / LOG / f"{number:020d}.checkpoint.parquet")
-        kinds = [each for each in _KINDS if each in checkpoint.schema_arrow.names]
-        actions = checkpoint.read(columns=kinds).to_pylist(maps_as_pydicts="strict")
-    of = {kind: [each[kind] for each in actions if each.get(kind) is not None] for kind in _KINDS}
+    of = _actions(folder, number)
+    metadata = _known(of["metaData"][0])
+    if (plain := in_plain_form(metadata["configuration"])) is not None:
+        # Delta's Rust library would forget the removed files after a week.
+        of["remove"] = _actions(folder, number, {**metadata, "configuration": plain})["remove"]
     return TableSnapshot(
         folder=folder,
         version=number,
         protocol=Protocol.of(of["protocol"][0]),
-        metadata=_known(of["metaData"][0]),
+        metadata=metadata,
         files=[_known(each) for each in of["add"]],
         removed=[_known(each) for each in of["remove"]],
         domains={
@@ -148,6 +148,23 @@ def identity(add: dict[str, Any]) -> tuple[Any, ...]:
         add["path"],
         *(vector.get(name) for name in ("storageType", "pathOrInlineDv", "offset")),
     )
+
+
+def _actions(
+    folder: Folder, version: int, metadata: dict[str, Any] | None = None
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the actions of a version by kind; with other metadata, if it is given."""
+    with tempfile.TemporaryDirectory(prefix="hybrid-log-") as scratch:
+        log = Path(scratch) / LOG
+        _copy_log(folder.folder(LOG), log, version)
+        if metadata is not None:
+            version += 1
+            (log / f"{version:020d}.json").write_text(json.dumps({"metaData": metadata}))
+        open_table(Folder(scratch), version).create_checkpoint()
+        checkpoint = pq.ParquetFile(log / f"{version:020d}.checkpoint.parquet")
+        kinds = [each for each in _KINDS if each in checkpoint.schema_arrow.names]
+        actions = checkpoint.read(columns=kinds).to_pylist(maps_as_pydicts="strict")
+    return {kind: [each[kind] for each in actions if each.get(kind) is not None] for kind in _KINDS}
 
 
 def _split_vector(path: str) -> tuple[str, str]:

@@ -6,11 +6,11 @@ files of versions that a rollback returns to kept as well.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from hybrid_extensions.generations.files.retention import RETENTION, retention_s
 from hybrid_extensions.generations.files.table_protocol import CARRIED
 from hybrid_extensions.generations.files.table_snapshot import TableSnapshot, read_snapshot
 from hybrid_extensions.generations.files.unlisted_files import needed_files
@@ -19,14 +19,13 @@ from sources.errors import InputError
 from sources.storage.documents import Listed
 from sources.storage.folder import Folder
 
-RETENTION = "delta.deletedFileRetentionDuration"
 _DEFAULT = "interval 7 days"
-_PART = re.compile(r"(\d+)\s+(second|minute|hour|day|week)s?")
-_MS = {"second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
-_MS["week"] = 7 * _MS["day"]
-_LEAST_MS = _MS["day"]
+_LEAST_MS = 86_400_000
 """Least age of a deleted file: a younger one may be of a commit that is still to be made."""
 _AT_ONCE = 16
+# Properties with which Delta puts files into folders with random names.
+_WITH_PREFIXES = {"delta.columnMapping.mode", "delta.randomizeFilePrefixes"}
+_PREFIX_LENGTH = 2
 
 
 @dataclass(frozen=True)
@@ -62,9 +61,9 @@ class Unneeded:
 def find_unneeded(target: Folder, versions: Iterable[int]) -> Unneeded:
     """Find the files of a table that were removed from it, or never committed, long enough ago.
 
-    How long is said by ``delta.deletedFileRetentionDuration``, and at least a day. Files and
-    folders whose names begin with ``_`` or ``.`` are left alone, but for folders of a partition
-    column. Nothing is deleted here.
+    How long is said by ``delta.deletedFileRetentionDuration``, and at least a day. Left alone are
+    names that begin with ``_`` or ``.``, and folders that are none of a partition, nor of those
+    with random names that Delta makes. Nothing is deleted here.
 
     Args:
         target: Folder of the table. No promotion and no replacement of a range may be under way.
@@ -100,25 +99,31 @@ def find_unneeded(target: Folder, versions: Iterable[int]) -> Unneeded:
             each
             for each in old
             if (name := each.path.removeprefix(place)) not in needed
-            and not _is_hidden(name, table.partitions)
+            and not _is_of_others(name, table)
         ],
     )
 
 
 def _retention_ms(table: TableSnapshot) -> int:
     text = table.configuration.get(RETENTION, _DEFAULT)
-    parts = text.strip().lower().removeprefix("interval").strip()
-    found = _PART.findall(parts)
-    if not found or _PART.sub("", parts).strip():
+    if (seconds := retention_s(text)) is None:
         message = (
             f"The table {table.folder} has the property `{RETENTION}: {text}`, which is not "
             "understood as a length of time. Nothing was deleted."
         )
         hint = f"Declare it in `sink.properties` in this form: `{RETENTION}: interval 7 days`."
         raise InputError(message, hint, table=table.folder.url, value=text)
-    return sum(int(number) * _MS[unit] for number, unit in found)
+    return seconds * 1000
 
 
-def _is_hidden(name: str, partitions: list[str]) -> bool:
-    columns = tuple(f"{each}=" for each in partitions)
-    return any(part[0] in "_." and not part.startswith(columns) for part in name.split("/"))
+def _is_of_others(name: str, table: TableSnapshot) -> bool:
+    """Return whether a file has a name, or is in a folder, that is none of the table's data files.
+
+    Such as a pipeline's state, or another table, whose folder is inside that of the table.
+    """
+    columns = tuple(f"{each}=" for each in table.partitions)
+    *folders, _ = parts = name.split("/")
+    has_prefixes = not _WITH_PREFIXES.isdisjoint(table.configuration)
+    return any(part[0] in "_." and not part.startswith(columns) for part in parts) or any(
+        "=" not in each and not (has_prefixes and len(each) == _PREFIX_LENGTH) for each in folders
+    )

@@ -69,6 +69,8 @@ def test_a_failed_step_is_reported_with_its_error(
         monkeypatch.setenv("OPENLINEAGE_API_KEY", "s3cret-key")
         with pytest.raises(InputError), step_observers.reported(loaded, "plan"):
             fail()
+        with pytest.raises(ZeroDivisionError), step_observers.reported(loaded, "plan"):
+            _ = 1 / 0
         with pytest.raises(KeyboardInterrupt), step_observers.reported(loaded, "plan"):
             raise KeyboardInterrupt
     name = f"{loaded.pipeline.name}.plan"
@@ -76,9 +78,11 @@ def test_a_failed_step_is_reported_with_its_error(
         (name, "START"),
         (name, "FAIL"),
         (name, "START"),
+        (name, "FAIL"),
+        (name, "START"),
         (name, "ABORT"),
     ]
-    failed = receiver.last(name, "FAIL")
+    failed = receiver.events[1]
     assert "The files differ." in failed["run"]["facets"]["errorMessage"]["message"]
     assert failed["run"]["runId"] == receiver.events[0]["run"]["runId"]
     assert receiver.logins == {"Bearer s3cret-key"}

@@ -12,8 +12,10 @@ from hybrid_extensions.generations.switch import promotion
 from sources.errors import ErrorReport, UnavailableError
 from sources.generations import begin
 from sources.ledger import Ledger, LedgerEntry, ledger_name
+from sources.state.generation import read_generation
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
 from spark_jobs.run_state.requested_state import request
+from tests.hybrid_extensions.generations.test_generations import two
 from tests.hybrid_extensions.report.page_case import call, page_of, text_of
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import LiveCase
@@ -207,6 +209,21 @@ def test_who_serves_since_when_follows_promotion_and_rollback(tmp_path: Path) ->
     assert "when it replaced g2 (rollback)" in page.sections["generations"]
 
 
+def test_rows_of_the_generation_that_took_its_place_are_none_of_an_earlier_one(
+    tmp_path: Path,
+) -> None:
+    case = two(tmp_path)
+    log = ProgressLog(unit="rows", samples=[Sample(launch_id="a", at_ms=0, done=3)])
+    read_generation(case.loaded.state, "g1").replace(progress_log_name("history"), log)
+    promotion.promote(case.loaded)
+    of_earlier = page_of(case.loaded.path, "--generation", "g1")
+    told = "Generation g1 of pipeline `events` served before: the table has the rows of g2 by now"
+    assert told in of_earlier.sections["places"]
+    assert told in of_earlier.sections["progress"]
+    assert "version" not in of_earlier.sections["places"]
+    assert told not in page_of(case.loaded.path).sections["places"]
+
+
 def test_an_audit_is_kept_for_later_reports(tmp_path: Path) -> None:
     path = unplanned(tmp_path)
     assert call(path, command="plan")[0] == 0
@@ -215,6 +232,10 @@ def test_an_audit_is_kept_for_later_reports(tmp_path: Path) -> None:
     assert made.sections["audit"].startswith("Audit failed")
     assert made.rows["audit"][1][:3] == ["6", "0", "6"]
     assert page_of(path).rows["audit"] == made.rows["audit"]
+    assert "Accepted" not in made.sections["audit"]
+    accepted = call(path, "--accept", "known <b>gap</b>", "--by", "Ada", command="audit")
+    assert accepted[1]["ok"], accepted
+    assert "UTC by Ada: known <b>gap</b>" in page_of(path).sections["audit"]
 
 
 def test_an_audit_that_is_refused_leaves_the_rest_of_the_page(

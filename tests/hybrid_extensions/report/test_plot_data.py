@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import sys
 from collections.abc import Mapping
 from datetime import date
@@ -117,9 +118,41 @@ def test_rows_of_days_that_python_does_not_have_are_not_counted(tmp_path: Path) 
     times = pa.array([253_402_300_800_000_000]).cast(pa.timestamp("us", "UTC"))
     deltalake.write_deltalake(case.loaded.locate("out"), pa.table({"at": times, "id": [1]}))
     assert progress.rows_by_day(case.loaded) == (
-        "Column `at` of the target table has dates outside of the years 1 to 9999, so its rows are "
-        "not counted by day."
+        "Column `at` of the target table has dates outside of the years 1000 to 9000, so its rows "
+        "are not counted by day."
     )
+
+
+@pytest.mark.parametrize("day", [date(1, 1, 1), date(9999, 12, 31)])
+def test_rows_of_days_that_no_picture_has_are_not_counted(tmp_path: Path, day: date) -> None:
+    case = LiveCase(tmp_path)
+    read(case)
+    days = pa.table({"until": [date(2024, 1, 1), day], "id": [1, 2]})
+    deltalake.write_deltalake(case.loaded.locate("out"), days)
+    found = shown(case)
+    assert found["rows by day"].startswith("Column `until` of the target table has dates outside")
+    assert "/png;base64" in found["progress"]
+
+
+@pytest.mark.parametrize("day", [date(1000, 1, 1), date(9000, 12, 31)])
+def test_the_first_and_the_last_day_of_a_picture_are_drawn(tmp_path: Path, day: date) -> None:
+    case = LiveCase(tmp_path)
+    read(case)
+    days = pa.table({"until": [date(2024, 1, 1), day], "id": [1, 2]})
+    deltalake.write_deltalake(case.loaded.locate("out"), days)
+    assert "/png;base64" in shown(case)["rows by day"]
+
+
+def test_files_without_statistics_are_counted_all_the_same(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    written(case, 1, 2)
+    log = Path(case.loaded.locate("out")) / "_delta_log" / f"{0:020d}.json"
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        line.get("add", {}).pop("stats", None)
+    log.write_text("\n".join(map(json.dumps, lines)))
+    found = progress.rows_by_day(case.loaded)
+    assert found == progress.RowsByDay("at", [(date(2024, 1, 1), 2)])
 
 
 def test_another_time_of_the_target_stands_in_for_an_event_time_that_it_lacks(

@@ -115,6 +115,10 @@ MERGED = {"mode": "merge", "key": ["id"]}
         ({"since": moment(5), "passed_on": ["id"]}, "does not pass on column `at`"),
         ({"serving": table(IDS).drop_columns("id")}, "The table of g1 has no column `id`"),
         ({"made": table([n + 1000 for n in SAMPLED])}, "changes values of id"),
+        (
+            {"made": table(SAMPLED).set_column(2, "v", pa.array(["low"] * len(SAMPLED)))},
+            "The rows of the two tables can't be compared: Conversion Error",
+        ),
     ],
 )
 def test_what_would_mean_nothing_is_not_compared(

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from hybrid_extensions.generations.files.retention import RETENTION
 from hybrid_extensions.upkeep.files.vacuum import find_unneeded
 from sources.errors import InputError
 from sources.storage.folder import Folder
@@ -44,6 +45,15 @@ class Case:
                 each["remove"]["deletionTimestamp"] = int((time.time() - removed_ago_s) * 1000)
         log.write_text("\n".join(map(json.dumps, lines)))
         return before
+
+    def declare(self, properties: dict[str, str]) -> None:
+        """Write properties into the log, as delta-rs refuses some that Spark accepts."""
+        log = self.path / "_delta_log" / f"{0:020d}.json"
+        lines = [json.loads(each) for each in log.read_text().splitlines()]
+        for each in lines:
+            if "metaData" in each:
+                each["metaData"]["configuration"] = properties
+        log.write_text("\n".join(map(json.dumps, lines)))
 
     @property
     def table(self) -> DeltaTable:
@@ -83,6 +93,53 @@ def test_open_readers_keep_what_was_removed_lately(tmp_path: Path) -> None:
     assert case.vacuum() == set()
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "state/events/g1/plan.json",
+        "events/g1/positions/history-end.json",
+        "quarantine/part-0.parquet",
+        "cut/_day=a/part-0.parquet",
+    ],
+)
+def test_folders_that_are_no_partition_of_the_table_are_left_alone(
+    tmp_path: Path, name: str
+) -> None:
+    case = Case(tmp_path)
+    (case.path / name).parent.mkdir(parents=True)
+    (case.path / name).write_text("{}")
+    case.age(40 * DAY_S)
+    assert case.vacuum() == set()
+    assert (case.path / name).exists()
+
+
+@pytest.mark.parametrize("mapping", ["delta.randomizeFilePrefixes", "delta.checkpointInterval"])
+def test_folders_with_random_names_are_the_tables_where_delta_makes_them(
+    tmp_path: Path, mapping: str
+) -> None:
+    case = Case(tmp_path)
+    case.declare({mapping: "true"})
+    (case.path / "aB").mkdir()
+    orphan = case.path / "aB" / "part-0.parquet"
+    orphan.write_text("x")
+    case.age(40 * DAY_S)
+    assert case.vacuum() == ({str(orphan)} if "Prefixes" in mapping else set())
+
+
+@pytest.mark.parametrize(
+    "retention", ["INTERVAL 30 DAYS", "30 days", "interval 1 week 23 days", "interval  30  days"]
+)
+@pytest.mark.parametrize(("removed_days_ago", "deleted"), [(29, 0), (31, 4)])
+def test_a_retention_counts_in_every_form_that_delta_takes(
+    tmp_path: Path, retention: str, removed_days_ago: int, deleted: int
+) -> None:
+    case = Case(tmp_path)
+    case.declare({RETENTION: retention})
+    case.compact(removed_days_ago * DAY_S)
+    case.age(40 * DAY_S)
+    assert len(case.vacuum()) == deleted
+
+
 def test_a_rollback_keeps_its_version(tmp_path: Path) -> None:
     case = Case(tmp_path)
     version = case.table.version() - 1
@@ -116,12 +173,6 @@ def test_hidden_files_are_left_alone(tmp_path: Path) -> None:
 
 def test_a_retention_in_an_unknown_form_is_refused(tmp_path: Path) -> None:
     case = Case(tmp_path)
-    log = case.path / "_delta_log" / f"{0:020d}.json"
-    lines = [json.loads(each) for each in log.read_text().splitlines()]
-    for each in lines:
-        if "metaData" in each:
-            retention = {"delta.deletedFileRetentionDuration": "interval 1 day 3 moons"}
-            each["metaData"]["configuration"] = retention
-    log.write_text("\n".join(map(json.dumps, lines)))
+    case.declare({RETENTION: "interval 1 day 3 moons"})
     with pytest.raises(InputError, match=r"`delta\.deletedFileRetentionDuration: interval 1 day 3"):
         find_unneeded(Folder(case.path), [])

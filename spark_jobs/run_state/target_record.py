@@ -13,16 +13,12 @@ from pydantic import Field
 from sources.common.state_document import Part, Record
 from sources.state.adopted_table import Adopted
 from sources.state.generation import PLAN, Generation
+from spark_jobs.run_state.truncate_position import Truncated
 
-_ALWAYS = (
-    "generation.json",
-    PLAN,
-    "columns.json",
-    "history-files.parquet",
-    Adopted.NAME,
-)
-_GROUPS = ("positions", "ranges", "rounds", "ledger", "transforms")
 _REQUESTED = "run/requested.json"
+_ALWAYS = ("generation.json", PLAN, "columns.json", "history-files.parquet", _REQUESTED)
+_GROUPS = ("positions", "ranges", "rounds", "ledger", "transforms")
+_DELETES = "deletes/_delta_log/"  # of `spark_jobs.table.kept_deletes`
 
 
 class AcceptedChange(Part):
@@ -106,21 +102,22 @@ def replace_target_record(
 
 
 def documents_of(generation: Generation) -> list[str]:
-    """Return the paths of a generation's documents that never change, relative to its folder.
+    """Return the paths of a generation's documents that are never deleted, relative to its folder.
 
-    They record decisions; logs, heartbeats and whatever a run replaces or deletes are left out.
+    These are decisions, and the newest commit of kept deletes; no logs, no heartbeats.
 
     Raises:
         StateError: A folder of the state can't be listed.
         UnavailableError: The state's store does not answer.
     """
-    single = [name for name in (*_ALWAYS, _REQUESTED) if generation.exists(name)]
+    single = [name for name in (*_ALWAYS, Adopted.NAME, Truncated.NAME) if generation.exists(name)]
     return sorted([*single, *_grouped(generation)])
 
 
 def _grouped(generation: Generation) -> list[str]:
     names = (name for group in _GROUPS for name in generation.names(f"{group}/*.json"))
-    return [name for name in names if name.count("/") == 1 and "/." not in name]
+    kept = generation.names(f"{_DELETES}*.json")[-1:]
+    return [*(name for name in names if name.count("/") == 1 and "/." not in name), *kept]
 
 
 def missing_documents(generation: Generation, record: TargetRecord) -> list[str]:
@@ -133,8 +130,12 @@ def missing_documents(generation: Generation, record: TargetRecord) -> list[str]
         UnavailableError: The state's store does not answer.
     """
     grouped = set(_grouped(generation))
+    # Delta removes older commits of a table from its log.
+    newest = max((name for name in grouped if name.startswith(_DELETES)), default="")
     return [
-        name for name in record.documents if name not in grouped and not generation.exists(name)
+        name
+        for name in record.documents
+        if not (name in grouped or _DELETES < name < newest or generation.exists(name))
     ]
 
 

@@ -13,6 +13,7 @@ from sources.storage.folder import Folder
 from sources.storage.tables.delta_log import commit_name
 
 RESTORE = "RESTORE"
+_OF_COLUMNS = {"DROP COLUMNS", "RENAME COLUMN", "REPLACE COLUMNS"}
 REMOVED = "unknown, since Delta has removed the commit from the log"
 
 
@@ -27,7 +28,7 @@ class Commit:
         restored_to: For a ``RESTORE``: the version whose rows the table got back; None otherwise,
             or if the command named a time.
         transactions: Transaction versions by application id that it sets.
-        changes_rows: Whether it adds or removes rows: compaction, VACUUM and properties do not.
+        changes_rows: Whether it adds or removes rows, or columns of them; compaction does not.
         user_metadata: What its writer says of it; None if it says nothing.
     """
 
@@ -82,11 +83,9 @@ class CommitLog:
         Raises:
             OSError: A commit is there and can't be read.
         """
-        numbers = range(after + 1, last + 1)
-        found = ((number, self.read(number)) for number in numbers)
         return [
-            commit or Commit(number, operation=REMOVED, changes_rows=True)
-            for number, commit in found
+            self.read(number) or Commit(number, operation=REMOVED, changes_rows=True)
+            for number in range(after + 1, last + 1)
         ]
 
 
@@ -122,6 +121,6 @@ def parse_commit(version: int, text: bytes) -> Commit:
         operation=operation,
         restored_to=None if to is None else int(to),
         transactions=transactions,
-        changes_rows=changes_rows,
+        changes_rows=changes_rows or operation in _OF_COLUMNS,
         user_metadata=info.get("userMetadata"),
     )

@@ -147,7 +147,9 @@ class _Computation:
         self._labels = list(found.labels)
         self._table = found.table
         self._now = {
-            each.name: ComputedFrom(version=each.version, digest=each.digest)
+            each.name: ComputedFrom(
+                version=each.version, digest=each.digest, commit=each.commit_of(each.version)
+            )
             for each in found.features
         }
 

@@ -28,6 +28,7 @@ from sources.generations import acting_on
 from sources.serving import target_of
 from sources.storage.folder import Folder
 from sources.storage.tables.delta import delta_table
+from sources.storage.tables.delta_log import commit_digest, commit_name
 from sources.storage.tables.file_times import file_times
 
 _UNKNOWN = datetime.min.replace(tzinfo=UTC)
@@ -92,7 +93,15 @@ class FeatureTable:
         types = [self.types[each] for each in self.read]
         return hashlib.sha256(json.dumps([what, types]).encode()).hexdigest()[:16]
 
-    def changed_since(self, version: int) -> datetime | None:
+    def commit_of(self, version: int) -> str:
+        """Return the digest of a version's commit; empty if the log no longer has it.
+
+        Raises:
+            UnavailableError: The store does not answer.
+        """
+        return commit_digest(self.folder.read_bytes(commit_name(version)))
+
+    def changed_since(self, version: int, commit: str = "") -> datetime | None:
         """Return the time from which on labels may get other values than at an older version.
 
         Decided by the files that only one of the two versions has, and their statistics of the time
@@ -100,13 +109,17 @@ class FeatureTable:
 
         Args:
             version: Number of the older version.
+            commit: Digest of its commit when it was read; a table that was restored from a backup
+                gives its number to another one. Empty if it is not known.
 
         Returns:
             None if nothing has changed; the earliest time there is if nothing is known.
 
         Raises:
-            UnavailableError: The login to the store has expired.
+            UnavailableError: The store does not answer, or the login to it has expired.
         """
+        if commit and self.commit_of(version) not in (commit, ""):
+            return _UNKNOWN
         if version == self.version:
             return None
         protocol = self.opened.protocol()

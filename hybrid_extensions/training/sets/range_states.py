@@ -27,12 +27,13 @@ from hybrid_extensions.training.sets.opened_labels import (
     open_labels,
     require_in_ranges,
 )
-from hybrid_extensions.training.sets.set_record import RangeRecord, read_record
+from hybrid_extensions.training.sets.set_record import ComputedFrom, RangeRecord, read_record
 from sources.common.sql.sql_names import column_list, quoted
 from sources.config.loader import LoadedPipeline
 from sources.config.table.known_at import KNOWN_AT
 from sources.errors import InputError
 from sources.storage.folder import Folder
+from spark_jobs.table.commit_log import RESTORE, CommitLog
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,7 @@ def look_at(
         rebuild = _other_columns(folder, table, schema, bool(record))
         there = [str(each.get(LABEL_RANGE)) for each in table.partitions()]
         rebuild = rebuild or _other_ranges(declared.labels, known.by, there)
+        rebuild = rebuild or _restored(folder, table, record)
     if rebuild is not None:
         record = {}
     changed = _Changes(features)
@@ -147,13 +149,13 @@ class _Changes:
 
     def __init__(self, features: Sequence[FeatureTable]) -> None:
         self.features = features
-        self._known: dict[tuple[str, int], datetime | None] = {}
+        self._known: dict[tuple[str, int, str], datetime | None] = {}
         self.digests = {each.name: each.digest for each in features}
 
-    def since(self, table: FeatureTable, version: int) -> datetime | None:
-        asked = (table.name, version)
+    def since(self, table: FeatureTable, used: ComputedFrom) -> datetime | None:
+        asked = (table.name, used.version, used.commit)
         if asked not in self._known:
-            self._known[asked] = table.changed_since(version)
+            self._known[asked] = table.changed_since(used.version, used.commit)
         return self._known[asked]
 
 
@@ -179,7 +181,7 @@ def _state(
             stale[table.name] = f"`{table.name}` is new"
         elif used.digest != changes.digests[table.name]:
             stale[table.name] = f"`{table.name}` is declared or made in another way"
-        elif (since := changes.since(table, used.version)) is not None and since < end:
+        elif (since := changes.since(table, used)) is not None and since < end:
             stale[table.name] = (
                 f"`{table.name}` has changed, from version {used.version} to {table.version}"
             )
@@ -242,3 +244,15 @@ def _other_ranges(labels: Labels, by: str, there: Sequence[str]) -> str | None:
         return f"its ranges, such as `{other}`, are not by {labels.by}"
     # The first day of a month is a key of both.
     return f"its ranges are by {by}, not by {labels.by}" if by not in ("", labels.by) else None
+
+
+def _restored(folder: Folder, table: DeltaTable, record: Mapping[str, RangeRecord]) -> str | None:
+    """Return why the table may lack ranges that are recorded, a phrase; None if it has them."""
+    last = max((each.commit for each in record.values()), default=None)
+    if last is None:
+        return None
+    if table.version() < last:
+        return f"it is at version {table.version()}, and had version {last} before"
+    commits = CommitLog(folder).between(last, table.version())
+    to = next((each.version for each in commits if each.operation == RESTORE), None)
+    return None if to is None else f"its version {to} is a RESTORE of an earlier one"

@@ -17,10 +17,12 @@ class ComputedFrom(Part):
     Attributes:
         version: Version of the table.
         digest: Digest of the table's identity and of how it is joined.
+        commit: Digest of the version's commit; empty in documents of older versions.
     """
 
     version: int
     digest: str
+    commit: str = ""
 
 
 class RangeRecord(Part):

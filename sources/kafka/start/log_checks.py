@@ -140,13 +140,13 @@ def check_in_log(position: StartPosition, log_start: Offsets, log_end: Offsets) 
 
 
 def check_not_truncated(reached: Offsets, log_end: Offsets) -> None:
-    """Refuse a log that ends before what was read of it: its next records get offsets once more.
+    """Refuse a log that ends before what was known of it: its next records get offsets once more.
 
-    Called when a run begins to follow it, and while it does.
+    Called when a run begins to read or follow it, and while it follows.
 
     Args:
         reached: First offset of each partition that was not read, as it was before the log was
-            asked.
+            asked; of a planned range its ends.
         log_end: Offset after the last record of each partition, open transactions included.
 
     Raises:
@@ -157,7 +157,7 @@ def check_not_truncated(reached: Offsets, log_end: Offsets) -> None:
         if offset > (end := log_end.get(partition, offset)):
             topic, number = partition
             message = (
-                f"Topic `{topic}`, partition {number} was read up to offset {offset}, and its log "
+                f"Topic `{topic}`, partition {number} was known up to offset {offset}, and its log "
                 f"ends at {end}: it was truncated, as by an unclean leader election, or restored. "
                 f"New records get the offsets from {end} on, and would be missing from the table."
             )

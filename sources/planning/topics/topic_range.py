@@ -21,6 +21,7 @@ from sources.kafka.ranges.batching import cut_range
 from sources.kafka.ranges.cut_ranges import Ranges, splits_of
 from sources.kafka.ranges.end_offsets import end_position, newest_read, resolve_ends
 from sources.kafka.seam_end import seam_end_after_range, seam_end_now
+from sources.kafka.start.log_checks import check_not_truncated
 from sources.planning.context import PipelineContext
 from sources.planning.files.rounds import History, history_of
 from sources.planning.plan import Plan
@@ -156,8 +157,8 @@ def decide_range(context: PipelineContext, source: KafkaSource) -> TopicRange:
     Raises:
         StateError: The source's start position is not decided yet, there is no plan, or the state
             folder can't be written.
-        SeamError: The declared end is in the future or not in the Kafka log, the next source would
-            need an end time that is not known, or ``align`` is not possible.
+        SeamError: The declared or planned end is in the future or not in the log, the next source
+            would need an end time that is not known, or ``align`` is not possible.
         UnavailableError: The broker does not answer.
         InputError: The broker refuses, or only some topics are those of the next source.
     """
@@ -173,6 +174,7 @@ def decide_range(context: PipelineContext, source: KafkaSource) -> TopicRange:
         ends = resolve_ends(source, log, start, clock_ms)
     else:
         ends = planned.ends
+        check_not_truncated(ends, log.high_watermark())
     begun = log.log_start()
     # A partition that was added since the start was decided is read from its beginning.
     starts = {partition: start.get(partition, begun[partition]) for partition in ends}

@@ -46,7 +46,7 @@ def foreign_changes(
         to = commit.restored_to
         if commit.changes_rows and is_own(commit):
             own.append(commit.version)
-        elif commit.changes_rows and to in at and not any(number > to for number in own):
+        elif to in at and not any(number > to for number in own):
             foreign = at[to]
         elif commit.changes_rows:
             foreign = (*foreign, commit)

@@ -180,3 +180,44 @@ def test_a_restore_is_refused_until_the_table_is_restored_forward(
     spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF {newest}")
     case.live(spark)
     case.require_exact()
+
+
+@pytest.mark.parametrize("case", ["append"], indirect=True)
+@pytest.mark.parametrize("lost", [1, 2])
+def test_a_discovery_that_was_lost_is_refused_and_its_numbers_are_not_given_again(
+    case: FolderCase, spark: SparkSession, lost: int
+) -> None:
+    """Spark counts what it has read by discoveries: a new one of the same number is never read."""
+    case.arrive()
+    case.live(spark)
+    path = case.root / "discoveries" / f"inbox-{lost}.json"
+    away = path.rename(case.folder / "away")
+    case.arrive()
+    with pytest.raises(StateError, match=rf"lacks .*discoveries/inbox-{lost}\.json, though"):
+        case.live(spark)
+    away.rename(path)
+    case.live(spark)
+    case.require_exact()
+
+
+@pytest.mark.parametrize("case", ["append"], indirect=True)
+def test_a_column_that_others_dropped_and_added_again_is_refused_until_it_is_undone(
+    case: FolderCase, spark: SparkSession
+) -> None:
+    table = f"delta.`{case.out}`"
+    spark.sql(
+        f"ALTER TABLE {table} SET TBLPROPERTIES ('delta.columnMapping.mode' = 'name', "
+        "'delta.minReaderVersion' = '2', 'delta.minWriterVersion' = '5')"
+    )
+    case.live(spark)
+    newest = DeltaTable(str(case.out)).version()
+    spark.sql(f"ALTER TABLE {table} DROP COLUMN v")
+    spark.sql(f"ALTER TABLE {table} ADD COLUMN v double")
+    case.arrive()
+    case.require_red("DROP COLUMNS")
+    with pytest.raises(StateError, match=f"TO VERSION AS OF {newest}"):
+        case.live(spark)
+    spark.sql(f"RESTORE TABLE {table} TO VERSION AS OF {newest}")
+    case.live(spark)
+    rows = spark.read.format("delta").load(str(case.out))
+    assert (rows.where("v IS NULL").count(), rows.count()) == (0, case.arrived)

@@ -10,10 +10,12 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from hybrid_extensions.servers.broker import create_topic
+from sources.config.source.kafka_source import KafkaSource
 from sources.errors import SeamError
 from sources.hand_over import hand_over
 from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning.context import PipelineContext
+from sources.planning.plan import make_plan
 from spark_jobs.inside.driver.reports import broker_look
 from spark_jobs.inside.query.places.topic_places import TopicRangePlace
 from spark_jobs.run_state.heartbeat import read_heartbeat
@@ -112,6 +114,31 @@ def test_a_log_that_became_shorter_ends_the_run_for_good(
     def truncated() -> None:
         created_again(case, range(2000, 2010))
 
-    with pytest.raises(SeamError, match=r"read up to offset 200, and its log ends at 10") as found:
+    with pytest.raises(SeamError, match=r"known up to offset 200, and its log ends at 10") as found:
         follow(case, spark, truncated, "200 ms", is_done=False)
+    assert not found.value.transient
+
+
+@pytest.mark.parametrize("is_decided", [False, True])
+def test_a_log_that_ends_before_a_planned_range_does_ends_the_run_for_good(
+    tmp_path: Path,
+    servers: str,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    is_decided: bool,
+) -> None:
+    """As of a broker that was restored from an older image of its disk: waiting does not help."""
+    case = Case(tmp_path, servers)
+    case.produce(READ)
+    loaded = case.pipeline(archive_first())
+    make_plan(loaded)
+    if is_decided:
+        archive = loaded.pipeline.sources[0]
+        assert isinstance(archive, KafkaSource)
+        hand_over(PipelineContext.require(loaded), archive)
+    ids = KafkaLog(live_of(loaded)).identities()
+    created_again(case, range(2000, 2010))
+    monkeypatch.setattr(KafkaLog, "identities", lambda _: ids)
+    with pytest.raises(SeamError, match=r"known up to offset 200, and its log ends at 10") as found:
+        run_history(spark, loaded)
     assert not found.value.transient

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_jobs.table.commit_log import RESTORE, Commit
+from spark_jobs.table.commit_log import RESTORE, Commit, parse_commit
 from spark_jobs.table.ownership.foreign_changes import foreign_changes
 
 VERIFIED = 3
@@ -21,6 +24,19 @@ STEPS = st.lists(
 
 def is_own(commit: Commit) -> bool:
     return "mine" in commit.transactions
+
+
+@pytest.mark.parametrize("operation", ["DROP COLUMNS", "RENAME COLUMN", "REPLACE COLUMNS"])
+def test_a_column_that_was_dropped_or_renamed_is_a_change_of_rows_until_it_is_undone(
+    operation: str,
+) -> None:
+    lines = [{"commitInfo": {"operation": operation}}, {"metaData": {}}]
+    commit = parse_commit(3, "\n".join(map(json.dumps, lines)).encode())
+    others = foreign_changes([commit], 2, lambda _: False)
+    assert [each.operation for each in others.commits] == [operation]
+    # Nothing was written since, so that it brings no file back.
+    undone = Commit(4, operation=RESTORE, restored_to=2)
+    assert not foreign_changes([commit, undone], 2, lambda _: False).commits
 
 
 def test_a_restore_that_brings_an_undone_change_back_is_seen() -> None:

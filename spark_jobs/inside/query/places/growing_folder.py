@@ -19,6 +19,7 @@ from spark_jobs.inside.query.places.read_from_plan import (
     reached_in_plan,
 )
 from spark_jobs.inside.readers.files.planned_files import PlannedSource
+from spark_jobs.table.ownership.refusals import documents_missing
 
 # How often Delta's source looks for discovered files in a folder's log.
 _LOOK_MS = 500
@@ -60,11 +61,14 @@ class GrowingFolderPlace(SourcePlace):
         Raises:
             InputError: A file found that is still to be read is missing or was rewritten, or
                 ``select`` does not fit.
-            StateError: The checkpoint is damaged, or the state can't be written.
+            StateError: The checkpoint or the state is damaged, or the state can't be written.
             UnavailableError: The storage or the state's store does not answer.
         """
         checkpoint = self._context.generation.checkpoint
         committed = offset_log.committed_offset(checkpoint, self._index)
+        if committed and int(committed["reservoirVersion"]) > len(self._planned.entries):
+            first = f"discoveries/{self.folder.parts[0].source}-{len(self.folder.parts)}.json"
+            raise documents_missing(self._context.generation, [first])
         # What was read is not read again: its files may be gone.
         entries = offset_log.position_in_plan(committed, self._planned.entries)
         self._planned.require_unchanged(entries)

@@ -22,8 +22,9 @@ from sources.config.source.event_time import EventTime
 from sources.config.source.kafka_source import KafkaSource
 from sources.config.source.rate_limit import Batch
 from sources.config.table.row_rules import NO_RULES, RowRules
-from sources.errors import RunError, SeamError
+from sources.errors import ErrorFields, RunError, SeamError
 from sources.kafka.client.kafka_log import KafkaLog
+from sources.kafka.start.log_checks import check_not_truncated
 from sources.planning.topics.topic_range import (
     RANGE_SPLITS,
     TopicRange,
@@ -123,7 +124,7 @@ class PlannedTopic:
         return Batch(offsets=int(sizes.max()))
 
     def require_unchanged(self, entries_done: int = 0) -> None:
-        """Refuse to read the range if Kafka has deleted records that are still to be read.
+        """Refuse to read the range if Kafka has deleted records of it that are still to be read.
 
         Asks the broker; called before a query is built.
 
@@ -132,11 +133,13 @@ class PlannedTopic:
 
         Raises:
             InputError: The broker refuses, or has no such topic.
-            SeamError: Records are deleted; the message names the first such partition with both
-                offsets.
+            SeamError: Records are deleted, or the log ends before the range; the message names the
+                first such partition with both offsets.
             UnavailableError: The broker does not answer.
         """
-        begun = KafkaLog(self._source).log_start()
+        log = KafkaLog(self._source)
+        check_not_truncated(self._range.ends, log.high_watermark())
+        begun = log.log_start()
         for at, first in first_unread_offsets(self._splits, entries_done).items():
             if begun.get(at, first + 1) > first:
                 held = (
@@ -144,21 +147,16 @@ class PlannedTopic:
                     if at in begun
                     else "the topic no longer has this partition"
                 )
+                name, (topic, number) = self._source.name, at
                 message = (
-                    f"Source `{self._source.name}`: {at} is to be read from offset {first} on, but "
+                    f"Source `{name}`: {at} is to be read from offset {first} on, but "
                     f"{held}. Its rows would be missing from the table."
                 )
                 hint = "Begin a new generation, which plans the range: `hybrid generation new P`."
                 if at in begun:
-                    hint += f" First raise `retention.ms` of topic `{at.topic}`."
-                raise SeamError(
-                    message,
-                    hint,
-                    source=self._source.name,
-                    topic=at.topic,
-                    partition=at.partition,
-                    offset=first,
-                )
+                    hint += f" First raise `retention.ms` of topic `{topic}`."
+                fields = ErrorFields(source=name, topic=topic, partition=number, offset=first)
+                raise SeamError(message, hint, **fields)
 
     def prepare(self) -> None:
         """Write the versions of the source's Delta log that do not exist yet; it can be repeated.

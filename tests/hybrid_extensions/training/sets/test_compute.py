@@ -165,6 +165,44 @@ def test_a_table_that_was_deleted_is_made_again(case: Case) -> None:
     assert case.rows() == case.expected()
 
 
+@pytest.mark.parametrize("how", ["copied", "restored"])
+def test_a_set_that_was_restored_is_computed_again(case: Case, how: str) -> None:
+    case.compute()
+    sales = DeltaTable(case.folder / "sales")
+    backup = shutil.copytree(case.folder / "sales", case.folder / "backup")
+    case.add(prices=[("a", 9, 26)])
+    case.compute()
+    assert case.rows() == case.expected()
+    if how == "copied":
+        shutil.rmtree(case.folder / "sales")
+        shutil.copytree(backup, case.folder / "sales")
+    else:
+        DeltaTable(case.folder / "sales").restore(sales.version())
+    assert case.rows() != case.expected()
+    case.compute()
+    assert case.rows() == case.expected()
+    assert case.compute().ranges == []
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_feature_table_that_was_restored_and_went_on_otherwise_is_read_again(
+    case: Case, more: int
+) -> None:
+    """It has the version that was read once more, with other rows."""
+    backup = shutil.copytree(case.folder / "prices", case.folder / "backup")
+    prices = list(case.prices)
+    case.add(prices=[("a", 9, 26)])
+    case.compute()
+    shutil.rmtree(case.folder / "prices")
+    shutil.copytree(backup, case.folder / "prices")
+    case.prices = prices
+    case.add(prices=[("a", 5, 27)])
+    if more:
+        case.add(prices=[("b", 6, 90)])
+    case.compute()
+    assert case.rows() == case.expected()
+
+
 def test_what_a_broken_off_computation_has_committed_is_not_computed_again(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
@@ -19,6 +20,7 @@ from sources.storage.folder import Folder
 from spark_jobs.run_state.target_record import TargetRecord, read_target_record
 from spark_jobs.table.delta_table import NO_MORE, open_table, paths_of, transactions_of
 from spark_jobs.table.history_files import HistoryFiles
+from spark_jobs.table.kept_deletes import DELETES, append_deletes
 from spark_jobs.table.ownership.belonging import epoch_id, require_belonging
 from spark_jobs.table.ownership.target_guard import confirm_start
 from spark_jobs.table.ownership.target_records import announce_start, record_moved_rows
@@ -222,7 +224,13 @@ def test_another_table_in_its_place_is_refused(case: TargetCase) -> None:
     assert "its Delta id is" in refused(case).message
 
 
-DOCUMENTS = ["plan.json", "positions/history-end.json", "run/requested.json", "target.json"]
+DOCUMENTS = [
+    "plan.json",
+    "positions/history-end.json",
+    "run/requested.json",
+    "truncated.json",
+    "target.json",
+]
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
@@ -235,6 +243,43 @@ def test_a_document_deleted_after_a_commit_is_refused_by_name(case: TargetCase, 
     error = refused(case)
     assert f"The state lacks {case.generation.path(name)}, though" in error.message
     assert error.fields["file"] == str(case.generation.path(name))
+
+
+def keep_deletes(case: TargetCase, *ids: int) -> None:
+    deletes = case.generation.folder(DELETES)
+    for each in ids:
+        append_deletes(deletes, pa.table({"id": pa.array([each], pa.int64())}))
+
+
+@pytest.mark.parametrize("case", ["merge"], indirect=True)
+@pytest.mark.parametrize("restored", ["older", "none"])
+def test_kept_deletes_that_were_lost_or_are_older_are_refused(
+    case: TargetCase, restored: str
+) -> None:
+    """Without them an older change that comes late would bring a deleted row back."""
+    deletes = case.generation.folder(DELETES).root
+    keep_deletes(case, 1)
+    backup = case.copy(deletes, "backup")
+    keep_deletes(case, 2, 3)
+    case.run(0)
+    newest = case.copy(deletes, "newest")
+    shutil.rmtree(deletes)
+    if restored == "older":
+        case.put_back(backup, deletes)
+    assert "deletes/_delta_log/00000000000000000002.json, though" in refused(case).message
+    case.put_back(newest, deletes)
+    case.run(1)
+
+
+@pytest.mark.parametrize("case", ["merge"], indirect=True)
+def test_kept_deletes_whose_older_commits_delta_has_removed_are_no_loss(case: TargetCase) -> None:
+    keep_deletes(case, 1)
+    case.run(0)
+    keep_deletes(case, 2)
+    table = DeltaTable(case.generation.folder(DELETES).url)
+    table.create_checkpoint()
+    case.generation.path(f"{DELETES}/_delta_log/{0:020}.json").unlink()
+    require_belonging(case.loaded, case.generation)
 
 
 def test_a_plan_deleted_before_anything_was_committed_is_no_obstacle(case: TargetCase) -> None:

@@ -65,7 +65,7 @@ def test_a_log_that_ends_before_what_was_read_is_refused(
     # As after an election: the topic is the same.
     monkeypatch.setattr(KafkaLog, "identities", lambda _: planned)
     with pytest.raises(
-        SeamError, match=r"partition 0 was read up to offset 100.* ends at 90"
+        SeamError, match=r"partition 0 was known up to offset 100.* ends at 90"
     ) as it:
         place.require_same_log()
     assert (it.value.transient, it.value.fields["partition"]) == (False, 0)

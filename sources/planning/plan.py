@@ -391,6 +391,13 @@ def _about_stores(loaded: LoadedPipeline) -> list[str]:
             f"`{shared}` is in a store that other machines reach, `{local}` is a path of this one: "
             "runs and readers on other machines need the same path there, on a shared disk."
         )
+    within = state.url.removeprefix(f"{target.url}/")
+    if within != state.url and within[0] not in "_.":
+        warnings.append(
+            f"The state {state.url} is in the folder of the table: a VACUUM by others deletes all "
+            "that is none of the table's files. Declare a `state` outside of it, or one in a "
+            "folder there whose name begins with `_`."
+        )
     return warnings
 
 

@@ -19,7 +19,14 @@ from orchestration.defs.keys import RESULT_TAG, note_on_run, table_key
 from orchestration.defs.show.reports import report_now
 from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
-from sources.serving import declared_generation
+from sources.serving import declared_generation, read_serving
+
+_OF_SERVING = "The check `audited` has examples. It stays red"
+_OF_CANDIDATE = (
+    "If the transform was changed, change the audit's query in the same way, and audit again. "
+    "`hybrid generation compare P` shows what differs from the rows that readers see, to whom the "
+    "check `audited` still applies. The check `healthy` names the candidate"
+)
 
 
 def definitions(loaded: LoadedPipeline) -> dg.Definitions:
@@ -67,10 +74,12 @@ def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: 
     if found.outcome == "unknown":
         note_on_run(context, {RESULT_TAG: "not all checked"})
     if found.outcome == "failed":
+        which = declared_generation(acting)
+        is_serving = which == read_serving(loaded).generation
         more = (
-            "The check `audited` has examples. It stays red until another audit passes, or "
-            f"somebody accepts this one with `hybrid audit P --generation "
-            f"{declared_generation(acting)} --accept 'the reason'`."
+            f"{_OF_SERVING if is_serving else _OF_CANDIDATE} until another audit passes, or "
+            f"somebody accepts this one with `hybrid audit P --generation {which} --accept "
+            "'the reason'`."
         )
         raise InputError(text, more, pipeline=loaded.pipeline.name)
     # The table's page would go on to say that it was never audited until the next look.

@@ -37,7 +37,7 @@ from hybrid_extensions.ranges.windows import final_time
 from orchestration.display import size
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
-from sources.errors import InputError
+from sources.errors import HybridError, InputError
 from sources.kept_definitions import in_service
 from sources.planning.context import PipelineContext
 from sources.planning.transform_analysis import read_analysis
@@ -225,7 +225,10 @@ def _backfill(
     else:
         try:
             compute_side(side, say)
-        except InputError as error:
+        except HybridError as error:
+            # Of a driver, too: its error has the kind of what it reported.
+            if error.report().kind != InputError.kind:
+                raise
             # Such as of a file that was rewritten since: one that tries again plans it as it is.
             for name in ("definition", "state", "rows"):
                 folder.folder(name).delete_all()

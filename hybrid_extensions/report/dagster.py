@@ -14,11 +14,13 @@ from orchestration.defs.assets.table import REPORT, last_action
 from orchestration.defs.jobs.actions import Action
 from orchestration.defs.jobs.control_form import OF_GENERATION, acting_generation
 from orchestration.defs.keys import table_key
+from orchestration.defs.show.reports import report_now
 from orchestration.display import moment
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 
 _FILE = "report.html"
+_WRITTEN = "REPORT: written, as the entry `report` shows."
 
 
 def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
@@ -64,6 +66,8 @@ def write_report(context: dg.OpExecutionContext, loaded: LoadedPipeline, config:
     metadata = {REPORT: dg.MetadataValue.md(f"{shown}. As of {moment(now_ms())} UTC.")}
     context.add_output_metadata(metadata)
     text = f"The report is written: {place}"
-    observed = {**last_action("REPORT: written, as the entry `report` shows."), **metadata}
+    observed = {**last_action(_WRITTEN), **metadata}
     context.log_event(dg.AssetObservation(table_key(loaded), description=text, metadata=observed))
     context.log.info(text)
+    # The overview shows the last materialization alone.
+    report_now(context, loaded, _WRITTEN)

@@ -169,8 +169,7 @@ def rate(  # noqa: PLR0913, PLR0917 - each is an option
         limit = parse_limit(bytes_, files=files, rows=rows, offsets=offsets)
         rate_change.change_rate(loaded, source, limit, _who(by))
         given = limit.model_dump(exclude_none=True)
-        shown = ", ".join(f"{number:,} {name}" for name, number in given.items())
-        how = f"at {shown} per second at most" if given else "without a limit"
+        how = f"at {limit.in_words} at most" if given else "without a limit"
         text = f"`{source}` of generation {generation_with_role(loaded)}, is read {how}."
         document = {
             "ok": True,

@@ -51,20 +51,21 @@ def progress_parts(beat: Heartbeat, left_s: float | None) -> list[str]:
     """
     known = share_of(beat)
     if known is None or not known[0]:
-        return [awaited(beat)]
+        return [awaited(beat.state)]
     done, total, unit = known
     share = f"{done * 100 // total}%" if done * 100 >= total else "less than 1%"
     parts = [f"{share}, {count(done)} of {count(total)} {counted_as(total, unit)}"]
     return [*parts, f"about {duration(left_s, units=1)} left"] if left_s else parts
 
 
-def awaited(beat: Heartbeat) -> str:
+def awaited(state: str) -> str:
     """Return what a run that has read nothing yet waits for, as a clause.
 
     Args:
-        beat: A heartbeat of the run.
+        state: Its state, by its heartbeat or its source's status; other than ``running`` it is not
+            up yet.
     """
-    return STARTING if beat.state == "starting" else "Spark works on the first batch"
+    return "Spark works on the first batch" if state == "running" else STARTING
 
 
 def complete_through(end: EndPosition) -> str:

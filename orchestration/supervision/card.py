@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict
 from orchestration.capture.slot_state import unread_of
 from orchestration.display import count, day, moment, shortened, whole_second
 from orchestration.progress.in_words import STARTING as SPARK_STARTS
-from orchestration.progress.in_words import action_in_words, progress_parts
+from orchestration.progress.in_words import action_in_words, awaited, progress_parts
 from orchestration.progress.sparkline import sparkline
 from orchestration.progress.table_facts import TableFacts
 from orchestration.supervision.source_status import SourceStatus
@@ -171,7 +171,7 @@ def _state(loaded: LoadedPipeline, found: Status) -> tuple[str, list[str]]:
         if found.live.health in _UNKNOWN_LAG and unknown is not None and unknown.transient:
             headline = _UNANSWERED
         if found.live.health == "starting":
-            return STARTING, [SPARK_STARTS, *waits]
+            return STARTING, [awaited(found.sources[-1].state), *waits]
         if (chunks := found.sources[-1].open_snapshot) is not None:
             headline = _PARTIAL if headline == "Healthy" else headline
             return headline, [chunks, *waits, *since]
@@ -223,10 +223,11 @@ def _bad_candidate(found: Status) -> tuple[str, str] | None:
         headline, why = f"Candidate {failed[-1].state}", f"See the log of `{failed[-1].source}`."
         why = why if beat is None or beat.failure is None else str(beat.failure)
     else:
-        headline, why = "Candidate wrong", "" if (wrong := _wrong_rows(found)) is None else wrong[1]
+        headline, why = "Candidate wrong", (_wrong_rows(found) or ("", ""))[1]
     return headline, (
         f"Readers go on to see {found.serving}, which is well; candidate {found.generation} is "
-        f"not. `hybrid rerun P` continues it, `hybrid generation discard P` deletes it. {why}"
+        f"not. To continue it: `hybrid rerun P`; to delete it: `hybrid generation discard P`. "
+        f"{found.generation}: {why}"
     )
 
 

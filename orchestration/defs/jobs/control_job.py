@@ -147,9 +147,8 @@ def _rate(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -
     by = acting_user(context.run.tags, config.by)
     source = loaded.pipeline.source(config.source or loaded.pipeline.sources[-1].name).name
     rate_change.change_rate(acting, source, limit, by)
-    given = limit.model_dump(exclude_none=True)
     of = f"`{source}` (generation {generation_with_role(acting)})"
-    context.log.info(f"Rate limit of {of}: {given or 'none'}.")
+    context.log.info(f"Rate limit of {of}: {limit.in_words}.")
 
 
 def _approve(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:

@@ -114,7 +114,7 @@ class AssetLog(Observer):
             left_s = eta_s(read_progress_log(generation, step.name))
             told = ", ".join(progress_parts(beat, left_s))
         else:
-            told = f"{awaited(beat)}; {duration(now - self._began)} so far"
+            told = f"{awaited(beat.state)}; {duration(now - self._began)} so far"
         self._context.log.info(f"`{step.name}`: {told}.")
 
     def _is_due(self, now: float, tenth: int, since: float) -> bool:

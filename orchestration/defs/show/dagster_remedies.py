@@ -39,6 +39,9 @@ def in_dagster(text: str, loaded: LoadedPipeline) -> str:
         text: An error's message or hint, or the reason of a verdict.
         loaded: The pipeline.
     """
+    if file := os.environ.get("HYBRID_BROKER_FILE"):
+        # One of a shell's own default is another broker.
+        text = text.replace("`hybrid broker ", f"`HYBRID_BROKER_FILE='{file}' hybrid broker ")
     return render(text, lambda remedy: _counterpart(remedy, loaded))
 
 

@@ -161,8 +161,11 @@ def reports(
     action: list[int | str] = [
         part for each in read_actions(loaded.state, last=1) for part in (each.number, each.outcome)
     ]
+    # Checks are not evaluated any more once a run has materialized the table.
+    latest = instance.get_latest_materialization_event(table_key(loaded))
+    by_run = bool(latest and latest.run_id and latest.timestamp * 1000 > cursor.at_ms)
     is_same = (cursor.seen, cursor.audited, cursor.action) == (seen, audited, action)
-    if is_same and at_ms - cursor.at_ms < _wait_ms(cursor, is_live=bool(found)):
+    if is_same and not by_run and at_ms - cursor.at_ms < _wait_ms(cursor, is_live=bool(found)):
         return Reports([], cursor, "Nothing changed since the last report.")
     card, facts = _look(loaded)
     version = cursor.version if facts is None else facts.version
@@ -197,7 +200,7 @@ def reports(
     evaluated = health_evaluation(loaded, card, cursor.was_well, was_ended=was_ended)
     events += [] if evaluated is None else [evaluated]
     # Dagster shows a check as not evaluated after each materialization.
-    if is_new or audited != cursor.audited:
+    if is_new or by_run or audited != cursor.audited:
         again = (audit_again(instance, loaded), comparison_again(instance, loaded))
         events += [each for each in again if each is not None]
     after = Cursor(

@@ -21,6 +21,7 @@ from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.card import card
 from orchestration.supervision.status import status_of
 from sources.errors import InputError
+from sources.generations import begin
 from sources.state.action_log import read_actions
 from tests.command_line import invoke
 from tests.hybrid_extensions.audit.audit_case import SCHEMA, Case, row
@@ -209,3 +210,30 @@ def kinds_of_examples(found: dg.AssetCheckEvaluation) -> list[object]:
     examples = found.metadata["examples"]
     assert isinstance(examples, dg.TableMetadataValue)
     return [each.data["kind"] for each in examples.records]
+
+
+def test_a_failed_audit_of_a_candidate_sends_nobody_to_the_check_of_what_readers_see(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = audited(tmp_path / "wrong", ROWS[:1])
+    monkeypatch.setattr("hybrid_extensions.audit.dagster.audit", lambda _: wrong)
+    (tmp_path / "pipeline").mkdir()
+    case = GenerationCase(tmp_path / "pipeline")
+    case.run({1: 10})
+    begin(case.loaded)
+    case.run({1: 11})
+    told = {}
+    with dg.DagsterInstance.ephemeral() as instance:
+        for name in ("g1", "g2"):
+            form = {"action": {"audit": {"generation": name}}}
+            done = control_job(case.loaded).execute_in_process(
+                {"ops": {"do_events_control": {"config": form}}},
+                instance=instance,
+                raise_on_error=False,
+            )
+            [failed] = [each for each in done.all_events if each.is_step_failure]
+            told[name] = str(failed.step_failure_data.error_display_string)
+    assert "The check `audited` has examples" in told["g1"]
+    assert "The check `audited` has examples" not in told["g2"]
+    assert "change the audit's query in the same way" in told["g2"]
+    assert "the job `events_generation` with the action COMPARE" in told["g2"]

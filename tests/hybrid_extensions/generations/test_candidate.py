@@ -79,8 +79,8 @@ def test_the_health_of_the_stream_that_serves_stays_and_the_candidate_is_a_line(
     assert not healthy.passed
     told = healthy.description or ""
     assert "Readers go on to see g1, which is well; candidate g2 is not." in told
-    assert "the job `events_generation` with the action RERUN continues it" in told
-    assert "the action DISCARD deletes it. The live run failed: disk full" in told
+    assert "To continue it: the job `events_generation` with the action RERUN; to delete" in told
+    assert "with the action DISCARD. g2: The live run failed: disk full" in told
 
 
 def test_the_comparison_of_a_candidate_comes_again_with_each_materialization(

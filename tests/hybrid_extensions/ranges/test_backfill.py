@@ -16,13 +16,14 @@ from hybrid_extensions.ranges.range_scope import RangeScope
 from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement
 from orchestration.chain import ChainRun
 from sources.config.loader import LoadedPipeline
-from sources.errors import InputError, StateError
+from sources.errors import ErrorReport, InputError, StateError
 from sources.planning.event_windows import Interval
 from sources.planning.plan import make_plan
 from sources.serving import Switch
 from sources.state.generation import Generation
 from sources.state.local_copy import local_copy
 from sources.storage.folder import Folder
+from spark_jobs.launch.driver_error import DriverError
 from tests.orchestration.generations.generation_case import GenerationCase
 
 RULES = {"sound": {"check": "v > 0", "on_violation": "drop"}}
@@ -146,3 +147,20 @@ def test_numbers_of_several_ranges_say_whose_they_are() -> None:
     done = ranges.RangeResult(scope, "g1", Replaced(288, 288, 0))
     assert "recomputed" not in replaced(done)
     assert "of all 2 ranges of the run" in str(replaced(done, 2)["recomputed"])
+
+
+def test_a_file_that_only_spark_finds_damaged_needs_no_new_generation_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = RangeCase(tmp_path, monkeypatch)
+    hint = "Restore the file, and run the pipeline again: `hybrid run P`."
+    damaged = ErrorReport(kind="input", message="in/a.json can't be read.", hint=hint)
+    for reported, is_told in ((damaged, True), (None, False)):
+
+        def ended(_: ChainRun, reported: ErrorReport | None = reported) -> None:
+            raise DriverError("history", "with status 1", reported)
+
+        monkeypatch.setattr(side_pipeline, "run_chain", ended)
+        with pytest.raises(DriverError, match="with status 1") as refused:
+            case.recomputed()
+        assert ("recompute it again" in refused.value.hint) is is_told

@@ -14,12 +14,13 @@ from starlette.testclient import TestClient
 from orchestration.pipeline_definitions import pipeline_definitions
 from tests.hybrid_extensions.report.page_case import ReportPage
 from tests.orchestration.generations.generation_case import GenerationCase
+from tests.orchestration.supervision.live_case import LiveCase
 
 TABLE = dg.AssetKey(["events", "table"])
 
 
 def act(
-    case: GenerationCase, instance: dg.DagsterInstance, **action: dict[str, str]
+    case: GenerationCase | LiveCase, instance: dg.DagsterInstance, **action: dict[str, str]
 ) -> dg.ExecuteInProcessResult:
     job = pipeline_definitions(case.loaded).resolve_job_def("events_control")
     form = {"ops": {"do_events_control": {"config": {"action": action}}}}
@@ -62,6 +63,22 @@ def test_later_events_of_the_table_keep_the_link(tmp_path: Path) -> None:
         act(case, instance, report={})
         job = pipeline_definitions(case.loaded).resolve_job_def("events")
         assert job.execute_in_process(instance=instance, asset_selection=[TABLE]).success
+        [record] = instance.fetch_materializations(TABLE, limit=1).records
+        made = record.asset_materialization
+        assert made is not None
+        assert "/logs/hybrid/events/report/html" in str(made.metadata["report"].value)
+        assert "REPORT: " in str(made.metadata["last action"].value)
+
+
+def test_the_page_of_the_table_has_the_link_once_the_action_has_ended(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.plan_history()
+    case.ask_for_it()
+    case.launch("a")
+    (tmp_path / "dagster").mkdir()
+    with dg.DagsterInstance.local_temp(str(tmp_path / "dagster")) as instance, case.alive():
+        act(case, instance, report={})
+        # The overview of an asset shows its last materialization, and no observation.
         [record] = instance.fetch_materializations(TABLE, limit=1).records
         made = record.asset_materialization
         assert made is not None

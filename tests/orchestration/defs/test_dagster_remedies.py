@@ -125,3 +125,19 @@ def test_a_command_for_a_shell_brings_the_paths_that_dagster_has_and_names_other
     words = shlex.split(line)
     assert words[-3:] == [program(), "logs", str(file)]
     assert {"HYBRID_BROKER_FILE=/run/broker.json", f"SHOP_STATE={tmp_path}/the state"} <= {*words}
+
+
+def test_a_topic_is_created_at_the_broker_that_dagster_reads(
+    loaded: LoadedPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell without the variable would start a second broker, which no pipeline reads."""
+    monkeypatch.setenv("HYBRID_BROKER_FILE", "/srv/a b/broker.json")
+    told = in_dagster("Create the topic (`hybrid broker --topic orders`).", loaded)
+    [command] = re.findall("`(.*)`", told)
+    assert shlex.split(command) == [
+        "HYBRID_BROKER_FILE=/srv/a b/broker.json",
+        "hybrid",
+        "broker",
+        "--topic",
+        "orders",
+    ]

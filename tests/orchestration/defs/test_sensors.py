@@ -444,3 +444,35 @@ def test_materializing_a_paused_pipeline_leaves_it_paused_and_the_run_says_so(
     found = read_requested(case.generation)
     assert found is not None
     assert found.is_paused
+
+
+def test_after_a_run_has_materialized_the_table_its_checks_are_evaluated_at_the_next_look(
+    tmp_path: Path,
+) -> None:
+    """Dagster shows a check as not evaluated after each materialization."""
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("a")
+    table = table_key(case.loaded)
+    seen: list[dg.SensorResult] = []
+    with dg.DagsterInstance.ephemeral() as instance, case.alive():
+        sensor = sensor_of(case.loaded)
+
+        def look_again() -> dict[str, tuple[bool, str]]:
+            cursor = seen[-1].cursor if seen else None
+            context = dg.build_sensor_context(instance=instance, cursor=cursor)
+            found = sensor(context)
+            assert isinstance(found, dg.SensorResult)
+            seen.append(found)
+            return checks(found)
+
+        assert look_again()["healthy"][0]
+        assert look_again() == {}
+
+        @dg.asset(key=table)
+        def by_run() -> None:
+            """As the chain, or a person who materializes the table alone."""
+
+        assert dg.materialize([by_run], instance=instance).success
+        assert look_again()["healthy"][0]
+        assert look_again() == {}

@@ -231,3 +231,17 @@ def test_a_run_can_be_stopped_after_its_declaration_was_changed(
     refused = call(case, "resume", "--generation", "g2", status=2)
     assert "`allowed_lateness` of pipeline `events` changed since" in refused["message"]
     assert load_pipeline(case.path).pipeline.allowed_lateness.total_seconds() == 3600
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"), [({"files": 7_000}, "7,000 files per second."), ({}, "no limit.")]
+)
+def test_the_log_tells_a_rate_limit_in_words(
+    case: LiveCase, fields: dict[str, int], told: str
+) -> None:
+    form = {"ops": {"do_events_control": {"config": {"action": {"rate": fields}}}}}
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = control_job(case.loaded).execute_in_process(form, instance=instance)
+        lines = [each.user_message for each in instance.all_logs(done.run_id)]
+    [line] = [each for each in lines if each.startswith("Rate limit of `inbox`")]
+    assert line.endswith(told)

@@ -275,3 +275,14 @@ def test_what_waits_for_an_approval_is_not_on_its_way_so_that_its_check_warns(
     waits = card(case.loaded, found, None)
     assert waits.headline == "Waiting for approval"
     assert (waits.is_under_way, waits.is_well, waits.is_failing) == (False, False, False)
+
+
+def test_a_live_run_whose_spark_is_up_works_on_its_first_batch(case: LiveCase) -> None:
+    case.ask_for_it()
+    case.launch("a", state="starting", advanced_at_ms=None, idle=False)
+    with case.alive():
+        assert "Spark is starting" in seen(case.loaded).text
+    case.launch("a", advanced_at_ms=None, idle=False)
+    with case.alive():
+        told = seen(case.loaded).text
+    assert told.startswith("Starting · Spark works on the first batch · ")

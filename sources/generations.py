@@ -107,7 +107,7 @@ def begin(loaded: LoadedPipeline, by: str | None = None) -> Generation:
     for left in (f"g{number}" for number in _numbers(loaded)):
         is_left = not is_there(loaded.state, left) and left != newest_generation(loaded)
         if is_left and not read_serving(loaded).ever_served(left):
-            # By a process that was killed while it removed it.
+            # Left by a process that was killed while it removed it.
             remove(loaded, left)
     # A name that was the newest is not used again. A process that was killed before it said so has
     # left a folder of this name.

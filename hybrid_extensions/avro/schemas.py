@@ -25,9 +25,8 @@ def normalized_schema(schema: Any) -> Any:
     """Return an Avro schema with only logical types that fastavro and Spark read alike.
 
     Times of day become numbers, UUIDs texts. Times in nanoseconds get the logical type
-    :data:`NANOS`. A decimal of Kafka Connect, whose precision is 64 for
-    all of its scales, or missing, gets one that holds the scale; any other invalid decimal becomes
-    bytes.
+    :data:`NANOS`. A decimal of Kafka Connect, whose precision is 64 for all of its scales, or
+    missing, gets one that holds the scale; any other invalid decimal becomes bytes.
 
     Args:
         schema: An Avro schema as JSON has it; it is not modified.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hybrid_extensions.cdc.databases.log_mark import lsn_text
 from hybrid_extensions.libpq.connections import server_of
 from hybrid_extensions.postgres.tables import connect_to, raise_if_away
-from sources.common.counting import shortened
+from sources.common.counting import first_few
 from sources.config.source.snapshot import SnapshotOptions
 from sources.errors import InputError, StateError
 
@@ -95,7 +95,7 @@ def _wait(connection: psycopg.Connection[Any], end: int, within_s: float) -> Non
             who = [before[each] for each in sorted(left, key=before.__getitem__)]
             message = (
                 f"Transactions that were in flight at {lsn_text(end)} have not "
-                f"ended within {within_s:g} s: {shortened(who, '; ')}."
+                f"ended within {within_s:g} s: {first_few(who, '; ')}."
             )
             hint = (
                 "Wait until they have ended, or end them (`SELECT pg_terminate_backend(<process>)`,"

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from orchestration.progress.earlier_generations import earlier_generations, read_earlier
 from orchestration.progress.expected_time import Estimate, expected_time
 from orchestration.progress.plan_summary import summary
-from sources.common.counting import shortened
+from sources.common.counting import first_few
 from sources.common.times import iso
 from sources.config.loader import LoadedPipeline
 from sources.planning.files.file_plan import FoundFiles, read_splits
@@ -163,7 +163,7 @@ def _files(source: str, before: set[str], now: set[str]) -> list[Change]:
         ("missing files", before - now),
     ):
         if paths:
-            text = f"{len(paths):,}: {shortened(sorted(paths))}"
+            text = f"{len(paths):,}: {first_few(sorted(paths))}"
             is_new = what.startswith("new")
             sides = {"before": "" if is_new else text, "now": text if is_new else ""}
             found.append(Change(source=source, what=what, **sides))

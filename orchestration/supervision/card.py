@@ -226,8 +226,8 @@ def _bad_candidate(found: Status) -> tuple[str, str] | None:
         headline, why = "Candidate wrong", (_wrong_rows(found) or ("", ""))[1]
     return headline, (
         f"Readers go on to see {found.serving}, which is well; candidate {found.generation} is "
-        f"not. To continue it: `hybrid rerun P`; to delete it: `hybrid generation discard P`. "
-        f"{found.generation}: {why}"
+        "not. To continue it: `hybrid rerun P`; to delete it: `hybrid generation discard P`."
+        f"{why and f' {found.generation}: {why}'}"
     )
 
 

@@ -24,7 +24,7 @@ class Noun(NamedTuple):
         return counted_as(number, self.one, self.more)
 
 
-def shortened(texts: Sequence[str], between: str = ", ") -> str:
+def first_few(texts: Sequence[str], between: str = ", ") -> str:
     """Return the first five texts as one, and how many more there are, as in ``… and 2 more``.
 
     Args:

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
-from hybrid_extensions.generations.discards import take_back_discard
-from hybrid_extensions.generations.switch import refusals
 from hybrid_extensions.generations.switch import steps as switch_steps
 from hybrid_extensions.generations.switch.group_followers import (
     move_position,
@@ -32,6 +30,7 @@ from hybrid_extensions.generations.switch.run import (
     commit_steps,
     do_all,
     give_up,
+    overtaken,
     record_steps,
     resume_requested,
     start,
@@ -111,8 +110,8 @@ def prepare(
         switch = switch.model_copy(update={"action": action})
         if its.state.put_if_absent(Switch.NAME, switch) != switch:
             raise ended_by_another(home)
-        if not take_back_discard(its, switch.to):
-            raise refusals.discarded(switch)
+        if (refusal := overtaken(its, switch)) is not None:
+            raise refusal
         switches[each.file] = switch
     versions: dict[str, int] = {}
     for each in group.members:
@@ -168,8 +167,8 @@ def execute(
             # Recorded as done before the interruption, and so all are committed.
             continue
         with _naming_the_way_back(home, committed, loaded), naming(its):
-            if not is_committed(its, switch) and not take_back_discard(its, switch.to):
-                raise refusals.discarded(switch)
+            if not is_committed(its, switch) and (refusal := overtaken(its, switch)) is not None:
+                raise refusal
             committed.append((each, commit_steps(its, switch, steps[each.file])))
     started = []
     for each, switch in committed:

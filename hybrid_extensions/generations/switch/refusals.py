@@ -51,7 +51,7 @@ def continued_by_another(switch: Switch) -> StateError:
 
 
 def outdated(switch: Switch) -> StateError:
-    """Return (do not raise) the error for a switch before whose begin others made one."""
+    """Return (do not raise) the error for a switch that was begun by an outdated look."""
     message = (
         f"The {switch.kind} of {switch.to} was begun while {switch.past} served, and another "
         "process has changed meanwhile which generation serves. Nothing was changed."

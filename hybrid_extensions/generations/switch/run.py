@@ -14,7 +14,7 @@ from orchestration import step_observers
 from orchestration.operations import live_run
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
-from sources.errors import HybridError
+from sources.errors import HybridError, StateError
 from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from sources.serving import Switch, pending_switch, read_serving
@@ -130,16 +130,32 @@ def run_steps(loaded: LoadedPipeline, steps: Steps) -> PipelineContext | None:
         # Another process was first.
         return None
     is_done = is_committed(loaded, switch)
-    if switch_steps.is_outdated(loaded, switch):
-        give_up(loaded, switch, None)
-        raise refusals.outdated(switch)
-    if not is_done and not take_back_discard(loaded, switch.to):
+    if not is_done and (refusal := overtaken(loaded, switch)) is not None:
         switch_steps.release(loaded, switch)
         give_up(loaded, switch, None)
-        raise refusals.discarded(switch)
+        raise refusal
     with nullcontext() if is_done else refusals.naming_the_abort(switch):
         switch = commit_steps(loaded, switch, steps)
     return record_steps(loaded, switch, steps)
+
+
+def overtaken(loaded: LoadedPipeline, switch: Switch) -> StateError | None:
+    """Return the error of a switch that another process has made impossible; None if it can go on.
+
+    Others serve another generation since it was begun, or discard the one that it is to serve. A
+    discard that is not complete is taken back.
+
+    Args:
+        loaded: The pipeline.
+        switch: The switch, which is recorded and not committed.
+
+    Raises:
+        StateError: The state is damaged, or can't be written.
+        UnavailableError: The state's store does not answer.
+    """
+    if switch_steps.is_outdated(loaded, switch):
+        return refusals.outdated(switch)
+    return None if take_back_discard(loaded, switch.to) else refusals.discarded(switch)
 
 
 def commit_steps(loaded: LoadedPipeline, switch: Switch, steps: Steps) -> Switch:
@@ -149,8 +165,6 @@ def commit_steps(loaded: LoadedPipeline, switch: Switch, steps: Steps) -> Switch
         StateError, RunError, InputError, UnavailableError: As of :func:`run_steps`.
     """
     with step_observers.reported(loaded, step_observers.PROMOTION, tell=steps.say):
-        if switch_steps.is_outdated(loaded, switch):
-            raise refusals.outdated(switch)
         to, past = switch_steps.contexts(loaded, switch)
         require_readable(to)
         steps.begin(f"stopping the runs of {switch.past} and {switch.to}")

@@ -103,11 +103,9 @@ def is_outdated(loaded: LoadedPipeline, switch: Switch) -> bool:
 
     Raises:
         StateError: The state is damaged.
-        InputError: The target can't be read.
-        UnavailableError: A store does not answer.
+        UnavailableError: The state's store does not answer.
     """
-    serving = read_serving(loaded).generation
-    return serving != switch.past and not is_committed(loaded, switch)
+    return read_serving(loaded).generation != switch.past
 
 
 def end_runs(to: PipelineContext, past: PipelineContext) -> list[str]:

@@ -106,8 +106,9 @@ def with_kept_partitions(sink: Sink, rows: DataFrame) -> DataFrame:
             before = "`sink.partition_by`: a row has the text '"
             after = (
                 f"' in column `{name}`, which Delta turns into null. No row of this micro-batch "
+                "was written."
             )
-            message = F.concat(F.lit(before), value, F.lit(f"{after}was written."))
+            message = F.concat(F.lit(before), value, F.lit(after))
             fields = {"field": F.lit("sink.partition_by"), "column": F.lit(name)}
             refused = raise_reported(InputError, message, hint, fields).cast(kind)
             kept = F.when(value.isin(*NULL_PARTITIONS), refused).otherwise(value)

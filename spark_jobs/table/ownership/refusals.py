@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sources.common.counting import shortened
+from sources.common.counting import first_few
 from sources.common.times import iso
 from sources.errors import ErrorFields, StateError
 from sources.extensions import contributions
@@ -58,7 +58,7 @@ def documents_missing(generation: Generation, names: Sequence[str]) -> StateErro
     """
     files = [generation.location(name) for name in names]
     message = (
-        f"The state lacks {shortened(files)}, though micro-batches were committed by what was "
+        f"The state lacks {first_few(files)}, though micro-batches were committed by what was "
         "there. A new decision could lose or duplicate rows. Nothing was started."
     )
     hint = _with_other_ways(f"Restore it from a backup of the state folder. Without one, {_NEW}.")
@@ -95,7 +95,7 @@ def files_missing(generation: Generation, table: Folder, names: Sequence[str]) -
     """
     message = (
         f"Data files of the table {table} are missing, although its log lists them: "
-        f"{shortened(names)}. Their rows are lost, and the table can't be read."
+        f"{first_few(names)}. Their rows are lost, and the table can't be read."
     )
     hint = f"Restore the files from a backup. Without one, {_NEW}."
     return _refused(generation, table, message, hint)

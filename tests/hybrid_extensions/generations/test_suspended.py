@@ -13,9 +13,10 @@ from deltalake import DeltaTable
 from hybrid_extensions.generations import discards
 from hybrid_extensions.generations.files.take_over import OutdatedError, TakeOver
 from hybrid_extensions.generations.lifecycle import discard
-from hybrid_extensions.generations.switch import promotion
+from hybrid_extensions.generations.switch import group_steps, promotion
 from hybrid_extensions.generations.switch import run as switch_run
 from hybrid_extensions.generations.switch import steps as switch_steps
+from hybrid_extensions.generations.switch.group_switch import roll_back_group
 from sources import generations
 from sources.errors import StateError
 from sources.generations import begin
@@ -31,6 +32,7 @@ from sources.storage.folder import Folder
 from spark_jobs.checkpoint.offset_log import query_id
 from spark_jobs.table.delta_table import NO_MORE, transactions_of
 from tests.hybrid_extensions.generations.test_generations import NEW, OLD, two
+from tests.hybrid_extensions.generations.test_group_promotion import group, pair, seen
 from tests.hybrid_extensions.generations.test_switch import broken_off
 from tests.orchestration.generations.generation_case import GenerationCase
 
@@ -480,3 +482,23 @@ def test_a_begin_that_wakes_up_removes_nothing_of_what_is_newest_by_then(
         begin(case.loaded)
     assert newest_generation(case.loaded) == "g3"
     assert read_generation(case.loaded.state, "g3").name == "g3"
+
+
+def test_a_group_that_wakes_up_after_one_of_it_was_rolled_back_stops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = pair(tmp_path)
+    group(cases)
+    stopped: list[Any] = []
+
+    def others() -> None:
+        with monkeypatch.context() as patch:
+            without_lock(patch)
+            promotion.roll_back(cases[0].loaded)
+        monkeypatch.setattr(switch_steps, "end_runs", lambda *of: stopped.append(of))
+
+    before(monkeypatch, group_steps, "begin_action", others)
+    with pytest.raises(StateError, match="rollback of g1 was begun while g2 served"):
+        group(cases, roll_back_group)
+    assert (stopped, seen(cases)) == ([], [OLD, NEW])
+    assert [pending_switch(case.loaded) for case in cases] == [None, None]

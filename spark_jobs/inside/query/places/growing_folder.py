@@ -11,9 +11,9 @@ from sources.config.source.rate_limit import RateLimit
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
 from sources.planning.files.file_plan import FoundFiles
-from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.query.places.place import PlaceStream, Reached, SourcePlace
 from spark_jobs.inside.query.places.read_from_plan import (
+    committed_in_plan,
     direct_files,
     planned_interval_ms,
     reached_in_plan,
@@ -64,14 +64,10 @@ class GrowingFolderPlace(SourcePlace):
             StateError: The checkpoint or the state is damaged, or the state can't be written.
             UnavailableError: The storage or the state's store does not answer.
         """
-        checkpoint = self._context.generation.checkpoint
-        committed = offset_log.committed_offset(checkpoint, self._index)
+        committed = committed_in_plan(self._context, self._index, self._planned)
         if committed and int(committed["reservoirVersion"]) > len(self._planned.entries):
             first = f"discoveries/{self.folder.parts[0].source}-{len(self.folder.parts)}.json"
             raise documents_missing(self._context.generation, [first])
-        # What was read is not read again: its files may be gone.
-        entries = offset_log.position_in_plan(committed, self._planned.entries)
-        self._planned.require_unchanged(entries)
         self._planned.prepare()
         direct = direct_files(spark, self._planned)
         rows = partial(self._planned.stream, spark)

@@ -12,6 +12,7 @@ from sources.planning.files.file_plan import FoundFiles
 from sources.planning.files.open_snapshot import OpenSnapshot, whole_in_words
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.query.places.place import PlaceStream, SourcePlace
+from spark_jobs.inside.query.places.read_from_plan import committed_in_plan
 from spark_jobs.inside.readers.files.planned_files import PlannedSource
 
 
@@ -49,9 +50,7 @@ class OpenSnapshotPlace(SourcePlace):
             StateError: The checkpoint is damaged, or the state can't be written.
             UnavailableError: The storage or the state's store does not answer.
         """
-        committed = offset_log.committed_offset(self._context.generation.checkpoint, self._index)
-        entries = offset_log.position_in_plan(committed, self._planned.entries)
-        self._planned.require_unchanged(entries)
+        committed_in_plan(self._context, self._index, self._planned)
         self._planned.prepare()
         return PlaceStream(partial(self._planned.stream, spark))
 

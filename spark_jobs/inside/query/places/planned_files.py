@@ -14,6 +14,7 @@ from sources.planning.files.rounds import History, Round, next_round
 from spark_jobs.checkpoint import offset_log
 from spark_jobs.inside.query.places.place import PlaceStream, Reached, SourcePlace
 from spark_jobs.inside.query.places.read_from_plan import (
+    committed_in_plan,
     direct_files,
     planned_interval_ms,
     reached_in_plan,
@@ -69,11 +70,7 @@ class PlannedFilesPlace(SourcePlace):
         """
         interval = 0
         if self._rate is not None:
-            checkpoint = self._context.generation.checkpoint
-            committed = offset_log.committed_offset(checkpoint, self._index)
-            # What was read is not read again: its files may be gone.
-            entries = offset_log.position_in_plan(committed, self.planned.entries)
-            self.planned.require_unchanged(entries)
+            committed = committed_in_plan(self._context, self._index, self.planned)
             # A drained source has nothing to wait for, but a last micro-batch without data.
             if not self.is_drained(committed):
                 interval = planned_interval_ms(self._rate, self.planned)

@@ -23,6 +23,30 @@ def planned_interval_ms(rate: RateLimit, planned: Planned) -> int:
     return 0 if rate == RateLimit() else interval_ms(rate, planned.largest)
 
 
+def committed_in_plan(context: PipelineContext, index: int, planned: Planned) -> Any:
+    """Refuse a planned source whose unread input has changed; else return what was committed of it.
+
+    What was read is not read again: it may be gone.
+
+    Args:
+        context: The pipeline and its state.
+        index: Number of the source's place in the union, from 0.
+        planned: Reader of the source.
+
+    Returns:
+        Spark's offset of the source, decoded from JSON; None if it was never read.
+
+    Raises:
+        InputError: Input that is still to be read is missing or was rewritten.
+        SeamError: Kafka has deleted records that are still to be read.
+        StateError: The checkpoint is damaged.
+        UnavailableError: The input's storage or broker, or the state's store, does not answer.
+    """
+    committed = offset_log.committed_offset(context.generation.checkpoint, index)
+    planned.require_unchanged(offset_log.position_in_plan(committed, planned.entries))
+    return committed
+
+
 def reached_in_plan(planned: Planned, committed: Any) -> Reached:
     """Return how far a planned source was read: splits, rows and highest event time.
 

@@ -27,7 +27,11 @@ from spark_jobs.inside.query.places.followed_topic_stream import (
     pace_of,
 )
 from spark_jobs.inside.query.places.place import DirectStream, PlaceStream, Reached, SourcePlace
-from spark_jobs.inside.query.places.read_from_plan import planned_interval_ms, reached_in_plan
+from spark_jobs.inside.query.places.read_from_plan import (
+    committed_in_plan,
+    planned_interval_ms,
+    reached_in_plan,
+)
 from spark_jobs.inside.query.seam.topic_seam import Seam
 from spark_jobs.inside.readers.topics.event_times import EventTimeCheck
 from spark_jobs.inside.readers.topics.kafka_stream import with_new_partitions
@@ -101,10 +105,7 @@ class TopicRangePlace(SourcePlace):
         """
         self._planned.prepare()
         self.require_same_log()
-        checkpoint = self._context.generation.checkpoint
-        committed = offset_log.committed_offset(checkpoint, self._index)
-        entries = offset_log.position_in_plan(committed, self._planned.entries)
-        self._planned.require_unchanged(entries)
+        committed = committed_in_plan(self._context, self._index, self._planned)
         filtering = not self._seam.is_passed({})
 
         def rows() -> DataFrame:

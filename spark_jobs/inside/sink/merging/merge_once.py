@@ -28,7 +28,7 @@ _MOST_ROWS = 2_000_000
 _MOST_KEYS = 1000
 # Ranges that all are put together to: each is compared with the statistics of each file.
 _MOST_SPANS = 64
-# A range has no gap that is more than this part of the distance between lowest and highest key.
+# A gap of up to this part of the distance between the lowest and the highest key ends no range.
 _DENSE = 4096
 
 

@@ -26,7 +26,7 @@ from sources.common.positions import EndPosition
 from sources.common.times import iso
 from sources.config.loader import LoadedPipeline
 from sources.config.source.exported_source import export_step
-from sources.errors import HybridError, InputError
+from sources.errors import HybridError, InputError, leaving
 from sources.hand_over import hand_over
 from sources.hand_over_checks import Check, check_hand_over, find_refusal
 from sources.hybrid import Boundedness
@@ -45,6 +45,7 @@ from spark_jobs.table.ownership.belonging import require_belonging
 T = TypeVar("T")
 # About as long as Spark takes to start on a busy machine.
 _AHEAD_S = 20.0
+_COMMITTED_STAYS = "What is committed stays in the table, and is not read again."
 
 
 class Observer:
@@ -140,10 +141,12 @@ class Step(ABC, Generic[T]):
     Attributes:
         name: Name of the step, and of its asset.
         source: Name of the source that the step is about; None of a step before all sources.
+        leaves: What became of the table if the step fails: a sentence for the error.
     """
 
     name: str
     source: str | None = None
+    leaves: str = "The table was not changed."
 
     def run(self, run: ChainRun) -> Outcome[T]:
         """Run the step to its end, and report its beginning and its end to the observer.
@@ -155,8 +158,8 @@ class Step(ABC, Generic[T]):
             The result; a caller has to check its ``refusal``, which is not raised here.
 
         Raises:
-            HybridError: The step's operation is refused or failed; the observer's ``finished`` is
-                not called. The step may be run again.
+            HybridError: The step's operation is refused or failed; it tells what that leaves, and
+                the observer's ``finished`` is not called. The step may be run again.
         """
         run.observer.started(self)
         # What a plan reads is what its sources read; a live run goes on after its step.
@@ -165,7 +168,8 @@ class Step(ABC, Generic[T]):
             if isinstance(self, LiveStep)
             else step_observers.reported(
                 run.loaded, self.name, self.source, partial(run.observer.noted, self)
-            )
+            ),
+            leaving(self.leaves),
         ):
             outcome = self._run(run)
         run.observer.finished(self, outcome)
@@ -205,6 +209,7 @@ class RestOfSnapshotStep(Step[WholeTable | None]):
     """
 
     name = "rest_of_snapshot"
+    leaves = _COMMITTED_STAYS
 
     def _run(self, run: ChainRun) -> Outcome[WholeTable | None]:
         tell = partial(run.observer.noted, self)
@@ -307,6 +312,8 @@ class BoundedStep(Step[EndPosition]):
         source: Name of the source.
     """
 
+    leaves = _COMMITTED_STAYS
+
     def __init__(self, source: str) -> None:
         self.name = self.source = source
 
@@ -347,6 +354,8 @@ class LiveStep(Step[Heartbeat]):
     Args:
         source: Name of the source.
     """
+
+    leaves = _COMMITTED_STAYS
 
     def __init__(self, source: str) -> None:
         self.name = self.source = source
@@ -434,5 +443,6 @@ def run_step(run: ChainRun, name: str) -> Outcome[Any]:
 def _run_step(step: Step[T], run: ChainRun) -> Outcome[T]:
     outcome = step.run(run)
     if outcome.refusal is not None:
-        raise outcome.refusal
+        with leaving(step.leaves):
+            raise outcome.refusal
     return outcome

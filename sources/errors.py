@@ -8,7 +8,8 @@ happens next, be it Dagster's retries, the supervision of the live run or a prog
 from __future__ import annotations
 
 import copyreg
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, ClassVar, TypedDict, Unpack, cast
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -62,6 +63,7 @@ class ErrorReport(BaseModel):
     Attributes:
         kind: Which type of error, by a name that stays (:attr:`HybridError.kind`).
         message: What is wrong, and which value.
+        effect: What became of the data, where the message does not say it: a sentence, or empty.
         hint: What to do now.
         transient: Whether the same attempt may succeed later without any change.
         fields: What the error is about: keys of :class:`ErrorFields` and their values.
@@ -71,12 +73,13 @@ class ErrorReport(BaseModel):
 
     kind: str
     message: str
+    effect: str = ""
     hint: str = ""
     transient: bool = False
     fields: dict[str, str | int] = Field(default_factory=dict)
 
     def __str__(self) -> str:
-        return _with_hint(self.message, self.hint)
+        return _joined(_joined(self.message, self.effect), self.hint)
 
 
 class HybridError(Exception):
@@ -91,10 +94,11 @@ class HybridError(Exception):
 
     Attributes:
         kind: Name of the error type for programs; it stays the same if a class is renamed.
-
+        effect: What became of the data, where the message does not say it (:func:`leaving`).
     """
 
     kind: ClassVar[str] = "error"
+    effect: str = ""
     transient: bool = False
 
     def __init__(
@@ -120,29 +124,47 @@ class HybridError(Exception):
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
-        return _with_hint(self.message, self.hint)
+        return str(self.report())
 
     def report(self) -> ErrorReport:
         """Return the error as a document, which ``--json`` prints and heartbeats carry."""
         return ErrorReport(
             kind=self.kind,
             message=self.message,
+            effect=self.effect,
             hint=self.hint,
             transient=self.transient,
             fields=cast("dict[str, str | int]", dict(self.fields)),
         )
 
 
-def _with_hint(message: str, hint: str) -> str:
-    """Return the whole text of an error, in which the message ends before the hint begins.
+def _joined(first: str, then: str) -> str:
+    """Return two parts of an error's text as one, in which the first ends before the other begins.
 
     A message may end with a text of others, such as a path, which has no full stop.
     """
-    if not hint or not message:
-        return message or hint
-    if "\n" in message:
-        return f"{message}\n{hint}"
-    return f"{message} {hint}" if message.endswith((".", "!", "?", ":")) else f"{message}. {hint}"
+    if not first or not then:
+        return first or then
+    if "\n" in first:
+        return f"{first}\n{then}"
+    return f"{first} {then}" if first.endswith((".", "!", "?", ":")) else f"{first}. {then}"
+
+
+@contextmanager
+def leaving(effect: str) -> Iterator[None]:
+    """Let errors within ``with`` tell what became of the data, unless they tell it themselves.
+
+    Used by whoever knows what is being done, such as a step of a chain.
+
+    Args:
+        effect: A sentence, such as ``Nothing was changed.``; empty if it is not known.
+    """
+    try:
+        yield
+    except HybridError as error:
+        if not error.effect and "othing was" not in error.message:
+            error.effect = effect
+        raise
 
 
 class InputError(HybridError, ValueError):
@@ -192,5 +214,6 @@ def error_of(report: ErrorReport) -> HybridError:
     types: tuple[type[HybridError], ...] = (UnavailableError, SeamError, StateError, RunError)
     kind = next((each for each in types if each.kind == report.kind), InputError)
     made = kind(report.message, report.hint, transient=report.transient)
+    made.effect = report.effect
     made.fields.update(report.fields)  # type: ignore[typeddict-item]
     return made

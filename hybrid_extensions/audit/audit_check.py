@@ -33,7 +33,7 @@ def audited_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
         description=(
             "The table was proved right by the last audit. Evaluated by AUDIT of the job "
             f"`{control_name(loaded)}`, and after {Remedy('audit').command(str(loaded.path))}; one "
-            "that failed stays until another passes, or somebody accepts it."
+            "that failed stays until another passes, or somebody accepts it (ACCEPT_AUDIT)."
         ),
     )
     def audited(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
@@ -96,12 +96,21 @@ def audit_evaluation(
         report: Its report, for examples of differing keys and columns, which are not kept in the
             state.
     """
+    return _evaluation(loaded, kept, examples_of(report))
+
+
+def examples_of(report: AuditReport) -> Metadata:
+    """Return an audit's examples of differing keys and columns as metadata; empty without any.
+
+    Args:
+        report: The audit's report.
+    """
     rows = [
         {"kind": kind, "key": each.key_text, "column": each.column or ""}
         for kind, found in report.examples.items()
         for each in found
     ]
-    return _evaluation(loaded, kept, {_EXAMPLES: table(rows)} if rows else {})
+    return {_EXAMPLES: table(rows)} if rows else {}
 
 
 def _kept_examples(

@@ -8,6 +8,7 @@ import typer
 
 from orchestration.cli import panels
 from orchestration.cli.output import (
+    NOTHING_CHANGED,
     AsJson,
     By,
     GenerationName,
@@ -37,7 +38,7 @@ def audit(
     The verdict is kept: `hybrid status` and Dagster show one that failed as red until another audit
     passes, or somebody accepts it.
     """
-    with answer(as_json) as show:
+    with answer(as_json, NOTHING_CHANGED) as show:
         from hybrid_extensions.audit.acceptance import accept_audit
         from hybrid_extensions.audit.run import audit as compare_with_input
         from hybrid_extensions.comparison import terminal as comparison_terminal

@@ -1,4 +1,4 @@
-"""Action AUDIT of the control job in Dagster: prove the table, and evaluate its check."""
+"""Actions of the control job in Dagster: AUDIT proves the table, ACCEPT_AUDIT accepts a failure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ from typing import Any
 
 import dagster as dg
 
-from hybrid_extensions.audit.audit_check import audit_evaluation, audited_check
+from hybrid_extensions.audit.acceptance import accept_audit
+from hybrid_extensions.audit.audit_check import (
+    audit_again,
+    audit_evaluation,
+    audited_check,
+    examples_of,
+)
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.comparison.audit_metadata import audited
 from hybrid_extensions.comparison.compared_tables import of_one_generation
+from orchestration.attribution import acting_user
 from orchestration.comparison.kept_audit import keep_audit
 from orchestration.defs.assets.table import kept_action, last_action
+from orchestration.defs.jobs.action_form import text_field
 from orchestration.defs.jobs.actions import Action
 from orchestration.defs.jobs.control_form import OF_GENERATION, acting_generation
 from orchestration.defs.keys import RESULT_TAG, note_on_run, table_key
@@ -22,10 +30,12 @@ from sources.errors import InputError
 from sources.serving import declared_generation, read_serving
 
 _OF_SERVING = "The check `audited` has examples. It stays red"
+_ACCEPT = "ACCEPT_AUDIT"
 _OF_CANDIDATE = (
-    "If the transform was changed, change the audit's query in the same way, and audit again. "
-    "`hybrid generation compare P` shows what differs from the rows that readers see, to whom the "
-    "check `audited` still applies. The check `healthy` names the candidate"
+    "The page of `table` has examples. If the transform was changed, change the audit's query in "
+    "the same way, and audit again. What differs from the rows that readers see, to whom the check "
+    "`audited` still applies, is shown by `hybrid generation compare P`. The check `healthy` names "
+    "the candidate"
 )
 
 
@@ -35,13 +45,22 @@ def definitions(loaded: LoadedPipeline) -> dg.Definitions:
 
 
 def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
-    """Return the action AUDIT of a pipeline's control job, by name."""
+    """Return the actions AUDIT and ACCEPT_AUDIT of a pipeline's control job, by name."""
     del loaded
     text = (
         "computes the table from all files and records by DuckDB, without Spark, and compares it "
         "row by row; changes nothing"
     )
-    return {"AUDIT": Action(audit_table, text, OF_GENERATION)}
+    accepts = (
+        "records that you accept the last audit although it failed; the table is no longer told as "
+        "wrong, and its check becomes a warning with your reason"
+    )
+    why = text_field("The reason, shown with the verdict; an audit is only accepted for one.")
+    by = text_field("Your name, which is kept and shown; else that of the login, if there is one.")
+    return {
+        "AUDIT": Action(audit_table, text, OF_GENERATION),
+        _ACCEPT: Action(accept, accepts, {"why": why, "by": by, **OF_GENERATION}),
+    }
 
 
 def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
@@ -62,7 +81,7 @@ def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: 
     acting = of_one_generation(acting_generation(context, loaded, config))
     found = audit(acting)
     kept = keep_audit(acting, found)
-    shown = audited(kept)
+    shown = {**audited(kept), **examples_of(found)}
     text = kept.text
     context.add_output_metadata(shown)
     # An observation: the table is as it was, and nothing downstream has to follow.
@@ -78,9 +97,33 @@ def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: 
         is_serving = which == read_serving(loaded).generation
         more = (
             f"{_OF_SERVING if is_serving else _OF_CANDIDATE} until another audit passes, or "
-            f"somebody accepts this one with `hybrid audit P --generation {which} --accept "
-            "'the reason'`."
+            f"somebody accepts this one: this job with the action {_ACCEPT}, the reason as `why` "
+            f"and `generation: {which}`."
         )
         raise InputError(text, more, pipeline=loaded.pipeline.name)
     # The table's page would go on to say that it was never audited until the next look.
     report_now(context, loaded, f"AUDIT: {text}")
+
+
+def accept(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
+    """Accept the last audit of a generation, which failed; the check `audited` tells who and why.
+
+    Dagster's job ``<pipeline>_control`` runs it if its action ACCEPT_AUDIT is chosen.
+
+    Args:
+        context: The job's Dagster run.
+        loaded: The pipeline.
+        config: What people entered at the launch: ``why``, ``by``, and ``generation``, empty for
+            the serving one.
+
+    Raises:
+        InputError: There is no reason, the last audit has not failed, or ``by`` is not who is
+            logged in.
+        StateError: The state can't be read or written.
+        UnavailableError: The state's store does not answer.
+    """
+    acting = acting_generation(context, loaded, config)
+    kept = accept_audit(acting, config.why, acting_user(context.run.tags, config.by))
+    if (again := audit_again(context.instance, loaded)) is not None:
+        context.instance.report_runless_asset_event(again)
+    report_now(context, loaded, f"{_ACCEPT}: {kept.text}")

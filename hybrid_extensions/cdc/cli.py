@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from orchestration.cli import panels
-from orchestration.cli.output import AsJson, PipelineFile, answer, load
+from orchestration.cli.output import NOTHING_CHANGED, AsJson, PipelineFile, answer, load
 
 app = typer.Typer()
 
@@ -16,7 +16,7 @@ def tables(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
     Exit status 1 if a table can't be captured. Files that were made before stay as they are.
     """
-    with answer(as_json) as show:
+    with answer(as_json, NOTHING_CHANGED) as show:
         from hybrid_extensions.cdc.tables import table_pipelines
         from hybrid_extensions.cdc.tables.template import Template
 

@@ -6,6 +6,7 @@ import typer
 
 from orchestration.cli import panels
 from orchestration.cli.output import (
+    NOTHING_CHANGED,
     AsJson,
     GenerationName,
     PipelineFile,
@@ -26,7 +27,7 @@ def compare(
     Rows that differ are looked at again until changes on their way to the table have arrived; those
     that differ then turn `hybrid status` red, and the exit status is 1.
     """
-    with answer(as_json) as show:
+    with answer(as_json, NOTHING_CHANGED) as show:
         from hybrid_extensions.cdc.databases.altered_table import withdraw_alteration
         from hybrid_extensions.cdc.databases.table_watch import inspect_uncompared
         from hybrid_extensions.compare.compare_source import compare_with_source

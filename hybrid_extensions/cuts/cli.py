@@ -11,7 +11,7 @@ import typer
 
 from orchestration.cli import panels
 from orchestration.cli.interrupts import sigterm_interrupts
-from orchestration.cli.output import AsJson, answer, tell
+from orchestration.cli.output import NOTHING_CHANGED, AsJson, answer, tell
 
 if TYPE_CHECKING:
     from hybrid_extensions.cuts.table import Cut
@@ -77,7 +77,7 @@ def cut(
 
     By default the last one.
     """
-    with answer(as_json) as show:
+    with answer(as_json, NOTHING_CHANGED) as show:
         from hybrid_extensions.cuts.members import load_group
         from hybrid_extensions.cuts.table import read_cut
 

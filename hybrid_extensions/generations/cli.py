@@ -10,6 +10,7 @@ import typer
 from orchestration.cli import panels, shell_remedies
 from orchestration.cli.interrupts import sigterm_interrupts
 from orchestration.cli.output import (
+    NOTHING_CHANGED,
     AsJson,
     By,
     PipelineFile,
@@ -38,7 +39,7 @@ _generation = typer.Typer(
 @_generation.command("list")
 def list_(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """List all generations: the serving one, one that waits, and those to roll back to."""
-    with answer(as_json) as show:
+    with answer(as_json, NOTHING_CHANGED) as show:
         from hybrid_extensions.generations import terminal
         from hybrid_extensions.generations.overview import overview
 
@@ -67,7 +68,7 @@ def compare(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
     Nothing is changed; differences do not affect the exit status.
     """
-    with answer(as_json) as show:
+    with answer(as_json, NOTHING_CHANGED) as show:
         from hybrid_extensions.generations import terminal
         from hybrid_extensions.generations.comparison.compare_generations import compare_generations
 

@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 
 from orchestration.cli import panels
-from orchestration.cli.output import AsJson, GenerationName, PipelineFile, answer, load_acting
+from orchestration.cli.output import (
+    NOTHING_CHANGED,
+    AsJson,
+    GenerationName,
+    PipelineFile,
+    answer,
+    load_acting,
+)
 
 app = typer.Typer()
 
@@ -28,7 +35,7 @@ def report(
 
     What is not there yet is named on the page. It has no rows of the table and no credentials.
     """
-    with answer(as_json) as show:
+    with answer(as_json, NOTHING_CHANGED) as show:
         from hybrid_extensions.report.collect import collect
         from hybrid_extensions.report.page import render, require_file, write
 

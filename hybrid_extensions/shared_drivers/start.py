@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from hybrid_extensions.shared_drivers.requests import (
@@ -25,6 +27,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, RunError, UnavailableError
 from sources.state.generation import digests
 from sources.storage.folder import Folder
+from spark_jobs.launch.launch_record import Place
 from spark_jobs.launch.places.base import Order, start
 from spark_jobs.launch.submission import spark_properties, submit
 from spark_jobs.run_state import run_log
@@ -50,11 +53,24 @@ def settings_of(loaded: LoadedPipeline) -> dict[str, str]:
         **{f"spark.conf.{name}": value for name, value in spark.conf.items()},
         **{f"hdfs.conf.{name}": value for name, value in pipeline.hdfs.conf.items()},
         "stores (s3, azure, google) of the paths": stores,
-        "installed version of this project": submit.code_version(),
+        "installed version of this project": importlib.metadata.version("hybrid-backfill"),
     }
     if "s3" in stores:
         named["s3"] = pipeline.s3.model_dump(mode="json")
     return digests(named)
+
+
+def _command(loaded: LoadedPipeline, scratch: Path, arguments: Sequence[str]) -> list[str]:
+    """Return the ``spark-submit`` command of a driver that gets one of its pipelines' settings."""
+    spark = loaded.pipeline.spark
+    conf = {
+        "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        **spark.conf,
+        "spark.app.name": f"hybrid driver {spark.group}",
+    }
+    settings = spark.model_copy(update={"conf": conf})
+    shared = replace(loaded, pipeline=loaded.pipeline.model_copy(update={"spark": settings}))
+    return submit.submit_command(shared, Place(), scratch, "shared_job.py", arguments, "")
 
 
 class SharedDriver:
@@ -161,7 +177,7 @@ class SharedDriver:
             scratch.mkdir(mode=0o700)
             arguments = ["--folder", str(self._folder), "--settings", json.dumps(self._settings)]
             arguments += ["--started-by", self._loaded.pipeline.name]
-            command = submit.shared_command(self._loaded, scratch, arguments)
+            command = _command(self._loaded, scratch, arguments)
             environment = submit.shared_environment(self._loaded, scratch)
             log = log_of(self._folder)
             order = Order(command, environment, self._folder, log, lock.descriptors)

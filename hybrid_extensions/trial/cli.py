@@ -9,7 +9,7 @@ import typer
 
 from orchestration.cli import panels
 from orchestration.cli.interrupts import sigterm_interrupts
-from orchestration.cli.output import AsJson, PipelineFile, answer, load
+from orchestration.cli.output import NOTHING_CHANGED, AsJson, PipelineFile, answer, load
 
 app = typer.Typer()
 
@@ -40,7 +40,7 @@ def try_(  # noqa: PLR0913, PLR0917 - each is an option
     afterwards. It is compared with the audit's computation over the same sample, and with the table
     that serves. Exit status 1 if the audit fails.
     """
-    with answer(as_json) as show, sigterm_interrupts():
+    with answer(as_json, NOTHING_CHANGED) as show, sigterm_interrupts():
         from hybrid_extensions.trial import tables as sample_tables
         from hybrid_extensions.trial.run import try_sample
         from hybrid_extensions.trial.sample_pipeline import SampleOptions, parse_share

@@ -19,6 +19,7 @@ import typer
 
 from orchestration.cli import control_commands, machine_commands, panels, target_commands
 from orchestration.cli.output import (
+    NOTHING_CHANGED,
     AsJson,
     By,
     GenerationName,
@@ -100,7 +101,7 @@ def options(
 @app.command(rich_help_panel=panels.START)
 def validate(pipeline: PipelineFile, as_json: AsJson = False) -> None:
     """Check a pipeline's declaration, without reading any data; nothing is written."""
-    with answer(as_json) as show:
+    with answer(as_json, NOTHING_CHANGED) as show:
         from orchestration.operations import chain_plan
         from orchestration.pipeline_definitions import pipeline_definitions
 
@@ -125,7 +126,7 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
     The first call makes the plan and keeps it; no row is read or written yet.
     """
-    with answer(as_json) as show:
+    with answer(as_json, NOTHING_CHANGED) as show:
         from orchestration.cli import console, terminal_tables
         from orchestration.cli.after_plan import after_plan
         from orchestration.operations import chain_plan
@@ -211,7 +212,7 @@ def status(
 
     Of the serving generation and of one that waits for its promotion, unless one is named.
     """
-    with answer(as_json) as show:
+    with answer(as_json, NOTHING_CHANGED) as show:
         from orchestration.cli import terminal_tables
         from orchestration.supervision.status import status_of
 
@@ -231,7 +232,7 @@ def history(
 
     An action that is only begun goes on, or its process was killed.
     """
-    with answer(as_json) as show:
+    with answer(as_json, NOTHING_CHANGED) as show:
         from orchestration.cli import terminal_tables
         from sources.state.action_log import read_actions
 
@@ -254,7 +255,7 @@ def logs(
     as_json: AsJson = False,
 ) -> None:
     """Show the output of the latest run's Spark driver, wherever it ran."""
-    with answer(as_json) as show:
+    with answer(as_json, NOTHING_CHANGED) as show:
         from orchestration.cli import console
         from sources.serving import declared_generation, generation_with_role
 

@@ -40,6 +40,8 @@ By = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document to stdout.")]
 INTERRUPTED = 130
 """Exit status of a command that was interrupted, by Ctrl-C."""
+NOTHING_CHANGED = "Nothing was changed."
+"""What a command leaves if it fails that changes nothing, or has not begun."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -54,8 +56,10 @@ def load(path: Path) -> LoadedPipeline:
         StateError: The file is the copy of a generation, and the note of its origin is damaged.
     """
     from sources.config.loader import load_pipeline
+    from sources.errors import leaving
 
-    return load_pipeline(path)
+    with leaving(NOTHING_CHANGED):
+        return load_pipeline(path)
 
 
 def load_acting(path: Path, generation: str | None, *, as_kept: bool = False) -> LoadedPipeline:
@@ -72,9 +76,11 @@ def load_acting(path: Path, generation: str | None, *, as_kept: bool = False) ->
         StateError: The state is damaged.
         UnavailableError: The state's store does not answer.
     """
+    from sources.errors import leaving
     from sources.generations import acting_on
 
-    return acting_on(load(path), generation, as_kept=as_kept)
+    with leaving(NOTHING_CHANGED):
+        return acting_on(load(path), generation, as_kept=as_kept)
 
 
 def person(by: str | None) -> str:
@@ -109,7 +115,7 @@ def visible(text: str) -> str:
 
 
 @contextmanager
-def answer(as_json: bool) -> Iterator[Any]:
+def answer(as_json: bool, effect: str = "") -> Iterator[Any]:
     """Yield a function that prints the answer; errors become text and an exit status.
 
     The function takes the answer twice: as a JSON object, whose ``ok`` decides the exit status, and
@@ -119,12 +125,21 @@ def answer(as_json: bool) -> Iterator[Any]:
 
     Args:
         as_json: Print the JSON object to stdout, not the text.
+        effect: What became of the data if the command fails, for errors that do not say it; empty
+            if that is not always the same.
 
     Raises:
         typer.Exit: 1 if the answer is bad or a run failed, 2 if the declaration, the data, the
             state or a service does not allow the command, 130 if it was interrupted.
     """
-    from sources.errors import HybridError, InputError, SeamError, StateError, UnavailableError
+    from sources.errors import (
+        HybridError,
+        InputError,
+        SeamError,
+        StateError,
+        UnavailableError,
+        leaving,
+    )
 
     good = True
 
@@ -137,7 +152,8 @@ def answer(as_json: bool) -> Iterator[Any]:
             _print(view, is_plain=isinstance(view, str))
 
     try:
-        yield show
+        with leaving(effect):
+            yield show
     except HybridError as error:
         if as_json:
             document = {"ok": False, **error.report().model_dump()}

@@ -12,6 +12,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
+from orchestration.cli.output import NOTHING_CHANGED
 from sources.extensions import contributions
 
 
@@ -75,6 +76,7 @@ class Commands(Group):
                 "ok": False,
                 "kind": "usage",
                 "message": message,
+                "effect": NOTHING_CHANGED,
                 "hint": hint,
                 "transient": False,
                 "fields": {},

@@ -157,6 +157,4 @@ class Stores:
 
     @cached_property
     def _kinds(self) -> list[StoreKind]:
-        if self._given is not None:
-            return [*self._given]
-        return [*items_added("stores")]
+        return [*(items_added("stores") if self._given is None else self._given)]

@@ -8,7 +8,17 @@ from typing import Any
 import pytest
 
 from orchestration import chain as steps
-from orchestration.chain import ChainRun, HandoverStep, Observer, Outcome, Step, run_chain, run_step
+from orchestration.chain import (
+    BoundedStep,
+    ChainRun,
+    HandoverStep,
+    LiveStep,
+    Observer,
+    Outcome,
+    Step,
+    run_chain,
+    run_step,
+)
 from sources.errors import InputError, SeamError
 from tests.minimal import minimal_pipeline
 from tests.orchestration.generations.generation_case import GenerationCase
@@ -57,6 +67,37 @@ def test_a_step_whose_outcome_is_refused_is_the_last_one(
         with pytest.raises(SeamError, match="Nothing was started"):
             go()
     assert seen.events == ["a started", "a: done"] * 2
+
+
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        (steps.PlanStep(), "The table was not changed."),
+        (HandoverStep("live"), "The table was not changed."),
+        (BoundedStep("history"), "What is committed stays in the table, and is not read again."),
+        (LiveStep("live"), "What is committed stays in the table, and is not read again."),
+    ],
+    ids=lambda each: each.name if isinstance(each, Step) else "",
+)
+def test_a_step_that_fails_tells_what_became_of_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: Step[Any], told: str
+) -> None:
+    def fail(self: Step[Any], run: ChainRun) -> Outcome[Any]:
+        raise InputError("It is wrong.", "Mend it.")
+
+    monkeypatch.setattr(type(step), "_run", fail)
+    chain_of(monkeypatch, step)
+    with pytest.raises(InputError) as caught:
+        run_chain(ChainRun(GenerationCase(tmp_path).loaded))
+    assert str(caught.value) == f"It is wrong. {told} Mend it."
+
+
+def test_a_refused_outcome_tells_what_became_of_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain_of(monkeypatch, Fixed("a", SeamError("The check fails.", "Mend it.")))
+    with pytest.raises(SeamError, match=r"^The check fails\. The table was not changed\. Mend it"):
+        run_chain(ChainRun(GenerationCase(tmp_path).loaded))
 
 
 def test_a_step_that_is_not_there_is_refused_with_the_names_of_those_that_are(

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from sources.common.positions import Gap
-from sources.errors import HybridError, InputError
+from sources.errors import HybridError, InputError, error_of, leaving
 from sources.kafka.start.declared_start import GapError
 
 
@@ -23,6 +23,16 @@ from sources.kafka.start.declared_start import GapError
 def test_the_message_ends_before_the_way_out_begins(message: str, hint: str, text: str) -> None:
     error = InputError(message, hint)
     assert str(error) == str(error.report()) == text
+
+
+def test_an_error_tells_once_what_became_of_the_data() -> None:
+    with pytest.raises(InputError) as caught, leaving("Other rows stay."), leaving("All stays."):
+        raise InputError("It is wrong", "Mend it.")
+    assert str(caught.value) == "It is wrong. All stays. Mend it."
+    assert error_of(caught.value.report()).report() == caught.value.report()
+    with pytest.raises(InputError) as caught, leaving("Nothing was changed."):
+        raise InputError("It is wrong: nothing was deleted.", "Mend it.")
+    assert str(caught.value) == "It is wrong: nothing was deleted. Mend it."
 
 
 @pytest.mark.parametrize(

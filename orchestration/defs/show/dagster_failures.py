@@ -103,8 +103,9 @@ def failures(loaded: LoadedPipeline | None, *, allow_retries: bool = True) -> It
         tried = _attempts_before() if allow_retries and told.transient else None
         is_last = tried is None or tried >= RETRY_POLICY.max_retries
         traceback.print_exc()
+        what = told.model_copy(update={"hint": ""})
         failure = ToldFailure(
-            f"{told.message}\n{WHAT_TO_DO}: {told.hint}", _metadata(told), allow_retries=not is_last
+            f"{what}\n{WHAT_TO_DO}: {told.hint}", _metadata(told), allow_retries=not is_last
         )
         if tried is None or is_last:
             raise failure from None

@@ -143,9 +143,7 @@ def _by_slot(health: Health, seen: SlotSeen, slot: Finding) -> Health | None:
         if health in (*_WORKING, *of_cut_off):
             return "late" if is_read else "cut-off"
     is_told = seen.is_read or seen.failure or seen.silent or seen.unknown is not None
-    if health == "healthy" and is_told:
-        return "catching-up"
-    return None
+    return "catching-up" if health == "healthy" and is_told else None
 
 
 def _not_requested(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
@@ -271,7 +269,8 @@ def _ended(seen: Seen, requested_ms: int, now_ms: int) -> _Process:
             # Whatever Spark says about it: this is why.
             reason = f"The live run failed, and its broker does not answer: {outage}"
             return _Process("dead", reason, "dead", beat.failure)
-        return _failed("The live run failed", beat.failure.model_copy(update={"hint": hint}))
+        told = {"hint": hint, "effect": "What it committed stays in the table."}
+        return _failed("The live run failed", beat.failure.model_copy(update=told))
     if beat is not None and beat.state == "stopped":
         return _Process("dead", f"The live run ended, although nobody stopped it.{_AGAIN}", "dead")
     if seen.obstacle is not None:

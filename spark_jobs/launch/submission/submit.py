@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import importlib.util
 import os
 import shlex
 import shutil
@@ -101,7 +99,7 @@ def command(
     place = driver_place(loaded.pipeline.spark)
     job = job_arguments(loaded, sources, launch_id, generation)
     application = application_name(launch_id)
-    return _command(loaded, place, scratch_folder(launch_id), "job.py", job, application)
+    return submit_command(loaded, place, scratch_folder(launch_id), "job.py", job, application)
 
 
 def waiting_command(loaded: LoadedPipeline, launch_id: str) -> list[str]:
@@ -117,7 +115,9 @@ def waiting_command(loaded: LoadedPipeline, launch_id: str) -> list[str]:
         InputError: Java or Spark is missing, or a jar can't be downloaded.
     """
     scratch = scratch_folder(launch_id)
-    return _command(loaded, Place(), scratch, "waiting_job.py", ["--folder", str(scratch)], "")
+    return submit_command(
+        loaded, Place(), scratch, "waiting_job.py", ["--folder", str(scratch)], ""
+    )
 
 
 def job_arguments(
@@ -148,31 +148,7 @@ def job_arguments(
     ]
 
 
-def shared_command(loaded: LoadedPipeline, scratch: Path, arguments: Sequence[str]) -> list[str]:
-    """Return the ``spark-submit`` command of a driver that several pipelines share.
-
-    Jars that are not in the cache are downloaded first.
-
-    Args:
-        loaded: One of the pipelines, whose settings the driver gets.
-        scratch: Folder for temporary files of the driver.
-        arguments: Arguments of its job.
-
-    Raises:
-        InputError: Java or Spark is missing, or a jar can't be downloaded.
-    """
-    spark = loaded.pipeline.spark
-    conf = {
-        "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-        **spark.conf,
-        "spark.app.name": f"hybrid driver {spark.group}",
-    }
-    settings = spark.model_copy(update={"conf": conf})
-    shared = replace(loaded, pipeline=loaded.pipeline.model_copy(update={"spark": settings}))
-    return _command(shared, Place(), scratch, "shared_job.py", arguments, "")
-
-
-def _command(
+def submit_command(
     loaded: LoadedPipeline,
     place: Place,
     scratch: Path,
@@ -180,7 +156,19 @@ def _command(
     arguments: Sequence[str],
     application: str,
 ) -> list[str]:
-    """Return the ``spark-submit`` command of one of this project's jobs."""
+    """Return the ``spark-submit`` command of one of this project's jobs.
+
+    Args:
+        loaded: The pipeline.
+        place: Where the driver runs.
+        scratch: Folder for temporary files of the launch.
+        script: Name of the job's file in the package :mod:`spark_jobs`.
+        arguments: Arguments of the job.
+        application: Name of the application on a cluster; empty on this machine.
+
+    Raises:
+        InputError: As :func:`command`.
+    """
     cluster = cluster_at(place) if place.is_cluster else None
     if cluster is not None and cluster.has_image:
         conf, job, own_jars = image_parts(loaded, place, scratch)
@@ -372,8 +360,3 @@ def shared_environment(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
         **ui_environment(settings.master, settings.conf),
         "TMPDIR": str(scratch),
     }
-
-
-def code_version() -> str:
-    """Return this project's installed version, which all runs of a shared driver have in common."""
-    return importlib.metadata.version("hybrid-backfill")

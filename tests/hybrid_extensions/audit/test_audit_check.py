@@ -17,12 +17,14 @@ from orchestration.comparison.installed_audit import AUDITED
 from orchestration.comparison.kept_audit import AUDIT, keep_audit, read_audit
 from orchestration.defs.checks.last_evaluation import last_evaluation
 from orchestration.defs.jobs.control_job import control_job
+from orchestration.defs.keys import table_key
 from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.card import card
 from orchestration.supervision.status import status_of
 from sources.errors import InputError
 from sources.generations import begin
 from sources.state.action_log import read_actions
+from sources.state.generation import read_generation
 from tests.command_line import invoke
 from tests.hybrid_extensions.audit.audit_case import SCHEMA, Case, row
 from tests.hybrid_extensions.generations.test_generation_jobs import check_of, run
@@ -237,3 +239,38 @@ def test_a_failed_audit_of_a_candidate_sends_nobody_to_the_check_of_what_readers
     assert "The check `audited` has examples" not in told["g2"]
     assert "change the audit's query in the same way" in told["g2"]
     assert "the job `events_generation` with the action COMPARE" in told["g2"]
+
+
+def test_a_candidates_failed_audit_has_its_examples_and_is_accepted_in_the_form(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = audited(tmp_path / "wrong", ROWS[:1])
+    monkeypatch.setattr("hybrid_extensions.audit.dagster.audit", lambda _: wrong)
+    (tmp_path / "pipeline").mkdir()
+    case = GenerationCase(tmp_path / "pipeline")
+    case.run({1: 10})
+    begin(case.loaded)
+    case.run({1: 11})
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def act(action: dict[str, Any]) -> dg.ExecuteInProcessResult:
+            form = {"ops": {"do_events_control": {"config": {"action": action}}}}
+            return control_job(case.loaded).execute_in_process(
+                form, instance=instance, raise_on_error=False
+            )
+
+        failed = act({"audit": {"generation": "g2"}})
+        [seen] = instance.fetch_observations(table_key(case.loaded), limit=1).records
+        assert seen.asset_observation is not None
+        shown = seen.asset_observation.metadata["examples"]
+        assert isinstance(shown, dg.TableMetadataValue)
+        assert [each.data["kind"] for each in shown.records] == ["missing", "missing"]
+        [error] = [each for each in failed.all_events if each.is_step_failure]
+        assert "ACCEPT_AUDIT" in str(error.step_failure_data.error_display_string)
+        named = {"generation": "g2", "by": "anna"}
+        assert not act({"accept_audit": named}).success
+        assert act({"accept_audit": {**named, "why": "the source was corrected"}}).success
+    candidate = read_generation(case.loaded.state, "g2")
+    kept = read_audit(candidate)
+    assert kept is not None
+    assert kept.text.endswith("by anna: the source was corrected")

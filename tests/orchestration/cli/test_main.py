@@ -348,6 +348,7 @@ def test_a_step_is_done_by_name_and_only_in_its_turn(
         "ok": False,
         "kind": "input",
         "message": "Pipeline `events` has no step `hisory`.",
+        "effect": "",
         "hint": "Name one of its steps: plan, history.",
         "transient": False,
         "fields": {"pipeline": "events", "value": "hisory"},

@@ -138,8 +138,8 @@ def slot(**seen: Any) -> Seen:
         (
             replace(DEAD, beat=beat(state="failed", failure=GAP)),
             "failed",
-            "would fail again: Records are missing. Accept the gap. Once that is done, start the "
-            "run with `hybrid resume P`.",
+            "would fail again: Records are missing. What it committed stays in the table. Accept "
+            "the gap. Once that is done, start the run with `hybrid resume P`.",
         ),
         (
             replace(
@@ -152,7 +152,8 @@ def slot(**seen: Any) -> Seen:
         (
             replace(DEAD, beat=beat(state="failed", failure=UNREADABLE)),
             "failed",
-            "would fail again: Records are missing. Drop it, then run `hybrid resume P`.",
+            "would fail again: Records are missing. What it committed stays in the table. Drop it, "
+            "then run `hybrid resume P`.",
         ),
         # What comes before the live run has to be done first, by the command that does it.
         (

@@ -389,6 +389,4 @@ def _finite(value: float) -> float | None:
 
 
 def _event_ms(text: str | None) -> int | None:
-    if text is None:
-        return None
-    return to_ms(datetime.fromisoformat(text))
+    return None if text is None else to_ms(datetime.fromisoformat(text))

@@ -28,7 +28,7 @@ from pyiceberg.types import (
 
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
-from sources.files.columns.mapped_columns import MappedColumns, mapped_field
+from sources.files.columns.mapped_columns import FIELD_ID, NAME_IN_FILE, MappedColumns
 
 # Types of Iceberg and of Delta, which Spark reads alike.
 _TYPES: dict[type[IcebergType], str] = {
@@ -114,7 +114,10 @@ def mapped_columns(source: str, schema: Schema) -> MappedColumns:
 
 
 def _field(source: str, field: NestedField, column: str) -> dict[str, Any]:
-    return mapped_field(field.name, _type(source, field.field_type, column), field.field_id)
+    """Return a column as a field of the schema in a Delta log, which is found by its field id."""
+    kind = _type(source, field.field_type, column)
+    metadata = {FIELD_ID: field.field_id, NAME_IN_FILE: field.name}
+    return {"name": field.name, "type": kind, "nullable": True, "metadata": metadata}
 
 
 def _no_such_type(source: str, column: str, kind: str) -> InputError:

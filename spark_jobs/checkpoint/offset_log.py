@@ -8,7 +8,6 @@ a source that never had an offset.
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import Sequence
 from typing import Any
 
@@ -305,18 +304,3 @@ def query_id(checkpoint: Folder) -> str | None:
         return str(json.loads(data)["id"])
     except _NO_VALUE:
         raise _damaged(checkpoint, name, "which query it belongs to") from None
-
-
-def make_query_id(checkpoint: Folder) -> None:
-    """Give the query of a checkpoint its id before its first start, unless it has one.
-
-    Spark takes the id that it finds, so that a target can refuse the query by it.
-
-    Raises:
-        StateError: The checkpoint can't be written, or its file ``metadata`` is damaged.
-        UnavailableError: The checkpoint's store does not answer.
-    """
-    if query_id(checkpoint) is None:
-        text = json.dumps({"id": str(uuid.uuid4())})
-        with checkpoint.writing():
-            checkpoint.documents.put_if_absent(checkpoint.location("metadata"), text.encode())

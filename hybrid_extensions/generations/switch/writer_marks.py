@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import uuid
 from contextlib import suppress
 
 from hybrid_extensions.generations.table_position import find_position
@@ -46,7 +48,7 @@ def writer_marks(
         UnavailableError: A store does not answer.
     """
     # A driver that was taken for dead may not have begun its query: that needs an id to be fenced.
-    offset_log.make_query_id(past.generation.checkpoint)
+    make_query_id(past.generation.checkpoint)
     fence = dict.fromkeys(_writers(past.generation), NO_MORE)
     # What an earlier switch forbade to this generation is allowed again.
     ids = _writers(to.generation)
@@ -57,6 +59,21 @@ def writer_marks(
     with suppress(StateError):
         position = find_position(source, version).text()
     return {**allowed, **written, **fence}, position
+
+
+def make_query_id(checkpoint: Folder) -> None:
+    """Give the query of a checkpoint its id before its first start, unless it has one.
+
+    Spark takes the id that it finds, so that a target can refuse the query by it.
+
+    Raises:
+        StateError: The checkpoint can't be written, or its file ``metadata`` is damaged.
+        UnavailableError: The checkpoint's store does not answer.
+    """
+    if offset_log.query_id(checkpoint) is None:
+        text = json.dumps({"id": str(uuid.uuid4())})
+        with checkpoint.writing():
+            checkpoint.documents.put_if_absent(checkpoint.location("metadata"), text.encode())
 
 
 def _writers(generation: Generation) -> list[str]:

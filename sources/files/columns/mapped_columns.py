@@ -14,23 +14,7 @@ import pyarrow as pa
 from sources.common.schema import field_id
 from sources.common.state_document import Part
 
-_ID, NAME_IN_FILE = "delta.columnMapping.id", "delta.columnMapping.physicalName"
-
-
-def mapped_field(name: str, kind: Any, number: int) -> dict[str, Any]:
-    """Return a mapped column (Delta's column mapping) as a field of the schema in a Delta log.
-
-    Readers find it in the files by its field id.
-
-    The result is the field's JSON as a dictionary.
-
-    Args:
-        name: Name of the column.
-        kind: Its type, as the JSON of the schema has it.
-        number: Its field id in the Parquet files.
-    """
-    metadata = {_ID: number, NAME_IN_FILE: name}
-    return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
+FIELD_ID, NAME_IN_FILE = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 
 
 class MappedColumns(Part):
@@ -67,7 +51,7 @@ class MappedColumns(Part):
 
     def number(self, name: str) -> int | None:
         """Return the field id by which files have a column; None in mode ``name``, without ids."""
-        return int(self.fields[name]["metadata"][_ID]) if self.mode == "id" else None
+        return int(self.fields[name]["metadata"][FIELD_ID]) if self.mode == "id" else None
 
     def as_field(self, field: dict[str, Any], number: int) -> dict[str, Any]:
         """Return a field of this project's plan log with the mapping that the table has for it.
@@ -82,8 +66,8 @@ class MappedColumns(Part):
         """
         known = self.fields.get(field["name"])
         if known is None:
-            number += max(int(each["metadata"][_ID]) for each in self.fields.values())
-            return {**field, "metadata": {_ID: number + 1, NAME_IN_FILE: field["name"]}}
+            number += max(int(each["metadata"][FIELD_ID]) for each in self.fields.values())
+            return {**field, "metadata": {FIELD_ID: number + 1, NAME_IN_FILE: field["name"]}}
         is_nested = isinstance(field["type"], dict)
         return {
             **field,

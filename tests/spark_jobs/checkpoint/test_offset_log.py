@@ -126,9 +126,8 @@ def test_a_damaged_file_is_refused_by_name_and_never_taken_for_a_source_that_was
 )
 def test_a_damaged_id_of_the_query_is_refused_by_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "metadata").write_text(text)
-    for read in (offset_log.query_id, offset_log.make_query_id):
-        with pytest.raises(StateError, match=f"Checkpoint file {tmp_path}/metadata is damaged"):
-            read(Folder(tmp_path))
+    with pytest.raises(StateError, match=f"Checkpoint file {tmp_path}/metadata is damaged"):
+        offset_log.query_id(Folder(tmp_path))
     assert (tmp_path / "metadata").read_text() == text
 
 

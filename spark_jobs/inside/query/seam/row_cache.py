@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812 - the name everybody uses
 from pyspark.sql.types import StructType
 
 from sources.common.state_document import Record
+from sources.errors import StateError
 from sources.storage.folder import Folder
 
 
@@ -68,10 +69,17 @@ def find_kept(place: Folder, name: str) -> KeptRows | None:
         name: Name, such as ``keys``.
 
     Raises:
-        StateError: Their document is damaged, or of an unknown version.
+        StateError: Their document is damaged, or of an unknown version; or their files are gone.
         UnavailableError: The state's store does not answer.
     """
-    return place.read(f"{name}.json", KeptRows)
+    kept = place.read(f"{name}.json", KeptRows)
+    if kept is not None and not place.folder(kept.folder).names("*.parquet"):
+        # Spark would read an empty folder as no rows: what history has would come once more.
+        where = place.folder(kept.folder).url
+        message = f"Rows of history, without which some would be written twice, are gone: {where}."
+        hint = "Restore that folder, or begin a new generation: `hybrid generation new P`."
+        raise StateError(message, hint, file=where)
+    return kept
 
 
 def write_rows(place: Folder, name: str, rows: DataFrame) -> KeptRows:

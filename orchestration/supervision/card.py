@@ -214,6 +214,7 @@ def _bad_candidate(found: Status) -> tuple[str, str] | None:
     if served is None or found.healthy or not served.healthy:
         return None
     failed = [each for each in found.sources if each.state in ("failed", "dead", "silent")]
+    way = "To continue it: `hybrid rerun P`; to delete it: `hybrid generation discard P`."
     if found.refused is not None:
         headline, why = "Candidate refused", str(found.refused)
     elif found.live is not None and found.live.is_red:
@@ -224,10 +225,11 @@ def _bad_candidate(found: Status) -> tuple[str, str] | None:
         why = why if beat is None or beat.failure is None else str(beat.failure)
     else:
         headline, why = "Candidate wrong", (_wrong_rows(found) or ("", ""))[1]
+        # Continued, its rows would be only compared again.
+        way = "To compute it again: `hybrid generation discard P`, then `hybrid rerun P`."
     return headline, (
         f"Readers go on to see {found.serving}, which is well; candidate {found.generation} is "
-        "not. To continue it: `hybrid rerun P`; to delete it: `hybrid generation discard P`."
-        f"{why and f' {found.generation}: {why}'}"
+        f"not. {way}{why and f' {found.generation}: {why}'}"
     )
 
 

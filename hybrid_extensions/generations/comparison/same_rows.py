@@ -17,7 +17,9 @@ from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.kept_definitions import changed_since
 from sources.serving import candidate_name, read_serving
 
-_NO_CANDIDATE = "Nothing was compared: there is no candidate."
+_NOTHING = "Nothing was compared: "
+_NO_CANDIDATE = f"{_NOTHING}there is no candidate."
+_SETTLED = "No candidate waits any more. The last comparison: "
 
 
 def same_rows_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
@@ -57,8 +59,8 @@ def comparison_again(
 
     Returns:
         The last comparison, which says when it was made, as long as its candidate waits; afterwards
-        that there is nothing to compare. None if nothing was ever compared, or the check says so
-        already.
+        it passes once, as settled. None if nothing was ever compared, or it is settled already: the
+        check is then not evaluated, as nothing is compared.
 
     Raises:
         InputError: The state's store refuses.
@@ -71,12 +73,14 @@ def comparison_again(
     found = kept.found
     before, candidate = found.description or "", candidate_name(loaded)
     if candidate is None:
-        return None if before == _NO_CANDIDATE else _compared(loaded, _NO_CANDIDATE, passed=True)
+        if before.startswith((_NOTHING, _SETTLED)):
+            return None
+        return _compared(loaded, f"{_SETTLED}{before}", passed=True, metadata=found.metadata)
     # After a candidate was discarded, another one may have its name.
     is_newer = kept.at_ms >= loaded.require_generation().info.created_ms
     if is_newer and before.startswith(f"{pair(candidate, read_serving(loaded).generation)}:"):
         return _compared(loaded, before, passed=found.passed, metadata=found.metadata)
-    text = f"Nothing was compared: {candidate} was not compared yet."
+    text = f"{_NOTHING}{candidate} was not compared yet."
     return None if before == text else _compared(loaded, text, passed=False)
 
 

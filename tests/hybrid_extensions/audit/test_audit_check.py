@@ -22,9 +22,11 @@ from orchestration.pipeline_definitions import pipeline_definitions
 from orchestration.supervision.card import card
 from orchestration.supervision.status import status_of
 from sources.errors import InputError
-from sources.generations import begin
+from sources.generations import acting_on, begin
+from sources.kept_definitions import keep_definition
 from sources.state.action_log import read_actions
 from sources.state.generation import read_generation
+from spark_jobs.run_state.driver_lock import QueryLock
 from tests.command_line import invoke
 from tests.hybrid_extensions.audit.audit_case import SCHEMA, Case, row
 from tests.hybrid_extensions.generations.test_generation_jobs import check_of, run
@@ -87,6 +89,26 @@ def test_a_failed_audit_turns_status_and_check_red_until_another_one_passes(
         [page] = [e for e in passed.asset_events if isinstance(e, dg.AssetMaterialization)][-1:]
         assert "The table is right" in str(page.metadata["now"].value)
         assert status_of(live.loaded).healthy
+
+
+def test_a_candidate_that_is_wrong_is_to_be_computed_again_and_not_to_be_continued(
+    live: LiveCase, tmp_path: Path
+) -> None:
+    serving = live.generation
+    keep_definition(live.loaded, serving)
+    (serving.checkpoint.root / "offsets").mkdir(parents=True)
+    (serving.checkpoint.root / "offsets" / "0").write_text("v1")
+    live.generation = candidate = begin(live.loaded)
+    live.ask_for_it()
+    live.launch("b")
+    keep_audit(acting_on(live.loaded, candidate.name), audited(tmp_path / "wrong", ROWS[:1]))
+    with live.alive(), QueryLock(serving):
+        shown = card(live.loaded, status_of(live.loaded), None)
+    assert shown.headline == "Candidate wrong"
+    told = " ".join(shown.markdown.split())
+    assert "`hybrid generation discard P`, then `hybrid rerun P`" in told
+    assert "To continue it" not in told
+    assert "2 missing" in told
 
 
 def test_the_verdict_on_one_generation_is_not_shown_of_the_next_one(tmp_path: Path) -> None:

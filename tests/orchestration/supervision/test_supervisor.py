@@ -219,7 +219,8 @@ def test_the_webhook_is_told_of_changes_alone(tmp_path: Path, hook: Hook) -> Non
     for _ in range(3):
         assert look_at(case).alert_problem is None
     assert [(one["before"], one["health"]) for one in hook.told] == [("healthy", "dead")]
-    assert hook.told[0]["text"] == "events: The live run is dead. The live run failed: disk full"
+    failed = "The live run failed: disk full. What it committed stays in the table."
+    assert hook.told[0]["text"] == f"events: The live run is dead. {failed}"
     assert (hook.told[0]["pipeline"], hook.told[0]["source"]) == ("events", "inbox")
     # What is told stays told, whoever asks for the run.
     case.ask_for_it()
@@ -242,7 +243,9 @@ def test_a_terminal_failure_is_left_alone_at_once_and_told_once_until_people_act
     for _ in range(3):
         found = look_at(case)
         assert (found.verdict.health, found.restart) == ("failed", None)
-    assert "Records are missing. Accept the gap." in found.verdict.reason
+    assert (
+        "Records are missing. What it committed stays in the table. Accept" in found.verdict.reason
+    )
     assert "`hybrid resume P`" in found.verdict.reason
     assert not status(case.loaded).healthy
     [told] = hook.told
@@ -371,7 +374,8 @@ def test_a_driver_that_a_restart_launched_reports_for_itself(
     monkeypatch.setattr(live_run, "resume", launched)
     with pytest.raises(RunError):
         restart(case.loaded, case.loaded.pipeline.sources[-1])
-    assert look_at(case).verdict.reason == "The live run failed: disk full"
+    failed = "The live run failed: disk full. What it committed stays in the table."
+    assert look_at(case).verdict.reason == failed
 
 
 def test_a_restart_does_not_end_a_driver_that_was_launched_after_it_was_asked_for(

@@ -362,15 +362,8 @@ def _open_ui(loaded: list[LoadedPipeline], rest: list[flight_data.FeedRecord], f
     feed = threading.Thread(target=_produce_when_live, args=(loaded, rest, folder), daemon=True)
     feed.start()
     port = os.environ.get("DAGSTER_PORT") or ("3000" if not is_taken(3000) else free_ports(1)[0])
-    code = loaded[0].path.parent / "flights.py"
-    console.print(
-        f"Dagster opens at http://127.0.0.1:{port}: choose the job `flight_events`, then "
-        "Materialize all. Ctrl-C ends it and the streams.\n"
-        f"An edit to try then: set `LATE = 10` in {code}, and launch the job "
-        "`flight_events_generation` with the action RERUN. It computes the whole table again next "
-        "to the one that readers see, compares the two, and switches readers in one commit.",
-        soft_wrap=True,
-    )
+    console.print("Dagster starts, which takes up to a minute.")
+    threading.Thread(target=_tell_when_open, args=(int(port), loaded[0]), daemon=True).start()
     command = [sys.executable, "-m", "dagster", "dev", "-p", str(port)]
     command += ["-w", str(folder / "dagster" / _WORKSPACE)]
     # A separate process group, so that all of its processes can be ended, also by force.
@@ -383,6 +376,21 @@ def _open_ui(loaded: list[LoadedPipeline], rest: list[flight_data.FeedRecord], f
                     os.killpg(server.pid, number)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     server.wait(_UI_GRACE_S)
+
+
+def _tell_when_open(port: int, loaded: LoadedPipeline) -> None:
+    """Wait until Dagster's UI answers, and print its address and what to do there."""
+    while not is_taken(port):
+        time.sleep(0.5)
+    console.print(
+        f"Dagster is open at http://127.0.0.1:{port}: choose the job `flight_events`, then "
+        "Materialize all. Ctrl-C ends it and the streams.\n"
+        f"An edit to try then: set `LATE = 10` in {loaded.path.parent / 'flights.py'}, and launch "
+        "the job `flight_events_generation` with the action RERUN. It computes the whole table "
+        "again next to the one that readers see, compares the two, and switches readers in one "
+        "commit.",
+        soft_wrap=True,
+    )
 
 
 def _produce_when_live(

@@ -1,4 +1,4 @@
-"""The page docs/rooms.md, made of the packages' docstrings; run as a module, it is written."""
+"""The pages of rooms and modules in docs, made of docstrings; run as a module, they are written."""
 
 from __future__ import annotations
 
@@ -9,24 +9,40 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "rooms.md"
+MODULES = ROOT / "docs" / "modules.md"
 _PACKAGES = ("sources", "spark_jobs", "orchestration", "hybrid_extensions", "hybrid_testing")
 _OLD = "Old name of "
 _BELONGS = "Belongs here: "
 _ROLE = re.compile(r":\w+:`+~?([^`]+)`+")
 _HEAD = """# Rooms
 
-Which folder decides what. Search this page for the words of a rule, then open the module of that
-room whose name fits; its first line says what it decides. `python -m tests.rooms_page` writes this
-page from the docstrings of the packages.
+Which folder decides what. Search this page for the words of a rule, then [modules.md](modules.md),
+which has the first line of each module. `python -m tests.rooms_page` writes both pages from the
+docstrings.
 
 [architecture.md](architecture.md) shows how the parts work together, [ten-files.md](ten-files.md)
 which ten files to read first.
 """
 
+_HEAD_OF_MODULES = """# Modules
+
+What each module decides, by its first line: to find the one for a rule, search this page for its
+words. [rooms.md](rooms.md) says what belongs in which folder. `python -m tests.rooms_page` writes
+both pages.
+"""
+
 
 def docstring(room: str) -> str:
     """The docstring of a package, without its code being run."""
-    return ast.get_docstring(ast.parse((ROOT / room / "__init__.py").read_text())) or ""
+    return _told(ROOT / room / "__init__.py")
+
+
+def _told(file: Path) -> str:
+    return ast.get_docstring(ast.parse(file.read_text())) or ""
+
+
+def _shown(text: str) -> str:
+    return _ROLE.sub(r"`\1`", text).replace("``", "`").replace("|", "\\|")
 
 
 def rooms(package: str) -> Iterator[str]:
@@ -50,8 +66,7 @@ def row(room: str) -> str:
         if _BELONGS in each:
             rules = each.partition(_BELONGS)[2].partition(" Does not belong here: ")[0]
             told = f"{told} {rules[0].upper()}{rules[1:]}"
-    text = _ROLE.sub(r"`\1`", told).replace("``", "`").replace("|", "\\|")
-    return f"| `{room}` | {text} |"
+    return f"| `{room}` | {_shown(told)} |"
 
 
 def page() -> str:
@@ -63,5 +78,20 @@ def page() -> str:
     return "\n".join(parts).replace(_HEAD + "\n", _HEAD) + "\n"
 
 
+def modules_page() -> str:
+    """The page of modules: each with the first line of its docstring, by room."""
+    parts = [_HEAD_OF_MODULES]
+    for room in every_room():
+        files = [each for each in sorted((ROOT / room).glob("*.py")) if each.stem != "__init__"]
+        if files:
+            parts.append(f"\n## {room}\n\n| module | what it decides |\n| --- | --- |\n")
+            parts += [
+                f"| `{each.stem}` | {_shown(_told(each).partition(chr(10))[0])} |\n"
+                for each in files
+            ]
+    return "".join(parts)
+
+
 if __name__ == "__main__":
     PAGE.write_text(page())
+    MODULES.write_text(modules_page())

@@ -145,7 +145,9 @@ def test_the_page_of_the_benchmarks_says_what_they_found() -> None:
 
 @whole
 def test_the_page_of_the_rooms_says_what_their_docstrings_say() -> None:
-    assert rooms_page.PAGE.read_text() == rooms_page.page(), "Run `python -m tests.rooms_page`."
+    pages = {rooms_page.PAGE: rooms_page.page(), rooms_page.MODULES: rooms_page.modules_page()}
+    for file, text in pages.items():
+        assert file.read_text() == text, "Run `python -m tests.rooms_page`."
 
 
 def test_each_room_says_what_is_decided_there() -> None:

@@ -1,4 +1,4 @@
-"""The command line: ``hybrid validate|plan|run|status|stop|… PIPELINE.yaml``.
+"""The command line ``hybrid``: its commands of the core, such as ``hybrid run``, and their order.
 
 Exit status 0: good; 1: the answer is bad, or a run failed; 2: the command is refused. With
 ``--json`` one JSON document goes to stdout, everything else to stderr.

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from orchestration.backlog import backlog_of
 from orchestration.capture.interface import capture_wait
+from orchestration.remedies import for_generation
 from sources.captured_tables import require_unaltered
 from sources.common.counting import counted, counted_as
 from sources.errors import RunError
@@ -55,12 +56,11 @@ def wait_until_caught_up(
         if beat is None:
             require_unaltered(context.generation)
             message = f"The live run of `{name}` ended before it had caught up with its input."
-            which = context.generation.name
             hint = (
-                f"Read why with `hybrid logs P --generation {which}`, then start the run again: "
-                f"`hybrid resume P --generation {which}`. It continues after its last commit. "
-                "Repeat this command if it is to wait."
+                "Read why with `hybrid logs P`, then start the run again: `hybrid resume P`. It "
+                "continues after its last commit. Repeat this command if it is to wait."
             )
+            hint = for_generation(hint, context.generation.name)
             raise RunError(message, hint, source=name)
         waiting = backlog.waiting(beat)
         is_behind = connector.is_behind(waiting, beat)

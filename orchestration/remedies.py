@@ -17,6 +17,7 @@ from pathlib import Path
 _PIPELINE = "P"
 _BEGIN = "`hybrid "
 _PROGRAM = "hybrid"
+_ON_A_RUN = ("logs", "stop", "pause", "resume", "drain", "rate")
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,25 @@ def as_commands(text: str, pipeline: str) -> str:
         pipeline: Path of the pipeline's file, which replaces ``P``; it is quoted for the shell.
     """
     return render(text, lambda remedy: remedy.command(pipeline))
+
+
+def for_generation(text: str, generation: str) -> str:
+    """Return a text whose remedies on a run name the generation, unless they name one already.
+
+    For what is told of a generation that does not serve: without its name a command acts on the one
+    that does.
+
+    Args:
+        text: An error's message or hint, or the reason of a verdict.
+        generation: Name of the generation, such as ``g2``.
+    """
+
+    def named(remedy: Remedy) -> str:
+        is_named = remedy.action not in _ON_A_RUN or "--generation" in remedy.options
+        options = remedy.options if is_named else (*remedy.options, "--generation", generation)
+        return f"{_BEGIN}{' '.join([remedy.action, _PIPELINE, shlex.join(options)]).strip()}`"
+
+    return render(text, named)
 
 
 def program() -> str:

@@ -19,10 +19,11 @@ from hybrid_extensions.generations.switch.progress import Say
 from orchestration.chain import BoundedStep, ChainRun, Observer, Step, run_chain
 from orchestration.operations import stopping
 from orchestration.progress.in_words import progress_parts, share_of
+from orchestration.remedies import for_generation
 from sources import generations
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
-from sources.errors import StateError
+from sources.errors import HybridError, StateError
 from sources.kept_definitions import declaration_of
 from sources.planning.approval import NotApprovedError, require_approver
 from sources.serving import Serving, candidate_name, read_serving, require_in_service
@@ -109,6 +110,10 @@ def rerun(
     except NotApprovedError as error:
         again = f"{error.hint} Then repeat `hybrid rerun P`: it goes on from there."
         raise NotApprovedError(error.message, again, **error.fields) from None
+    except HybridError as error:
+        error.message = for_generation(error.message, name)
+        error.hint = for_generation(error.hint, name)
+        raise
     found = compare_generations(loaded)
     before, now = found.rows[found.serving], found.rows[found.candidate]
     say(found.text)

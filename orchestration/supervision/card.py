@@ -12,6 +12,7 @@ from orchestration.progress.in_words import STARTING as SPARK_STARTS
 from orchestration.progress.in_words import action_in_words, awaited, progress_parts
 from orchestration.progress.sparkline import sparkline
 from orchestration.progress.table_facts import TableFacts
+from orchestration.remedies import for_generation
 from orchestration.supervision.source_status import SourceStatus
 from orchestration.supervision.status import Status
 from sources.common.counting import counted, counted_as
@@ -222,7 +223,8 @@ def _bad_candidate(found: Status) -> tuple[str, str] | None:
     elif failed:
         beat = failed[-1].heartbeat
         headline, why = f"Candidate {failed[-1].state}", f"See the log of `{failed[-1].source}`."
-        why = why if beat is None or beat.failure is None else str(beat.failure)
+        if beat is not None and beat.failure is not None:
+            why = for_generation(str(beat.failure), found.generation or "")
     else:
         headline, why = "Candidate wrong", (_wrong_rows(found) or ("", ""))[1]
         # Continued, its rows would be only compared again.

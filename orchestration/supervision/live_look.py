@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 from orchestration.backlog import RECORDS
 from orchestration.capture.interface import installed_capture
 from orchestration.capture.look import LOOK_EVERY_MS, CaptureLook
+from orchestration.remedies import for_generation
 from orchestration.supervision.belonging_finding import find_refusal, with_refusal
 from orchestration.supervision.late_row_findings import look_at_late_rows
 from orchestration.supervision.observation import SPLITS, Seen, behind_since
@@ -23,6 +25,7 @@ from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import ErrorReport
+from sources.serving import read_serving
 from sources.state.generation import Generation
 from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import last_launch
@@ -151,10 +154,10 @@ def look_at_live(
         late=look_at_late_rows(loaded, generation, looked_ms),
         wrong_rows=_wrong_rows(loaded, generation),
     )
-    refused = find_refusal(loaded, generation)
-    if refused is None and looked is not None:
-        refused = looked.altered
+    refused = find_refusal(loaded, generation) or (None if looked is None else looked.altered)
     verdict = with_refusal(judge(seen, expected, looked_ms), refused)
+    if verdict.is_red and read_serving(loaded).generation != generation.name:
+        verdict = verdict.rendered(partial(for_generation, generation=generation.name))
     down_ms = None
     if verdict.down is not None:
         known_ms = watch.down_since_ms if watch.launch_id == launch_id else None

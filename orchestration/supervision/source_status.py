@@ -181,6 +181,4 @@ def _state(
         return "dead"
     is_bounded = loaded.pipeline.source(name).boundedness is Boundedness.BOUNDED
     is_silent = now_ms() - beat.at_ms >= span_ms(loaded.pipeline.supervision.stuck_after)
-    if is_bounded and beat.state in ALIVE and is_silent:
-        return "silent"
-    return beat.state
+    return "silent" if is_bounded and beat.state in ALIVE and is_silent else beat.state

@@ -125,6 +125,5 @@ def blocks(stream: pa.NativeFile, offset: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _with_line_feeds(block: bytes) -> bytes:
-    if block.count(b"\r") == block.count(b"\r\n"):
-        return block
-    return _LONE_RETURN.sub(b"\n", block)
+    is_plain = block.count(b"\r") == block.count(b"\r\n")
+    return block if is_plain else _LONE_RETURN.sub(b"\n", block)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from orchestration.cli import shell_remedies as shell
-from orchestration.remedies import Remedy, program, render
+from orchestration.remedies import Remedy, for_generation, program, render
 from tests.command_line import commands, invoke
 from tests.extensions import whole
 from tests.orchestration.supervision.live_case import LiveCase
@@ -176,3 +176,21 @@ def test_documents_for_programs_hold_commands_with_the_real_file() -> None:
     assert found["hint"].endswith("hybrid run 'a b.yaml'`")
     assert found["more"][0]["text"].endswith("hybrid plan 'a b.yaml'`")
     assert found["more"][1:] == [5, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("See `hybrid logs P`.", "See `hybrid logs P --generation g2`."),
+        (
+            "See `hybrid logs P --previous`, then `hybrid resume P`.",
+            "See `hybrid logs P --previous --generation g2`, then `hybrid resume P "
+            "--generation g2`.",
+        ),
+        ("End it: `hybrid stop P --generation g1`.", "End it: `hybrid stop P --generation g1`."),
+        # These act on the newest generation, or on no run.
+        ("`hybrid run P`, `hybrid rerun P`", "`hybrid run P`, `hybrid rerun P`"),
+    ],
+)
+def test_what_is_told_of_a_candidate_leads_to_the_candidate(text: str, told: str) -> None:
+    assert for_generation(text, "g2") == told

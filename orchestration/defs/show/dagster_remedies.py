@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 
 import dagster as dg
 
@@ -52,12 +53,7 @@ def verdict_in_dagster(verdict: Verdict, loaded: LoadedPipeline) -> Verdict:
         verdict: The verdict on its live run.
         loaded: The pipeline.
     """
-    findings = [
-        each.model_copy(update={"text": in_dagster(each.text, loaded)}) for each in verdict.findings
-    ]
-    error = None if verdict.error is None else in_dagster(verdict.error, loaded)
-    told = {"reason": in_dagster(verdict.reason, loaded), "error": error, "findings": findings}
-    return verdict.model_copy(update=told)
+    return verdict.rendered(partial(in_dagster, loaded=loaded))
 
 
 def say_in(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -115,6 +116,17 @@ class Verdict(BaseModel):
     error: str | None = None
     findings: list[Finding] = Field(default_factory=list)
     numbers: dict[str, int | float] = Field(default_factory=dict)
+
+    def rendered(self, show: Callable[[str], str]) -> Verdict:
+        """Return the verdict with other texts, such as with other remedies; figures stay.
+
+        Args:
+            show: Returns what takes the place of a text.
+        """
+        findings = [each.model_copy(update={"text": show(each.text)}) for each in self.findings]
+        error = None if self.error is None else show(self.error)
+        told = {"reason": show(self.reason), "error": error, "findings": findings}
+        return self.model_copy(update=told)
 
     @property
     def is_red(self) -> bool:

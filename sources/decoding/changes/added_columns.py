@@ -65,9 +65,7 @@ def _parsed(raw: Any, kind: pa.DataType) -> Any:
         return Decimal(str(raw))
     if pa.types.is_timestamp(kind) and isinstance(raw, str):
         return datetime.fromisoformat(raw)
-    if pa.types.is_date(kind) and isinstance(raw, str):
-        return date.fromisoformat(raw)
-    return raw
+    return date.fromisoformat(raw) if pa.types.is_date(kind) and isinstance(raw, str) else raw
 
 
 AddedColumnOrType = Annotated[AddedColumn, or_text(AddedColumn, "type")]

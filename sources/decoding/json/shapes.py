@@ -112,6 +112,4 @@ def _count_members(text: bytes) -> int:
 def _members_of(document: Any) -> int:
     if isinstance(document, dict):
         return len(document) + sum(_members_of(each) for each in document.values())
-    if isinstance(document, list):
-        return sum(_members_of(each) for each in document)
-    return 0
+    return sum(_members_of(each) for each in document) if isinstance(document, list) else 0

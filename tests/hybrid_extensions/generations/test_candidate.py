@@ -83,6 +83,20 @@ def test_the_health_of_the_stream_that_serves_stays_and_the_candidate_is_a_line(
     assert "with the action DISCARD. g2: The live run failed: disk full" in told
 
 
+def test_what_is_told_of_a_dead_candidate_leads_to_its_own_log(case: LiveCase) -> None:
+    serving = case.generation
+    case.generation = begin(case.loaded)
+    case.ask_for_it()
+    case.launch("b")
+    case.generation = serving
+    with dg.DagsterInstance.ephemeral() as instance, case.alive():
+        [live] = shown(case, instance, LIVE)
+        [healthy] = [each for each in evaluations(case, instance) if each.check_name == HEALTHY]
+    own = f"hybrid logs {case.path} --generation g2`"
+    assert own in live["candidate"]
+    assert own in (healthy.description or "")
+
+
 def test_the_comparison_of_a_candidate_comes_again_with_each_materialization(
     case: LiveCase,
 ) -> None:

@@ -19,7 +19,7 @@ from hybrid_extensions.ranges.followed.dagster import (
     followed_keys,
 )
 from hybrid_extensions.ranges.followed.follow import follows_a_table
-from hybrid_extensions.ranges.jobs import BACKFILL
+from hybrid_extensions.ranges.jobs import BACKFILL, backfill_key
 from hybrid_extensions.ranges.partitions import (
     HISTORY,
     LIVE,
@@ -253,7 +253,7 @@ def _recomputed(
         return
     spans = {key: utc[key] for key in of_history}
     by, say = acting_user(context.run.tags, None), say_in(context, loaded)
-    for done_keys, done in backfill_adjacent(loaded, spans, _run_id(context.run), say, by):
+    for done_keys, done in backfill_adjacent(loaded, spans, backfill_key(context), say, by):
         if done.is_empty or done.is_repeated:
             context.log.warning(done.text)
         shown = metadata.replaced(done, len(done_keys))
@@ -282,7 +282,7 @@ def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
                 return
             by = acting_user(context.run.tags, None)
             say = say_in(context, fresh)
-            done = backfill(fresh, since, until, _run_id(context.run), say, by)
+            done = backfill(fresh, since, until, backfill_key(context), say, by)
             context.add_output_metadata(metadata.replaced(done))
             if done.is_empty:
                 note_on_run(context, {RESULT_TAG: _NO_ROWS})
@@ -290,11 +290,6 @@ def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
             report_table(context, fresh, done.text)
 
     return backfill_range
-
-
-def _run_id(run: dg.DagsterRun) -> str:
-    """Return the idempotency key: a retried Dagster run resumes the same backfill."""
-    return (run.root_run_id or run.run_id)[:13]
 
 
 def range_of(loaded: LoadedPipeline, config: RangeConfig) -> tuple[datetime, datetime]:

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from hybrid_extensions.ranges import metadata
 from hybrid_extensions.ranges.backfill import backfill, look
-from hybrid_extensions.ranges.jobs import BACKFILL
+from hybrid_extensions.ranges.jobs import BACKFILL, backfill_key
 from hybrid_extensions.ranges.request import Span
 from orchestration.attribution import acting_user
 from orchestration.defs.checks.table import report_table
@@ -95,8 +95,7 @@ def definitions(pipelines: Sequence[LoadedPipeline]) -> dg.Definitions:
                 context.add_output_metadata(metadata.looked(found, None))
                 context.log.info(f"{asked.pipeline} {span}: {found.text}")
                 return
-            # A run that tries the failed ones again resumes what it was about.
-            run_id = f"{(context.run.root_run_id or context.run_id)[:13]}-{asked.key}"
+            run_id = f"{backfill_key(context)}-{asked.key}"
             by, say = acting_user(context.run.tags, None), say_in(context, loaded)
             done = backfill(loaded, span.since, span.until, run_id, say, by)
             context.add_output_metadata(metadata.replaced(done))

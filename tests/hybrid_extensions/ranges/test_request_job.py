@@ -52,7 +52,16 @@ def test_each_range_is_a_step_and_only_the_failed_ones_are_executed_again(
         with dg.execute_job(found, instance, form, reexecution_options=failed) as again:
             assert again.success
             assert steps(again, "STEP_SUCCESS") == of_one
-    assert all(case.seen() == {1: 10} for case in cases)
+        assert all(case.seen() == {1: 10} for case in cases)
+
+        def begun() -> int:
+            return sum(1 for _ in tmp_path.glob("*/**/ranges/*/"))
+
+        before, whole = begun(), dg.ReexecutionOptions(again.run_id)
+        with dg.execute_job(found, instance, form, reexecution_options=whole) as once_more:
+            assert once_more.success
+        # Of what has succeeded, somebody asks for another backfill: the files may have changed.
+        assert begun() == 2 * before
 
 
 @pytest.mark.parametrize(

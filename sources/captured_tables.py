@@ -1,4 +1,4 @@
-"""Captured database tables: what the chain and its drivers ask about them; an extension answers."""
+"""Captured database tables: altered ones are refused, changed columns followed; by an extension."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class CapturedTables(ABC):
     def require_unaltered(self, generation: Generation) -> None:
         """Refuse to run a captured table of which the state records an alteration.
 
-        Called every few seconds. Asks the state only, not the database.
+        Called every few seconds. Asks the state only, not the database. Does nothing if it records
+        none, as of a pipeline that captures no table.
 
         Raises:
             InputError: Says what was done to the table, and what to do.
@@ -34,7 +35,8 @@ class CapturedTables(ABC):
     def look_before_launch(self, loaded: LoadedPipeline, generation: Generation) -> None:
         """Ask the databases about connectors and tables before each launch of the live run.
 
-        What is seen is recorded in the state. Does nothing if the pipeline captures no table.
+        What is seen is recorded in the state. Does nothing if the pipeline captures no table. A
+        database that does not answer is no error: that is recorded, too.
 
         Raises:
             InputError: Something was done to the table that no change reports.

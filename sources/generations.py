@@ -1,4 +1,4 @@
-"""Generations of a pipeline: computations of its whole table, begun and removed one by one."""
+"""Generations: whether a new one may begin, which have read nothing, removal, which one acts."""
 
 from __future__ import annotations
 

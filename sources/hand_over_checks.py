@@ -1,4 +1,4 @@
-"""Checks of a completed hand-over: they read its ledger and the log, and write nothing."""
+"""Checks of a completed hand-over: gaps, duplicates, retention, schema; they write nothing."""
 
 from __future__ import annotations
 

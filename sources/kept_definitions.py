@@ -84,6 +84,8 @@ def keep_definition(loaded: LoadedPipeline, generation: Generation) -> Callable[
 def changed_since(loaded: LoadedPipeline, generation: str) -> list[str]:
     """Return the files of a pipeline's definition that differ from a generation's copy of them.
 
+    The audit's own query is not compared.
+
     Args:
         loaded: The pipeline.
         generation: Name of the generation.

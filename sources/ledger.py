@@ -108,7 +108,8 @@ def make_ledger(
 ) -> Ledger:
     """Build the ledger of a hand-over; the caller writes it to the state.
 
-    Reads from Kafka the log start, and of each partition the first record at or after its start.
+    Reads from Kafka the log start, and of each partition the first record at or after its start. Of
+    several gaps of a partition the entry names the last one.
 
     Args:
         start: Start position that was decided.

@@ -235,7 +235,7 @@ def target_of(loaded: LoadedPipeline, generation: str | None = None) -> Folder:
     """Return the folder of the Delta table that a generation writes to.
 
     That is the target (``sink.path``) if the generation serves or has served, else a table of its
-    own next to it.
+    own next to it. Before the first generation it is the target.
 
     Args:
         loaded: The pipeline.

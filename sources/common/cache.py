@@ -1,4 +1,4 @@
-"""Cache folder of this machine for what can be downloaded again: jars, copies, the local broker."""
+"""Cache folder of this machine (jars, copies, local broker); folders that only their owner sees."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 def cache_folder() -> Path:
     """Return the cache folder: ``$HYBRID_CACHE``, or ``~/.cache/hybrid-backfill``.
 
-    It need not exist.
+    It need not exist. An empty variable counts as not set.
     """
     return Path(os.environ.get("HYBRID_CACHE") or Path.home() / ".cache" / "hybrid-backfill")
 

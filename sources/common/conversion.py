@@ -1,4 +1,4 @@
-"""Exact conversion of parsed Python values to Arrow types: nothing is rounded or cut off."""
+"""Exact conversion of parsed Python values to Arrow types: what would be cut off is refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Converter = Callable[[Any], Any]
 
 
 class Nanos(int):
-    """Integer of nanoseconds since 1970; converts to a timestamp if it is whole microseconds."""
+    """Integer of nanoseconds since 1970; a timestamp if it is whole microseconds, else bad."""
 
 
 _SHORT_CHARACTERS = 60
@@ -46,7 +46,10 @@ def converter(
 
     Its result is what ``pyarrow.array`` takes; None stays None. It converts only without loss (an
     integer to a double, a time without zone to UTC), and raises :class:`BadValue` for a value of
-    another type, or one that would lose something.
+    another type, or one that would lose something. Only floating point is rounded: a number becomes
+    the nearest float or double, and one beyond the largest is refused. Truth values are no
+    integers. Of a mapping for a struct, fields without a value are None, and unknown ones are left
+    out.
 
     Args:
         kind: A type that Spark has (:func:`sources.common.schema.normalize`), nested ones included.

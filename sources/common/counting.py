@@ -27,6 +27,8 @@ class Noun(NamedTuple):
 def first_few(texts: Sequence[str], between: str = ", ") -> str:
     """Return the first five texts as one, and how many more there are, as in ``… and 2 more``.
 
+    Empty without texts.
+
     Args:
         texts: The texts, in the order in which they are shown.
         between: What separates them.

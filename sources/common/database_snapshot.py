@@ -1,4 +1,4 @@
-"""Snapshots of a database, and the SQL conditions by which they include a later change or not.
+"""Database snapshots: which later changes one contains, by transaction ids or by log position.
 
 One class for each way in which databases number their changes. Rules are SQL conditions over
 columns of the changes that Spark and DuckDB understand alike.
@@ -70,7 +70,7 @@ class PostgresSnapshot(BaseModel, frozen=True, extra="forbid"):
         """Return SQL conditions of changes that must end the run, by the reason, a sentence.
 
         Such a change shows that the snapshot can't be continued by the topic. Called when the query
-        of the topic is built.
+        of the topic is built. They may be null, which counts as false.
 
         Args:
             columns: SQL expressions of a change's parts: ``lsn``, ``transaction``, ``position``.
@@ -146,7 +146,8 @@ class BinlogSnapshot(BaseModel, frozen=True, extra="forbid"):
     def refusals(self, columns: Mapping[Any, str]) -> dict[str, str]:
         """Return SQL conditions of changes that must end the run, by the reason, a sentence.
 
-        Such a change shows that the snapshot can't be continued by the topic.
+        Such a change shows that the snapshot can't be continued by the topic. They may be null,
+        which counts as false.
 
         Args:
             columns: SQL expressions of a change's parts, by name: its ``position``.

@@ -59,6 +59,8 @@ def span_ms(span: timedelta) -> int:
 def parse_duration(text: str) -> timedelta:
     """Return a duration from a text of a command line or form, such as ``10 min``.
 
+    Upper and lower case are alike; a number without a unit is refused.
+
     Args:
         text: Number and unit (ms, s, min, h or d), such as ``1.5 h``; ISO 8601 such as ``PT10M``
             also works.
@@ -78,7 +80,8 @@ def parse_duration(text: str) -> timedelta:
 def duration(seconds: float, units: int = 2) -> str:
     """Return a duration for people in its largest units, such as ``2 h 5 min``.
 
-    Rounded to seconds; ``less than 1 s`` for anything shorter.
+    Rounded to seconds; smaller units than the last one shown are cut off, and units of 0 left out;
+    ``less than 1 s`` for anything shorter. Not for negative lengths.
 
     Args:
         seconds: The length.

@@ -1,4 +1,4 @@
-"""Types of fields in declarations (names, instants, columns), and their parsers."""
+"""Types of fields: names that are reserved, times with a zone, columns that differ only in case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns and types: Arrow schemas, and their names as Spark SQL spells them.
+"""Types of columns: Spark SQL's names for Arrow's, and which type Spark gives a file's column.
 
 All parts of the project describe columns by an Arrow schema; people read and write the type names
 of Spark SQL (https://spark.apache.org/docs/latest/sql-ref-datatypes.html).
@@ -137,7 +137,10 @@ def parse_schema(columns: Mapping[str, str]) -> pa.Schema:
 
 
 def alike_names(names: Iterable[str]) -> tuple[str, str] | None:
-    """Return the first two names that Spark takes for equal (they differ in case); else None."""
+    """Return the first two names that Spark takes for equal (they differ in case); else None.
+
+    A name that is there twice in the same case does not count.
+    """
     by_case: dict[str, str] = {}
     for name in names:
         if (other := by_case.setdefault(name.lower(), name)) != name:
@@ -197,7 +200,8 @@ def names_and_types(schema: pa.Schema) -> dict[str, str]:
 def may_be_long(kind: pa.DataType) -> bool:
     """Return whether a type is text, bytes, a list or a map, whose values have no fixed size.
 
-    PostgreSQL may leave such a value out of its log if an update does not change it (TOAST).
+    PostgreSQL may leave such a value out of its log if an update does not change it (TOAST). False
+    for a struct, even of such values.
     """
     is_flat = pa.types.is_string(kind) or pa.types.is_binary(kind)
     return bool(is_flat or pa.types.is_list(kind) or pa.types.is_map(kind))
@@ -227,7 +231,7 @@ def leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
 
 
 def with_leaves(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """Return a type in which each primitive type, also within lists and structs, is replaced.
+    """Return a type in which each primitive type, also within lists, maps and structs, is replaced.
 
     Args:
         kind: The type, as :func:`normalize` or :func:`parse_type` returns it.
@@ -309,6 +313,8 @@ def no_type(kind: pa.DataType) -> InputError:
 def normalize_schema(schema: pa.Schema, *, may_be_open: bool = False) -> pa.Schema:
     """Return the schema that Spark gives a file's columns (:func:`normalize`); all are nullable.
 
+    Names that differ only in case pass.
+
     Args:
         schema: Arrow schema of a file.
         may_be_open: Whether columns may keep a type that :func:`is_open`, as other files decide it.
@@ -342,7 +348,8 @@ def normalize_schema(schema: pa.Schema, *, may_be_open: bool = False) -> pa.Sche
 def differences(left: pa.Schema, right: pa.Schema) -> list[tuple[str, str, str]]:
     """Return the columns that two schemas do not share, or that have different types in them.
 
-    The order of columns is no difference: sources are combined by name.
+    The order of columns is no difference: sources are combined by name. Names are compared with
+    their case. Columns come in the order of ``left``, then the others of ``right``.
 
     Returns:
         Tuples of column, type in ``left`` and type in ``right`` (Spark SQL names), ``(missing)``
@@ -365,6 +372,8 @@ def differences(left: pa.Schema, right: pa.Schema) -> list[tuple[str, str, str]]
 
 def check_event_time(columns: pa.Schema, event_time: str, where: str) -> None:
     """Refuse columns of a source that lack the event-time column, or have it in another type.
+
+    Names are compared with their case.
 
     Args:
         columns: Columns of a source.

@@ -1,4 +1,4 @@
-"""Snapshots of shards: of one table in several databases, each for the changes of its own log."""
+"""Snapshots of shards: a change is judged by the snapshot of the database that its topic is of."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ShardSnapshots:
     snapshot of the database that it comes from, which its topic identifies.
 
     Attributes:
-        by_topic: The snapshot of each shard, by the topic of its changes.
+        by_topic: The snapshot of each shard, by the topic of its changes; at least one.
     """
 
     by_topic: Mapping[str, DatabaseSnapshot]
@@ -27,7 +27,7 @@ class ShardSnapshots:
     def holds(self, columns: Mapping[Any, str]) -> str:
         """Return an SQL condition that is true for changes which their shard's snapshot contains.
 
-        Valid in Spark and in DuckDB, and never null.
+        Valid in Spark and in DuckDB, and never null; false for a change of another topic.
 
         Args:
             columns: SQL expressions of a change's parts by name, as of one snapshot, and its

@@ -1,4 +1,4 @@
-"""Widening of types: which type holds all values of another without loss."""
+"""Widening of types: which type holds all values of another, and what null types become."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ def is_wider(before: pa.DataType, now: pa.DataType) -> bool:
 
     True, too, if both are the same. Wider are integers with more bits, double for float, and
     decimals with no fewer digits on either side of the point. Spark reads Parquet files of the
-    narrower type as the wider one (SPARK-40876).
+    narrower type as the wider one (SPARK-40876). Nothing else is wider: no decimal or double than
+    an integer, and no nested type than another.
 
     Args:
         before: Arrow type, as :func:`sources.common.schema.parse_type` returns it.
@@ -32,6 +33,8 @@ def is_wider(before: pa.DataType, now: pa.DataType) -> bool:
 
 def widest(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """Return the narrowest type that holds every value of two types; None if there is none.
+
+    Nested types have one only if they are the same.
 
     Args:
         one: Arrow type, as :func:`sources.common.schema.parse_type` returns it.

@@ -1,4 +1,4 @@
-"""Kinds of databases whose tables can be captured, as far as declarations depend on them."""
+"""Kinds of databases whose tables can be captured, found by how a connection string begins."""
 
 from __future__ import annotations
 

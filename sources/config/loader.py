@@ -1,4 +1,4 @@
-"""A pipeline's declaration as it was loaded from its YAML file, and the loader."""
+"""Loading of a pipeline's file: its paths, code and generation; what may not change later."""
 
 from __future__ import annotations
 
@@ -148,7 +148,8 @@ class LoadedPipeline:
     def locate(self, path: str) -> str:
         """Return a path of the declaration as an absolute one; URLs are returned unchanged.
 
-        Relative paths start from :attr:`folder`; ``~`` is the user's home.
+        Relative paths start from :attr:`folder`; ``~`` is the user's home. ``..`` is resolved in
+        the text; links are not followed.
         """
         if "://" in path:
             return path
@@ -239,6 +240,8 @@ def declare(
 ) -> LoadedPipeline:
     """Declare a pipeline in code: check it, then write it to the file that its runs read.
 
+    A file that has the same text is left alone; another one is replaced.
+
     Args:
         path: YAML file to write. Its folder holds the pipeline's functions; relative paths start
             from there.
@@ -275,6 +278,8 @@ def declare(
 
 def load_pipeline(path: Path, environment: Mapping[str, str] = os.environ) -> LoadedPipeline:
     """Read a pipeline's YAML file and check its fields, without looking at data or brokers.
+
+    A file with ``tables`` is refused: it stands for several pipelines.
 
     Args:
         path: YAML file.

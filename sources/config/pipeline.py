@@ -241,6 +241,7 @@ class Pipeline(SourceChain):
             columns: Columns that the expression may use: those before ``select``.
 
         Raises:
+            KeyError: The ``select`` does not have this column.
             InputError: An expression is not SQL.
         """
         unlike = self.spark.changes_expressions
@@ -297,11 +298,14 @@ class Pipeline(SourceChain):
 
     @property
     def stores(self) -> Stores:
-        """Clients of the declared storages; each is connected at its first use."""
+        """Clients of the declared storages; each is connected at its first use.
+
+        Made at each access; nothing is kept between two.
+        """
         return Stores(self.s3, self.hdfs)
 
     def located(self, locate: Callable[[str], str]) -> Pipeline:
-        """Return the pipeline with the paths of its sources made absolute.
+        """Return the pipeline with the paths of its sources made absolute; others stay as declared.
 
         Args:
             locate: Makes a path that is relative to the pipeline's file absolute.

@@ -1,4 +1,4 @@
-"""Checks of a pipeline's declaration that concern several of its parts."""
+"""Checks across a declaration: order by arrival, TRUNCATE, wider columns, policies, `select`."""
 
 from __future__ import annotations
 
@@ -175,6 +175,8 @@ def check_export_names(sources: Sequence[AnySource]) -> None:
 
 def check_selects(sources: Sequence[DeclaredSource]) -> None:
     """Refuse two sources whose declared output columns differ, if one of them has a ``select``.
+
+    A source whose columns only its data has is not compared; the order of columns does not matter.
 
     Raises:
         ValueError: Names a column that one of them lacks.

@@ -1,4 +1,4 @@
-"""Plain paths of tables on this machine: those that delta-rs does not misinterpret."""
+"""Plain paths of tables on this machine: no percent escape and no backslash, due to delta-rs."""
 
 from __future__ import annotations
 

@@ -48,7 +48,8 @@ class Section(Declared):
     def check(self, pipeline: Pipeline) -> None:
         """Refuse fields of the section that contradict the rest of the file; by default nothing.
 
-        Called while the file is loaded, once section and rest are valid by themselves.
+        Called while the file is loaded, once section and rest are valid by themselves. A file
+        without the section is checked, too, with the defaults.
 
         Args:
             pipeline: The rest of the file, as the core reads it.

@@ -1,4 +1,4 @@
-"""The chain of a pipeline's sources, in reading order."""
+"""Chain of a pipeline's sources: which comes next, which one run reads together, of which kind."""
 
 from __future__ import annotations
 
@@ -113,7 +113,10 @@ class SourceChain(Declared):
         return self.sources.index(self.source(name))
 
     def input_of(self, name: str) -> str | None:
-        """Return the name of the input that a source belongs to; None without ``inputs``."""
+        """Return the name of the input that a source belongs to; None without ``inputs``.
+
+        None as well for a name that no source has.
+        """
         found = self.inputs.items()
         return next((i for i, each in found if name in [s.name for s in each.sources]), None)
 

@@ -1,4 +1,4 @@
-"""Settings of Spark: the declaration of how it is started."""
+"""Declaration of how Spark starts: masters, deploy modes, shared drivers, reserved properties."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Supervision of the live run: when it counts as unhealthy, restarts, and notifications."""
+"""Supervision, as declared: when a live run is unhealthy, waits before restarts, late rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interface of the decoders of record values, one implementation per format."""
+"""Interface of decoders of record values: one by one, or in batches that leave some undecided."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class FieldReader(Protocol):
         Used on a sample of a topic, to show declared and actual types side by side.
 
         Returns:
-            The value as a phrase, such as ``such as 'x'``; None if the value fits.
+            The value as a phrase, such as ``such as 'x'``; None if the value fits, as null does.
         """
 
 

@@ -51,6 +51,8 @@ DAYS = (-719_162, 2_932_896)
 def spans(values: pa.Array) -> tuple[ByteArray, Int64Array, Int64Array]:
     """Return the buffer of a binary or string array, and where each value lies in it.
 
+    Not for large arrays, whose offsets have 64 bits.
+
     Returns:
         The bytes of all values; the offset of each value's first byte; the offset after its last
         byte. Nothing is copied but the offsets.

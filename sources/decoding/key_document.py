@@ -1,4 +1,4 @@
-"""Key document: the JSON in the key of a Kafka record."""
+"""Key of a Kafka record as JSON, without the schema that Kafka Connect may put around it."""
 
 from __future__ import annotations
 

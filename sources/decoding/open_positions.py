@@ -19,7 +19,8 @@ def with_offsets(positions: pa.StringArray, offsets: pa.Int64Array) -> pa.String
     Positions of other databases are returned unchanged.
 
     Args:
-        positions: Positions of changes in a database's log, as decoders make them; may be null.
+        positions: Positions of changes in a database's log, as decoders make them; a null stays
+            null.
         offsets: Offset of each record in its partition. All records of a key are in one partition.
     """
     is_open = pc.ends_with(positions, OPEN)

@@ -1,4 +1,4 @@
-"""Declaration of the columns of a topic's records, for all value formats."""
+"""Declaration of a topic's columns: `schema`, `select`, and `include` of keys or metadata."""
 
 from __future__ import annotations
 
@@ -115,6 +115,8 @@ class RecordColumns(Declared):
 
     def check_included(self, columns: Mapping[str, str]) -> None:
         """Refuse columns whose declared type is not that of the part which ``include`` names.
+
+        Columns of ``include`` that are not among them pass.
 
         Args:
             columns: All columns of a row and their Spark SQL types.

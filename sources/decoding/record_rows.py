@@ -1,4 +1,4 @@
-"""Declaration of how the records of a Kafka topic become rows: format, schema, metadata."""
+"""Declaration of a topic's format, and what a record without a value means (``on_tombstone``)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of files whose event time is outside of the declared bounds."""
+"""Rows of files whose event time is out of bounds: found, refused, and written as JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversion of values that Arrow has read to the columns that Spark would read."""
+"""Conversion of what Arrow has read to Spark's types: no loss, but nanoseconds are cut off."""
 
 from __future__ import annotations
 
@@ -39,6 +39,8 @@ def in_columns(
 
 def batch_in_columns(batch: pa.RecordBatch, columns: pa.Schema) -> pa.RecordBatch:
     """Convert a record batch to exactly the given columns; one that it lacks is null.
+
+    Other columns of it are left out.
 
     Raises:
         pyarrow.ArrowInvalid: A value does not fit its column; names the column.

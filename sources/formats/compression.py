@@ -1,4 +1,4 @@
-"""Compressed files, which can only be read from their beginning."""
+"""Compressed files, by their suffix: each can only be read from its beginning, as a whole."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def codec_of(path: str) -> str | None:
     """Return the codec of a file by its suffix, such as ``gzip`` for ``.gz``; else None.
 
     Known are ``.gz``, ``.bz2``, ``.zst``, ``.lz4`` and ``.deflate``; None for a file that is not
-    compressed as a whole.
+    compressed as a whole. Upper and lower case matter.
     """
     return next((codec for suffix, codec in _CODECS.items() if path.endswith(suffix)), None)
 

@@ -1,4 +1,4 @@
-"""Options of CSV files: their dialect, as a source declares it."""
+"""Options of CSV files: delimiter, header, quotes, nulls, line breaks in values, encoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of text, what Arrow's readers leave unchecked in them, and rows that are bad."""
+"""Lines of text in blocks: line ends as in Spark, UTF-8, digits of decimals; rows that are bad."""
 
 from __future__ import annotations
 

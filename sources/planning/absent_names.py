@@ -1,4 +1,4 @@
-"""Absent names: declared columns that no sampled JSON value has.
+"""Absent names: declared columns that no sampled JSON value has, as if they were misspelled.
 
 JSON carries no schema: a member that is absent is null, whether its producer leaves it out or it
 has another name. So the values of a sample are asked. Formats with schemas need no sample.

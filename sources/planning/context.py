@@ -24,6 +24,10 @@ class PipelineContext:
         generation: State folder of the generation: decisions are read from and written to it.
         input: Name of the input whose sources and key alone the pipeline has (:meth:`of_source`);
             None if it has all.
+
+    Raises:
+        StateError: What the state has for the declaration is damaged: plan, export or columns.
+        UnavailableError: The state's store does not answer.
     """
 
     loaded: LoadedPipeline

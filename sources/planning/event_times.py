@@ -1,4 +1,4 @@
-"""Event times of a listing: the range of those that count, and what to do about the others."""
+"""Event times of a listing: range of those that count, rows out of bounds, units misread."""
 
 from __future__ import annotations
 

@@ -18,6 +18,8 @@ from sources.errors import InputError
 def check_key(columns: pa.Schema, key: Sequence[str], source: str) -> None:
     """Refuse a pipeline's ``key`` that names a column which a source does not have.
 
+    Names are compared with their case.
+
     Args:
         columns: Output columns of the source.
         key: Names of the key columns; an empty one passes.
@@ -39,7 +41,8 @@ def check_key(columns: pa.Schema, key: Sequence[str], source: str) -> None:
 def check_sequence(columns: pa.Schema, sequence: str | None, source: str) -> None:
     """Refuse a ``sequence`` column that a source does not have, or that is not an integer.
 
-    The column holds a row's position in the database's log, by which changes are ordered.
+    The column holds a row's position in the database's log, by which changes are ordered; names are
+    compared with their case.
 
     Args:
         columns: Output columns of the source.

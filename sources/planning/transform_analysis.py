@@ -132,7 +132,8 @@ def request_by_plan(loaded: LoadedPipeline, plan: Plan) -> AnalysisRequest:
 def request_by_declaration(loaded: LoadedPipeline) -> AnalysisRequest | None:
     """Return the request to analyse a transform against declared columns, before any plan.
 
-    None if no source declares its columns, which are then known only from the data.
+    None if no source declares its columns, which are then known only from the data. The first
+    source that declares them counts.
 
     Raises:
         OSError: The query or a module of the transform can't be read.

@@ -205,7 +205,7 @@ def read_actions(home: Folder, last: int | None = None) -> list[LoggedAction]:
 
     Args:
         home: The pipeline's folder in the state.
-        last: How many of the latest entries are read; all of them without it.
+        last: How many of the latest entries are read, at least 1; all of them without it.
 
     Raises:
         StateError: The state can't be read, or a document is damaged.

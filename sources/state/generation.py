@@ -1,4 +1,4 @@
-"""Generations of a pipeline: a state folder for each computation of the whole target table."""
+"""State of generations: their folders, the newest one, and refusal of a changed declaration."""
 
 from __future__ import annotations
 
@@ -189,7 +189,8 @@ def _require_never_run(folder: Folder) -> None:
 def make_generation(home: Folder, name: str, contract: dict[str, object]) -> Generation:
     """Create the state folder of a generation, or return the existing one of that name.
 
-    Of two concurrent callers one creates it, and both get that one.
+    Of two concurrent callers one creates it, and both get that one. An existing one keeps the
+    digests that it began with.
 
     Args:
         home: The pipeline's folder in the state folder.

@@ -49,6 +49,8 @@ def local_copy(folder: Folder) -> Path:
 def local_path(folder: Folder, name: str) -> Path:
     """Return the local path of a file that only this machine writes, such as a log.
 
+    Neither the file nor its folder need exist.
+
     Args:
         folder: Folder of the state.
         name: Path of the file in it.

@@ -132,7 +132,10 @@ def tail_of(file: pa.NativeFile, size: int) -> bytes:
 
 
 def hadoop_path(path: str) -> str:
-    """Return an absolute path as Hadoop's clients take it: they have ``s3a`` for ``s3``."""
+    """Return an absolute path as Hadoop's clients take it: they have ``s3a`` for ``s3``.
+
+    All others are returned as they are.
+    """
     return f"s3a{path[2:]}" if path.startswith("s3://") else path
 
 
@@ -175,6 +178,8 @@ class LocalStorage:
 
     def children(self, folder: str) -> Children:
         """Return the files and folders directly in a folder; none if it does not exist.
+
+        Links are followed; what is neither, such as a broken link, is left out.
 
         Raises:
             InputError: The folder can't be listed, for example without permission; or a name in it

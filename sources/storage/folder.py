@@ -144,6 +144,8 @@ class Folder:
     def exists(self, name: str) -> bool:
         """Return whether there is a file of this name.
 
+        True for a folder as well, on this machine.
+
         Raises:
             UnavailableError, InputError: The store does not answer, or refuses.
         """
@@ -152,7 +154,8 @@ class Folder:
     def names(self, pattern: str) -> list[str]:
         """Return the files in the folder and below that match a pattern, sorted, relative to it.
 
-        Empty if none does, or if there is no folder.
+        Empty if none does, or if there is no folder. Temporary files of writers on this machine,
+        whose names begin with a dot, are among them.
 
         Args:
             pattern: Such as ``positions/*-end.json``; ``*`` stands for any characters, also for
@@ -277,7 +280,9 @@ class Folder:
             document: The new one.
 
         Returns:
-            Whether it was written; False if another process has written one since.
+            Whether it was written; False if another process has written one since. In a store it
+            may be written all the same then, if an answer was lost (:meth:`DocumentStore.replace
+            <sources.storage.documents.DocumentStore.replace>`).
 
         Raises:
             StateError: The folder can't be written, or the existing document is damaged.

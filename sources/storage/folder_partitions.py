@@ -70,6 +70,8 @@ class FolderTime:
 def partition_of(folder: str, names: Sequence[str]) -> str:
     """Return the values of partition columns in a folder's path (Hive's ``name=value``).
 
+    Names are compared with their case, after their percent escapes are decoded.
+
     Args:
         folder: Path of the folder.
         names: Names of the partition columns.

@@ -1,4 +1,4 @@
-"""Settings of DuckDB, the engine that evaluates translated expressions of Spark SQL."""
+"""Settings of DuckDB for translated Spark SQL: time zone UTC, and no rewriting of expressions."""
 
 SETTINGS = ("SET TimeZone = 'UTC'", "SET disabled_optimizers = 'expression_rewriter'")
 """Statements to execute before DuckDB evaluates a translation.

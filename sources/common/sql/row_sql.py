@@ -1,4 +1,4 @@
-"""SQL expressions on the columns of one row, which Spark evaluates and DuckDB can verify.
+"""Spark SQL on the columns of one row: aggregates, windows and subqueries are refused.
 
 They are written in Spark SQL in a pipeline's file, and parsed here without Spark.
 """
@@ -23,7 +23,8 @@ _ROWS = (exp.AggFunc, exp.Window, exp.Query, exp.Star, exp.Explode)
 def parse_expression(text: str, where: str, fields: ErrorFields) -> exp.Expr:
     """Parse one expression of Spark SQL to sqlglot's syntax tree, without Spark.
 
-    Only the syntax is checked; columns are checked by :func:`require_row_by_row`.
+    Only the syntax is checked; columns are checked by :func:`require_row_by_row`. Do not change the
+    tree: the next caller gets the same one.
 
     Args:
         text: One expression of Spark SQL.

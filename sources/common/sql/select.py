@@ -1,4 +1,4 @@
-"""A source's ``select``: SQL expressions that map its columns to the common ones.
+"""A source's ``select``: expressions of its columns, whose types have to be known without Spark.
 
 Spark evaluates them. Their types have to be known without Spark, before anything runs: by a plain
 column, by an outermost ``CAST``, or by one of the functions from a number to a timestamp.
@@ -80,6 +80,8 @@ class Selection:
     def columns(self, read: pa.Schema) -> pa.Schema:
         """Return the output columns with their types: ``read`` itself without a ``select``.
 
+        In the order of ``select``. Names are compared with their case.
+
         Args:
             read: Columns of the source.
 
@@ -100,8 +102,9 @@ class Selection:
             event_time: Event-time column of the output.
 
         Returns:
-            The column; None if the event time is computed by another expression than a plain
-            column or ``timestamp_seconds``, ``timestamp_millis`` or ``timestamp_micros`` of one.
+            The column; None if the event time is computed by another expression than a plain column
+            or ``timestamp_seconds``, ``timestamp_millis`` or ``timestamp_micros`` of one, or
+            ``select`` does not have it.
 
         Raises:
             InputError: An expression is not SQL.
@@ -142,6 +145,7 @@ class Selection:
             batch: Rows with the source's columns.
 
         Raises:
+            KeyError: There is no such output column, or the rows lack one that it needs.
             OnlySparkError: DuckDB is not proven to evaluate the expression, or a value of it, as
                 Spark does.
             InputError: An expression is not SQL, or fails for a value.

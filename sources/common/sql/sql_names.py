@@ -21,5 +21,8 @@ def column_list(names: Iterable[str]) -> str:
 
 
 def literal(text: str) -> str:
-    """Return a text in single quotes, as a literal of DuckDB's and PostgreSQL's SQL."""
+    """Return a text in single quotes, as a literal of DuckDB's and PostgreSQL's SQL.
+
+    Spark would take a backslash in it for an escape.
+    """
     return "'" + text.replace("'", "''") + "'"

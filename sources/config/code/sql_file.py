@@ -1,4 +1,4 @@
-"""SQL files: those with a query that the user wrote, for the transform or the audit."""
+"""SQL files of users, for the transform or the audit: read as UTF-8, not empty, and not parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declaration of the transform: a function, or a query in a file."""
+"""Declaration of the transform: a function, or a query in a file next to the pipeline's file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Import of user functions: the transform, and a factory of start positions."""
+"""Import of user functions, next to the pipeline's file first; the line of them that failed."""
 
 from __future__ import annotations
 

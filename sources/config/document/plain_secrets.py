@@ -41,6 +41,9 @@ _COLUMNS = {"schema", "columns"}
 def check_secrets_come_from_environment(raw_document: object) -> None:
     """Refuse secrets that are written in plain text in a pipeline's file.
 
+    The first one found is refused. Not looked into are ``schema`` and ``columns``, whose keys are
+    names of columns, and ``dsn``, which :func:`without_password` checks.
+
     Args:
         raw_document: The YAML document, before ``${NAME}`` is replaced.
 
@@ -57,7 +60,7 @@ def without_password(dsn: str) -> str:
 
     Raises:
         ValueError: It contains a password.
-        InputError: No installed extension captures tables of such databases.
+        InputError: It does, and no installed extension captures tables of such databases.
     """
     if _IN_DSN.search(dsn):
         message = (

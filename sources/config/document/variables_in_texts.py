@@ -34,6 +34,8 @@ def variables_used(document: Any, environment: Mapping[str, str] = os.environ) -
 def fill_in(value: Any, environment: Mapping[str, str], unset: set[str]) -> Any:
     """Return a value with the variables in its texts replaced; names are left as they are.
 
+    What a variable holds is not searched for variables. A variable that is empty counts as not set.
+
     Args:
         value: Content of a document, or a part of it.
         environment: Variables that are set; ``NAME_FILE`` may name a file that has the value.

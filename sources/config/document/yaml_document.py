@@ -1,4 +1,4 @@
-"""A YAML document of a declaration: reading it, and its validation."""
+"""Document of a declaration in YAML: no key twice, variables filled in, each wrong field told."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Policy for bad records: declared on a source, counted in the state folder.
+"""Bad records (unreadable, out of bounds, against a rule): which are left out, or quarantined.
 
 A record is a record of a topic, or a row of a file. It is bad if it can't be read
 (``on_bad_record``), if its event time is outside of its bounds (``event_time.outside``), or if it
@@ -139,6 +139,8 @@ def quarantine_folder(
     source: str, declared: str | None, generation: Generation, stores: Stores
 ) -> Folder:
     """Return the folder of the Delta table that a source's bad records are written to.
+
+    It need not exist.
 
     Args:
         source: Name of the source.

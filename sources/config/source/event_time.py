@@ -1,4 +1,4 @@
-"""Declaration of the event time: its column, and which times count."""
+"""Declaration of the event time: its column, which times count, and what happens to others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options of a file source: the groups of fields that its declaration is made of."""
+"""Options of a file source: batches, offsets, order by arrival, more rounds, time range, drift."""
 
 from __future__ import annotations
 

@@ -236,6 +236,8 @@ class FileSource(BadRecords):
     def event_column(self, event_time: str) -> EventColumn | None:
         """Return the files' column that the event time is read from; None if it is computed.
 
+        None as well if ``select`` does not have it.
+
         Args:
             event_time: Event-time column of the output, after ``select``.
 

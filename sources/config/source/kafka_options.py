@@ -148,12 +148,12 @@ class KafkaProperties(Declared):
 
     @property
     def of_librdkafka(self) -> dict[str, str]:
-        """All settings of librdkafka, by name."""
+        """All settings of librdkafka, by name; its own go before those of both clients."""
         return {**self.both, **self.librdkafka}
 
     @property
     def of_java(self) -> dict[str, str]:
-        """All settings of Spark's client, by name."""
+        """All settings of Spark's client, by name; its own go before those of both clients."""
         return {**self.both, **self.java}
 
     @model_validator(mode="after")

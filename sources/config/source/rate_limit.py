@@ -153,7 +153,7 @@ def require_meaning(source: str, kind: str, limit: RateLimit, meant: Collection[
 def interval_ms(limit: RateLimit, largest: Batch) -> int:
     """Return the milliseconds between starts of micro-batches by which a rate limit is kept.
 
-    0 if no quantity of the micro-batch is limited.
+    Rounded up; 0 if no quantity of the micro-batch is limited.
 
     Args:
         limit: Rate limit per second.

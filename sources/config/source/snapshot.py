@@ -1,4 +1,4 @@
-"""Snapshot of a database table in files: its declaration, and the manifest of its files."""
+"""Snapshot of a database table in files: declaration, manifest, and whether all chunks exist."""
 
 from __future__ import annotations
 
@@ -173,6 +173,8 @@ class SnapshotManifest(Record):
 
 def require_snapshot(where: Folder, pipeline: str, *, is_open: bool = False) -> SnapshotManifest:
     """Return the manifest of a database snapshot, after checking that it is complete.
+
+    Names of files are compared; no data file is opened.
 
     Args:
         where: Folder of its files.

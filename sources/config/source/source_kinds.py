@@ -1,4 +1,4 @@
-"""The kinds of sources, by what ``type`` says in a pipeline's file."""
+"""Kinds of sources by ``type``: files, kafka, and those of extensions, whose names must be free."""
 
 from __future__ import annotations
 

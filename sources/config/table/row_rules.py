@@ -177,7 +177,8 @@ class RowRules:
     def duckdb_sql(self) -> str:
         """DuckDB expression: name of the first rule that a row breaks, or null if it breaks none.
 
-        Only of rules that DuckDB evaluates as Spark does; the others are in :attr:`unproven`.
+        Only of rules that DuckDB evaluates as Spark does; the others are in :attr:`unproven`. Null
+        for every row until :meth:`over` binds columns.
         """
         made = self._translations.items()
         proven = {name: each.sql for name, each in made if isinstance(each, Proven)}

@@ -1,4 +1,4 @@
-"""Declaration of the sink: the target, a Delta table, and how rows are written to it."""
+"""Declaration of the sink: append or merge, keys, order of changes, deletes, versions, files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges of time that are computed one by one, in a pipeline's file."""
+"""Declaration of ranges of time (hours, days, months in UTC) that are computed one by one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declaration of a captured table as its topic reports it, and of its later columns."""
+"""Declaration of a captured table: TRUNCATE, columns added, dropped, widened, renamed, emptied."""
 
 from __future__ import annotations
 
@@ -109,13 +109,18 @@ class DeclaredTable(Declared):
     def current(self, columns: Mapping[str, str]) -> dict[str, str]:
         """Return the columns that the table has now: with added columns and widened types.
 
+        Columns that it lost are kept.
+
         Args:
             columns: Names and Spark SQL types of the columns when the generation began.
         """
         return {**with_widened_types(columns, self.widened_columns), **self.added_types}
 
     def name_in_table(self, column: str) -> str:
-        """Return the name that a column of ``schema`` has in the database now, after renaming."""
+        """Return the name that a column of ``schema`` has in the database now, after renaming.
+
+        The column itself if it was not renamed; whether there is such a column is not checked.
+        """
         return all_names(self.renamed_columns.get(column, column))[-1]
 
 

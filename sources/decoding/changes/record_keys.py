@@ -1,4 +1,4 @@
-"""Keys of the records of a captured table: Debezium fills them with the table's primary key.
+"""Record keys of a captured table: a changed primary key stops the run before that change.
 
 If that is changed, rows that a sink takes for one by its own key may be several. Only the key of a
 record shows it, before a change is merged: the envelope does not contain it.

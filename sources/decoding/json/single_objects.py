@@ -1,4 +1,4 @@
-"""Decoding of single JSON objects."""
+"""Decoding of single JSON objects, for samples, and which values do not fit a column's type."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ class JsonReader(BaseReader):
 
     def fields(self, value: bytes) -> Mapping[str, Any]:
         """Parse a JSON object into its members by name; empty for ``{}``.
+
+        Of a name that is there twice the last value counts.
 
         Raises:
             BadValue: The value is not JSON, or not an object.

@@ -42,7 +42,8 @@ class DriftedFiles(WrappedFormat):
     ) -> Iterator[pa.RecordBatch]:
         """Read the rows of a byte region as the common columns, whatever columns the file has.
 
-        A column that the file lacks has its declared default, or is null.
+        A column that the file lacks has its declared default, or is null; others of the file are
+        left out.
 
         Yields:
             Batches with exactly ``columns``, in the order of the file.

@@ -50,7 +50,10 @@ class MappedColumns(Part):
         return {name: ids[number] for name, number in numbers.items() if number in ids}
 
     def number(self, name: str) -> int | None:
-        """Return the field id by which files have a column; None in mode ``name``, without ids."""
+        """Return the field id by which files have a column; None in mode ``name``, without ids.
+
+        In mode ``id`` the table has to have the column.
+        """
         return int(self.fields[name]["metadata"][FIELD_ID]) if self.mode == "id" else None
 
     def as_field(self, field: dict[str, Any], number: int) -> dict[str, Any]:

@@ -27,7 +27,7 @@ def sampled_objects(
 ) -> list[dict[str, Any]]:
     """Read the first JSON objects of up to 64 files spread over all; up to 100 of each.
 
-    Lines that are no JSON object are left out.
+    Lines that are no JSON object are left out. In the order of the files.
 
     Args:
         source: Declaration of the source, whose format is JSON.

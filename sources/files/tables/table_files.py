@@ -1,4 +1,4 @@
-"""Data files of one version of a table in a lake, as the table's own log describes them."""
+"""Data files of a version of a lake's table; columns that Spark can't tell apart are refused."""
 
 from __future__ import annotations
 

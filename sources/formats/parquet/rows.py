@@ -61,7 +61,7 @@ class ParquetRows:
         """Yield all rows of a file; timestamps of nanoseconds are cut off to microseconds.
 
         In batches with exactly ``columns``, in the order of the file. Region, handler of bad rows
-        and check are ignored.
+        and check are ignored. A column that the file lacks is null.
 
         Raises:
             InputError: A date or time is of the Julian calendar.
@@ -101,7 +101,8 @@ class ArrivedRows(ParquetRows):
         """Yield the rows of a file that arrived within the interval, in the order of the file.
 
         In batches with exactly ``columns``; nothing without such a row. Timestamps of nanoseconds
-        are cut off to microseconds. Region, handler of bad rows and check are ignored.
+        are cut off to microseconds. Region, handler of bad rows and check are ignored. A column
+        that the file lacks is null; that of arrival it must have.
 
         Raises:
             InputError: A date or time is of the Julian calendar.

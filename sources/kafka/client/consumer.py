@@ -1,4 +1,4 @@
-"""Consumers of single ranges of offsets, and their settings."""
+"""Consumers of ranges of offsets: no group, no commits; a broker silent for 30 s is given up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Creation of the topics that a source declares with ``create_topic``, where they do not exist."""
+"""Creation of topics that do not exist, for sources with ``missing_topic: {create: …}``."""
 
 from __future__ import annotations
 

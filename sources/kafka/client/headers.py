@@ -1,4 +1,4 @@
-"""Headers of a Kafka record, as the client returns them."""
+"""Headers of a Kafka record, also where a header's name is no UTF-8 text."""
 
 from __future__ import annotations
 

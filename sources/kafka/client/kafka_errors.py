@@ -1,4 +1,4 @@
-"""Errors of requests to Kafka: which of them are transient."""
+"""Errors of requests to Kafka: transient are lost connections, elections and overload."""
 
 from __future__ import annotations
 

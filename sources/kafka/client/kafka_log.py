@@ -205,6 +205,8 @@ class KafkaLog:
     def settings(self) -> dict[str, dict[str, str]]:
         """Return the configuration of each topic: settings such as ``retention.ms``, as text.
 
+        By name of the topic, then of the setting; those that only the broker sets are among them.
+
         Raises:
             UnavailableError: The broker does not answer.
             InputError: The broker refuses, for example without the permission ``DescribeConfigs``.

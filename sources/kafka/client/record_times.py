@@ -1,4 +1,4 @@
-"""Look-ups by record timestamp that ignore records dated in the future."""
+"""Look-ups by record timestamp that ignore records dated more than a day in the future."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class RecordTimes:
     def offsets_for_time(self, time_ms: int) -> dict[TopicPartition, int | None]:
         """Return the offset of each partition's first record at or after a time.
 
-        Records dated in the future are ignored; None where no other record is that late.
+        Records dated in the future are ignored; None where no other record is that late. An offset
+        may lie at or after the end of its partition's range.
 
         Args:
             time_ms: The time, in Unix milliseconds.

@@ -1,4 +1,4 @@
-"""Micro-batches of a bounded Kafka source."""
+"""Micro-batches of a bounded topic; ``align`` needs record times that look-ups can rely on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks of start offsets against the log, and the offsets that the log has to keep for them."""
+"""Checks of offsets against the log (deleted, truncated), and which ones it has to keep."""
 
 from __future__ import annotations
 
@@ -142,7 +142,8 @@ def check_in_log(position: StartPosition, log_start: Offsets, log_end: Offsets) 
 def check_not_truncated(reached: Offsets, log_end: Offsets) -> None:
     """Refuse a log that ends before what was known of it: its next records get offsets once more.
 
-    Called when a run begins to read or follow it, and while it follows.
+    Called when a run begins to read or follow it, and while it follows. A partition that the log
+    does not have passes.
 
     Args:
         reached: First offset of each partition that was not read, as it was before the log was
@@ -168,7 +169,8 @@ def check_not_truncated(reached: Offsets, log_end: Offsets) -> None:
 def check_not_deleted(reached: Offsets, log_start: Offsets) -> None:
     """Refuse to resume a topic where Kafka has deleted records that were not read yet.
 
-    Called before each launch that resumes, and by the run itself where it starts.
+    Called before each launch that resumes, and by the run itself where it starts. A partition that
+    the log does not have passes.
 
     Args:
         reached: First offset of each partition that was not read, such as by Spark's checkpoint.

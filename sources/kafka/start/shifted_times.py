@@ -44,8 +44,8 @@ def find_shift(
 ) -> Shift | None:
     """Return by how much sampled event times are ahead of record timestamps, if by a time zone.
 
-    None if the difference varies by more than a minute (except for the hour of summer time), is not
-    that of a time zone, or if there are too few records to tell.
+    None if they are not ahead, if the difference varies by more than a minute (except for the hour
+    of summer time), is not that of a time zone, or if there are fewer than five records to tell.
 
     Args:
         source: Declaration of the source.
@@ -95,7 +95,7 @@ def check_shift(
         source: Declaration of the topic's source.
         previous: End position of the source before; None for the first source of the chain.
         start: Start position of the topic.
-        shift: Result of :func:`find_shift`.
+        shift: Result of :func:`find_shift`; None passes.
 
     Raises:
         SeamError: ``allowed_lateness`` does not reach back as far as the event times are ahead.

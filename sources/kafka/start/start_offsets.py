@@ -1,4 +1,4 @@
-"""Start positions from times or offsets, with the gaps that they would leave."""
+"""Look-up of start offsets: at a time, after held offsets, at log start or end; and their gaps."""
 
 from __future__ import annotations
 

@@ -59,6 +59,7 @@ class OpenSnapshot:
 
     Attributes:
         interval_ms: Time between two looks at the snapshot's folder, in milliseconds.
+        is_complete: Whether all chunks are written and planned, as of the last look.
 
     Raises:
         StateError: The state is damaged.

@@ -29,13 +29,13 @@ class PassedRange(Record):
 def pass_range(generation: Generation, source: str, position: TablePosition) -> None:
     """Record that the pipeline's table has what a commit of the followed table has replaced.
 
+    Reading then continues after that version; an earlier record is replaced.
+
     Args:
         generation: State of the generation.
         source: Name of the source.
         position: Version of the commit; of another table than what was found so far if that one's
             rows are in it by now. Reading goes on after it.
-
-    Reading then continues after that version; an earlier record is replaced.
 
     Raises:
         StateError: The state can't be written.

@@ -36,7 +36,8 @@ _INT96_AS_MICROS = "SET datafusion.execution.parquet.coerce_int96 = 'us'"
 def delta_table(folder: Folder, version: int | None = None) -> DeltaTable:
     """Open a Delta table by delta-rs, with the present login, which the object keeps.
 
-    Open it again after the login was renewed.
+    Open it again after the login was renewed. In a store it tries up to five times, within half a
+    minute.
 
     Args:
         folder: The table's folder.

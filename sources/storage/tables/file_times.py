@@ -24,7 +24,7 @@ class FileTimes(NamedTuple):
 def file_times(table: DeltaTable, column: str) -> dict[str, FileTimes]:
     """Return the times of each file of a table's version, by the file's path; no file is opened.
 
-    Empty for a table without files.
+    Empty for a table without files. A column that the table lacks has no times in any file.
 
     Args:
         table: The table.

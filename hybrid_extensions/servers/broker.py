@@ -1,4 +1,7 @@
-"""A real Kafka broker on this machine: one node, KRaft, ends with the process that started it."""
+"""A real Kafka broker on this machine: one node, KRaft, ends with the process that started it.
+
+It counts as started once it answers with its own cluster id.
+"""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from orchestration.capture.snapshots import TakenSnapshot, snapshot_sources
 from orchestration.chain import ChainRun, Outcome, RestOfSnapshotStep, SnapshotStep
 from orchestration.defs.assets.run_notes import say_candidate
 from orchestration.defs.keys import step_key, steps_group
-from orchestration.defs.show.asset_log import AssetLog
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.metadata import Metadata, table
+from orchestration.defs.show.step_progress import StepProgress
 from orchestration.display import second
 from sources.config.loader import LoadedPipeline, load_pipeline
 
@@ -100,7 +100,7 @@ def _of_snapshot(
         with failures(loaded):
             fresh = load_pipeline(loaded.path)
             say_candidate(context, fresh)
-            outcome = step.run(ChainRun(fresh, AssetLog(context, fresh)))
+            outcome = step.run(ChainRun(fresh, StepProgress(context, fresh)))
         return dg.MaterializeResult(metadata=told(context, outcome))
 
     return copied

@@ -36,13 +36,14 @@ def publish_cuts(
 
     A cut is a version of each table that together are the database as of one commit.
     """
-    with answer(as_json) as show, sigterm_interrupts():
+    with answer(as_json, "Cuts that were published stay.") as show, sigterm_interrupts():
         from hybrid_extensions.cuts.attempt import GivenUp
         from hybrid_extensions.cuts.members import load_group
         from hybrid_extensions.cuts.publisher import publish
-        from sources.errors import HybridError
+        from sources.errors import HybridError, leaving
 
-        group = load_group(pipelines)
+        with leaving("No cut was published; nothing was changed."):
+            group = load_group(pipelines)
         while True:
             begun = time.monotonic()
             try:

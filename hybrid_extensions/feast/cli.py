@@ -39,11 +39,13 @@ def feast(
 
     Feast then reads the Delta table itself for training. `feast apply` registers what was written.
     """
-    with answer(as_json) as show:
+    with answer(as_json, "The table was not changed.") as show:
         from hybrid_extensions.feast.feature_view import view_of
         from hybrid_extensions.feast.repository import write_repository
+        from sources.errors import leaving
 
-        view = view_of(load_acting(pipeline, None, as_kept=True), key or [])
+        with leaving("Nothing was written."):
+            view = view_of(load_acting(pipeline, None, as_kept=True), key or [])
         files = write_repository(view, out)
         lines = [f"Written: {', '.join(map(str, files))}.", *view.notes]
         lines.append(

@@ -25,7 +25,11 @@ _TYPES: Mapping[str, tuple[str, str]] = {
     "binary": ("Bytes", "BYTES"),
 }
 # Its reader of Delta tables, delta-rs's Arrow dataset, refuses them.
-_UNREADABLE = {"deletionVectors", "columnMapping"}
+# By the property that enables each.
+_UNREADABLE = {
+    "columnMapping": "delta.columnMapping.mode",
+    "deletionVectors": "delta.enableDeletionVectors",
+}
 
 
 @dataclass(frozen=True)
@@ -74,11 +78,13 @@ def view_of(loaded: LoadedPipeline, key: Sequence[str] = ()) -> View:
     if (table := open_target(folder)) is None:
         message = f"There is no table {folder} yet, so its columns are not known."
         raise StateError(message, "Run the pipeline first: `hybrid run P`.", table=folder.url)
-    if used := _UNREADABLE & set(table.protocol().reader_features or ()):
-        message = f"The table {folder} uses {', '.join(sorted(used))}, which Feast can't read."
+    if used := sorted(_UNREADABLE.keys() & set(table.protocol().reader_features or ())):
+        message = f"The table {folder} uses {', '.join(used)}, which Feast can't read."
+        properties = ", ".join(f"`{_UNREADABLE[each]}`" for each in used)
+        drops = "; ".join(f"ALTER TABLE delta.`{folder}` DROP FEATURE {each}" for each in used)
         hint = (
-            "Remove from `sink.properties` what enables it, and drop it from the table with Spark: "
-            f"ALTER TABLE delta.`{folder}` DROP FEATURE {min(used)}"
+            f"Remove {properties} from `sink.properties` if it is there, and drop what is used "
+            f"from the table with Spark ({drops}); then export again."
         )
         raise InputError(message, hint, table=folder.url)
     schema = pa.schema(table.schema().to_arrow())

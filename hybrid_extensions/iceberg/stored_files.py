@@ -14,6 +14,10 @@ def path_of(location: str) -> str:
 
     Args:
         location: A URI, such as ``file:/data/x``, ``s3a://bucket/key``, or an absolute path.
+
+    Returns:
+        ``/data/x`` and ``s3://bucket/key`` for these; ``s3n:`` as ``s3a:``; any other URI
+        unchanged.
     """
     scheme, has_scheme, rest = location.partition(":")
     if not has_scheme or scheme == "file":

@@ -3,8 +3,8 @@
 from hybrid_extensions.cdc.databases.access import Access
 from hybrid_extensions.mariadb.added_columns import find_added_columns, find_types
 from hybrid_extensions.mariadb.gone_columns import find_gone_columns
-from hybrid_extensions.mariadb.log.binlog import ask_log
 from hybrid_extensions.mariadb.log.log_end import mark_log
+from hybrid_extensions.mariadb.log.mariadb_log import ask_log
 from hybrid_extensions.mariadb.log.silence import ask_silence
 from hybrid_extensions.mariadb.server import server_of
 from hybrid_extensions.mariadb.snapshot.table import export, open_table

@@ -29,7 +29,8 @@ def ask_slot(options: SnapshotOptions) -> Slot | str:
         options: Declared snapshot with connection string and slot name.
 
     Returns:
-        The slot's state; or the reason why it is not known, as text.
+        The slot's state, ``missing`` if the server has none of this name; or the reason why it is
+        not known, as text, also of a standby.
     """
     try:
         with connect(

@@ -29,8 +29,8 @@ def rows_by_range(
             overlap, and of several all are whole hours.
 
     Returns:
-        Numbers of rows by name; empty if there is no table yet, or it lacks the column of the event
-        time.
+        Numbers of rows by name, 0 for a range without rows; empty if there is no table yet, or it
+        lacks the column of the event time.
 
     Raises:
         InputError: The table can't be read.

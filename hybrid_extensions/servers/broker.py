@@ -1,4 +1,7 @@
-"""A real Kafka broker on this machine: one node, KRaft, ends with the process that started it."""
+"""A real Kafka broker on this machine: one node, KRaft, ends with the process that started it.
+
+It counts as started once it answers with its own cluster id.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ from hybrid_extensions.servers.process import (
     spawn,
 )
 from hybrid_extensions.servers.secured import SecuredListeners
-from sources.common.cache import make_private
+from sources.common.cache import cache_folder, make_private
 from sources.errors import InputError, RunError, UnavailableError
 from sources.kafka.client.consumer import QUIET
 from sources.kafka.client.kafka_errors import describe
@@ -263,14 +266,17 @@ class LocalBroker(Service):
         servers, pid = other.servers, other.pid
         message = (
             f"A local Kafka broker runs already at {servers}: process {pid}, started in "
-            f"{other.folder}. `local` means that one in all pipelines."
+            f"{other.folder}. `local` means that one in all pipelines. Nothing was started."
         )
+        # Not the folder of all brokers without one, which the other may have.
+        is_asked = self._data_dir not in (None, cache_folder() / "broker")
+        data = shlex.quote(str(self._data_dir)) if is_asked else "broker"
         own = f"HYBRID_BROKER_FILE={shlex.quote(str(Path.cwd() / 'broker.json'))}"
         hint = (
             "To share it and its topics, use it as it is; `hybrid broker --topic NAME` creates a "
-            f"topic there. To end it: `kill {pid}`. For one of this folder's own, set `export "
-            f"{own}` in the shells of the broker, of the pipelines and of Dagster, then start it "
-            "with `hybrid broker --data broker`."
+            f"topic there. To end it: `kill {pid}`; its topics stay in its folder. For one of this "
+            f"folder's own, set `export {own}` in the shells of the broker, of the pipelines and "
+            f"of Dagster, then start it with `hybrid broker --data {data}`."
         )
         raise InputError(message, hint, server=servers, file=str(file))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from datetime import date
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -88,7 +88,8 @@ _FAR = "with dates outside of the years 1 to 9999"
 def first_rows(loaded: LoadedPipeline, columns: Iterable[str]) -> list[dict[str, str]]:
     """Return up to ten rows of the table that readers see, each as texts by name of the column.
 
-    Which rows these are is not defined; empty if the table has none. The table must exist.
+    Which rows these are is not defined; empty if the table has none. The table must exist. A null
+    is the text ``NULL``; lists, structs and truth values are JSON.
 
     Args:
         loaded: The pipeline.
@@ -105,8 +106,8 @@ def first_rows(loaded: LoadedPipeline, columns: Iterable[str]) -> list[dict[str,
         rows = query_rows(delta_table(folder), query).read_all()
     except Exception as error:  # delta-rs has no type of its own for what a query meets
         raise _unreadable(folder, error) from None
-    texts = {name: _texts(column) for name, column in zip(rows.column_names, rows, strict=True)}
-    return [{name: texts[name][at] for name in texts} for at in range(rows.num_rows)]
+    names = rows.column_names
+    return [dict(zip(names, map(_text, row), strict=True)) for row in zip(*rows, strict=True)]
 
 
 def _unreadable(folder: Folder, error: Exception) -> HybridError:
@@ -122,16 +123,12 @@ def _unreadable(folder: Folder, error: Exception) -> HybridError:
     return unreadable_table(f"The table {folder.url} can't be read", folder, error, repair)
 
 
-def _texts(values: pa.ChunkedArray) -> list[str]:
+def _text(of: pa.Scalar) -> str:
     try:
-        return [_text(value) for value in values.to_pylist()]
+        value = of.as_py()
     except (OverflowError, ValueError):
         # Python has no dates before the year 1 and after the year 9999.
-        of_arrow = not pa.types.is_nested(values.type)
-        return values.cast(pa.string()).to_pylist() if of_arrow else [_FAR] * len(values)
-
-
-def _text(value: Any) -> str:
+        return _FAR if pa.types.is_nested(of.type) else of.cast(pa.string()).as_py()
     if value is None:
         return "NULL"
     if isinstance(value, bool | list | dict):

@@ -158,7 +158,7 @@ def drain(
     source = live_source(loaded)
     generation = loaded.require_generation()
     if run_control.find_running(generation, source.name) is None:
-        message = f"The live run of `{source.name}` is not running: nothing would be drained."
+        message = f"The live run of `{source.name}` is not running: nothing was drained or changed."
         hint = f"Start it with `hybrid resume P --generation {generation.name}`, then drain it."
         raise StateError(message, hint, source=source.name)
     deadline = time.monotonic() + within.total_seconds()
@@ -181,10 +181,11 @@ def drain(
             if held := until_now.held():
                 message += f" {held_in_words(held)}"
             hint = (
-                "The run continues. Drain it again with a longer `--within`, or end it by `hybrid "
-                f"stop P --generation {generation.name}`: what is left is read once it is resumed."
+                "The run continues. Drain it again and give it longer (`within`), or end it by "
+                f"`hybrid stop P --generation {generation.name}`: what is left is read once it is "
+                "resumed."
             )
-            raise RunError(message, hint, source=source.name)
+            raise RunError(message, hint, transient=False, source=source.name)
         time.sleep(_POLL_S)
     stopping.stop(loaded, by.strip(), action="drain", why=DRAINED)
 

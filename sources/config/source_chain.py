@@ -113,9 +113,9 @@ class SourceChain(Declared):
         return self.sources.index(self.source(name))
 
     def input_of(self, name: str) -> str | None:
-        """Return the name of the input that a source belongs to; None without ``inputs``.
+        """Return the name of the input that a source belongs to.
 
-        None as well for a name that no source has.
+        None without ``inputs``, or if no source has this name.
         """
         found = self.inputs.items()
         return next((i for i, each in found if name in [s.name for s in each.sources]), None)

@@ -242,6 +242,8 @@ class CapturedTable:
     def require_columns(self, there: Sequence[str]) -> None:
         """Refuse a table whose columns are not those that are declared.
 
+        The order does not matter, and a column in ``ignored_columns`` counts as declared.
+
         Args:
             there: Names of the table's columns, in its order.
 

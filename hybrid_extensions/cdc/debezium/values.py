@@ -106,8 +106,8 @@ def require_integer(value: int, kind: pa.DataType, encoding: Encoding) -> None:
         encoding: How the envelope's schema describes it.
 
     Raises:
-        BadValue: The type does not hold the value; the text says what to declare if the column was
-            widened.
+        BadValue: The type does not hold the value; of a column narrower than 64 bits the text says
+            what to declare if it was widened.
     """
     most = 1 << kind.bit_width - 1
     if -most <= value < most:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from hybrid_extensions.cdc.tables.definitions import load_table_pipelines, tables_definitions
+from hybrid_extensions.cdc.tables.dagster import load_table_pipelines, tables_definitions
 from hybrid_extensions.cdc.tables.template import Template, is_template
 from orchestration.defs.assets.unloadable_pipeline import UnreadableFile
 from orchestration.defs.pipeline_group import PipelineGroup

@@ -306,7 +306,10 @@ class KafkaSink(FeedSink):
                 f"Topic `{topic}` has `cleanup.policy={policy}`, so it would not keep the last "
                 "record of each key. Nothing was delivered."
             )
-            hint = "Set `cleanup.policy=compact` of the topic, or name another one in `topic`."
+            hint = (
+                "Set `cleanup.policy=compact` of the topic, or name another one in `topic`. "
+                f"{AGAIN}"
+            )
             raise InputError(message, hint, **self._fields | {"field": "topic"})
 
     def _has_others(self) -> InputError:

@@ -290,11 +290,15 @@ class RedisSink(FeedSink):
         policy = str(info.get("maxmemory_policy", ""))
         if policy.startswith("allkeys") and int(info.get("maxmemory", 0)):
             message = (
-                f"Feed `{self._feed.name}`: the server removes keys when its memory is full "
+                f"The server of feed `{self._feed.name}` removes keys when its memory is full "
                 f"(`maxmemory-policy {policy}`), so rows would be missing silently. Nothing was "
                 "delivered."
             )
-            hint = f"Set `maxmemory-policy` to `noeviction` or to one for keys that expire. {AGAIN}"
+            hint = (
+                f"Set `maxmemory-policy` to `noeviction` or to one for keys that expire. {AGAIN} "
+                "If the feed has delivered before, keys may be gone: then load it again with "
+                f"`hybrid feed P --name {self._feed.name} --reload`."
+            )
             raise InputError(message, hint, **self._fields | {"field": "url"})
 
     @contextmanager

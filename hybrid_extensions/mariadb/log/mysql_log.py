@@ -1,4 +1,4 @@
-"""Lag of a connector in MySQL's binary log, and whether the server still has the rest.
+"""Lag in MySQL's binary log; whether the server has the rest, or is a replica that is behind.
 
 Positions are those of one server: another one that took its place has other files.
 """
@@ -49,10 +49,7 @@ def find_mysql_slot(connection: Connection[Cursor], read: ReadUpTo) -> Slot | st
         )
         [(has_all, ahead)] = ask(connection, query, read.gtid_set, read.gtid_set)
         if ahead and server not in str(ahead):
-            return (
-                f"the server's log does not have {ahead}, which the connector has read: it is a "
-                "replica that is behind, or was promoted without this transaction"
-            )
+            return lacks(str(ahead))
         is_lost = bool(ahead) or not has_all
     else:
         is_lost = read.file not in files or read.offset > files[read.file]
@@ -64,6 +61,18 @@ def find_mysql_slot(connection: Connection[Cursor], read: ReadUpTo) -> Slot | st
     behind = max(sum(sizes) - read.offset, 1) if confirmed < log_end else 0
     state: State = "active" if read.is_running else "idle"
     return Slot(state, behind, behind, log_end, confirmed=confirmed, server=str(server))
+
+
+def lacks(transactions: str) -> str:
+    """Return why a connector's lag is not known: its server lacks what the connector has read.
+
+    Args:
+        transactions: Their GTIDs.
+    """
+    return (
+        f"the server's log does not have {transactions}, which the connector has read: it is a "
+        "replica that is behind, or was promoted without this transaction"
+    )
 
 
 def mysql_place(file: int, offset: int) -> int:

@@ -1,4 +1,4 @@
-"""Deletes of a target that removes rows: their sequences are kept in a table of their own.
+"""Deletes that are remembered: which changes they are later than, and when none has to be read.
 
 They are kept in a Delta table next to the checkpoint, so that an older change that arrives later
 does not bring the row back. A delete that is kept twice, by a micro-batch that is tried again,

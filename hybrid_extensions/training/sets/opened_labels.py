@@ -156,14 +156,15 @@ def require_unique(
         return
     row = connection.execute(f"{twice} ORDER BY ALL LIMIT 1").fetchall()[0]
     shown = ", ".join(f"{name}={value}" for name, value in zip(names, row, strict=False))
-    others = f" So it is with {counted(count - 1, 'other pair')} of them." if count > 1 else ""
+    pairs = counted(count - 1, "other pair")
+    others = f" The same holds for {pairs} of key and time." if count > 1 else ""
     message = (
         f"{row[-1]:,} labels of {declared.labels.path} have the same key and time, {shown}."
         f"{others} Nothing was written."
     )
     hint = (
         "Leave all but one of them out, or name the columns that tell them apart in `labels.key` "
-        f"of training set `{declared.name}`."
+        f"of training set `{declared.name}`; then compute it again."
     )
     raise InputError(message, hint, field="training_sets", value=shown)
 

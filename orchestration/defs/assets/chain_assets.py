@@ -45,9 +45,9 @@ from orchestration.defs.keys import (
     steps_group,
 )
 from orchestration.defs.show import metadata, plan_metadata
-from orchestration.defs.show.asset_log import AssetLog
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.dagster_remedies import in_dagster
+from orchestration.defs.show.step_progress import StepProgress
 from orchestration.display import ended_in_words
 from orchestration.supervision import supervisor
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -160,11 +160,11 @@ def _plan(
                     context.log.info(f"Generation {begin(fresh, by).name} is begun.")
                 # The steps before this one were of the generation before.
                 for export in export_steps(fresh):
-                    export.run(ChainRun(fresh, AssetLog(context, fresh)))
+                    export.run(ChainRun(fresh, StepProgress(context, fresh)))
             say_candidate(context, fresh)
             reads = _is_requested(context, *reading)
             with driver_of_plan(context, fresh, is_needed=reads) as driver:
-                made = step.run(ChainRun(fresh, AssetLog(context, fresh), waiting=driver)).value
+                made = step.run(ChainRun(fresh, StepProgress(context, fresh), waiting=driver)).value
                 shown = plan_metadata.plan(fresh, made)
                 generation = fresh.require_generation()
                 given = find_approval(generation)
@@ -215,7 +215,7 @@ def _bounded(
             with driver_of_step(context, is_needed=is_live_next) as driver:
                 run = ChainRun(
                     fresh,
-                    AssetLog(context, fresh),
+                    StepProgress(context, fresh),
                     rest_requested=is_live_next,
                     environment=session.get_bootstrap_env_vars(),
                     waiting=driver,
@@ -258,7 +258,7 @@ def _handover(
         with failures(loaded):
             fresh = load_pipeline(loaded.path)
             say_candidate(context, fresh)
-            run = ChainRun(fresh, AssetLog(context, fresh))
+            run = ChainRun(fresh, StepProgress(context, fresh))
             try:
                 ledger, checks = step.run(run).value
             except GapError as error:
@@ -309,7 +309,7 @@ def _live(
             if not is_restart:
                 say_candidate(context, acting)
             with driver_of_step(context) as driver:
-                run = ChainRun(acting, AssetLog(context, acting), waiting=driver)
+                run = ChainRun(acting, StepProgress(context, acting), waiting=driver)
                 if not is_restart and (paused := _pause_of(run)) is not None:
                     note_on_run(context, {RESULT_TAG: "still paused"})
                     context.log.warning(in_dagster(paused, loaded))

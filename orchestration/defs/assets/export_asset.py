@@ -9,8 +9,8 @@ from orchestration.defs.assets.run_notes import say_candidate
 from orchestration.defs.assets.upstream import upstream_keys
 from orchestration.defs.keys import step_key, steps_group
 from orchestration.defs.show import metadata
-from orchestration.defs.show.asset_log import AssetLog
 from orchestration.defs.show.dagster_failures import failures
+from orchestration.defs.show.step_progress import StepProgress
 from sources.config.loader import LoadedPipeline, load_pipeline
 
 
@@ -40,7 +40,7 @@ def export_asset(
         with failures(loaded):
             fresh = load_pipeline(loaded.path)
             say_candidate(context, fresh)
-            made = step.run(ChainRun(fresh, AssetLog(context, fresh))).value
+            made = step.run(ChainRun(fresh, StepProgress(context, fresh))).value
         return dg.MaterializeResult(metadata=metadata.export(made))
 
     return export

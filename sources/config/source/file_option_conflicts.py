@@ -24,7 +24,9 @@ _OF_ONE_VERSION = {"table", "version"}
 
 
 def check_bad_rows(form: str, on_bad_record: str, *, multiline: bool) -> None:
-    """Refuse to drop or quarantine bad rows of files whose rows can't be read one by one.
+    """Refuse to drop or quarantine bad rows, but for ``json``, and ``csv`` without ``multiline``.
+
+    Of ``text`` each line is a valid row; a file of another format is damaged as a whole.
 
     Args:
         form: Format of the files.

@@ -115,7 +115,8 @@ def keep_followed(generation: Generation, changes: Sequence[FollowedChange]) -> 
 def not_followed(failure: ErrorReport, reason: str) -> HybridError:
     """Return the error, for the caller to raise, of a change that can't be followed.
 
-    It is the one of the failed query, as with ``stop``, and says why the change was not followed.
+    It has the type, hint and fields of the failed query's error, as with ``stop``; only its message
+    is longer, by the reason.
 
     Args:
         failure: Why the query that met the change has failed.

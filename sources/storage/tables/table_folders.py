@@ -49,8 +49,8 @@ def logs_among(folder: str, folders: Iterable[str], stores: Stores) -> Iterator[
 def logs_above(base: str, stores: Stores) -> list[str]:
     """Return the log folders (``_delta_log``, …) of lake tables at a path or at folders above it.
 
-    Empty if the path lies in no lake table. Folders that this process may not list are taken for
-    ordinary ones.
+    The innermost table's come first; empty if the path lies in no lake table. Folders
+    that this process may not list are taken for ordinary ones.
 
     Args:
         base: Absolute path of a folder or a file.

@@ -90,7 +90,8 @@ def command(
         loaded: The pipeline.
         sources: Names of the sources, in order.
         launch_id: Identifier of the launch.
-        generation: Name of the generation that it is for; None for the newest one by then.
+        generation: Name of the generation that it is for; None for the one that is the
+            newest when the job starts.
 
     Raises:
         InputError: A driver on a cluster would lack an environment variable that the pipeline's
@@ -132,7 +133,8 @@ def job_arguments(
         loaded: The pipeline.
         sources: Names of the sources, in order.
         launch_id: Identifier of the launch.
-        generation: Name of the generation that it is for; None for the newest one by then.
+        generation: Name of the generation that it is for; None for the one that is the
+            newest when the job starts.
 
     Raises:
         InputError: ``SPARK_HOME`` is not set, and PySpark is not installed.

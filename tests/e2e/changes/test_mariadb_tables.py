@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("hybrid_extensions.cuts", reason="it publishes cuts")
 
 from examples.transfers import MAKE_MARIADB, TABLES, Transfers, broken
-from hybrid_extensions.cdc.tables.definitions import template_definitions
+from hybrid_extensions.cdc.tables.dagster import template_definitions
 from hybrid_extensions.cdc.tables.template import Template
 from hybrid_extensions.cuts.members import load_group
 from hybrid_extensions.cuts.publisher import publish

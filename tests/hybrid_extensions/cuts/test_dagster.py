@@ -11,7 +11,7 @@ import dagster as dg
 import pytest
 
 from hybrid_extensions.cdc.databases.log_mark import Mark
-from hybrid_extensions.cdc.tables.definitions import template_definitions
+from hybrid_extensions.cdc.tables.dagster import template_definitions
 from hybrid_extensions.cdc.tables.template import FoundTable
 from hybrid_extensions.cuts import dagster as cuts_module
 from hybrid_extensions.cuts.attempt import GivenUp, UnderWay

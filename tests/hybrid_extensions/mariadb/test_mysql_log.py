@@ -13,8 +13,8 @@ from hybrid_extensions.cdc import database_log
 from hybrid_extensions.cdc.database_log import DatabaseLog
 from hybrid_extensions.cdc.databases.replication_slot import gone_state
 from hybrid_extensions.cdc.databases.slot import Slot
-from hybrid_extensions.mariadb.log.binlog import ask_log
 from hybrid_extensions.mariadb.log.connector import ReadUpTo
+from hybrid_extensions.mariadb.log.mariadb_log import ask_log
 from hybrid_extensions.mariadb.log.mysql_log import find_mysql_slot, mysql_place
 from hybrid_extensions.mariadb.server import ask, connect, parse_address
 from hybrid_extensions.mariadb.snapshot.begin import file_number

@@ -16,7 +16,7 @@ from hybrid_extensions.cdc.databases.captured_table import Division, QueryError
 from hybrid_extensions.cdc.databases.slot import Slot
 from hybrid_extensions.mariadb import compared_rows, table_look
 from hybrid_extensions.mariadb import server as connections
-from hybrid_extensions.mariadb.log import binlog
+from hybrid_extensions.mariadb.log import mariadb_log
 from hybrid_extensions.mariadb.server import connect, parse_address
 from hybrid_extensions.mariadb.snapshot.begin import begin
 from hybrid_extensions.mariadb.snapshot.capture_checks import read_columns, server_variables
@@ -41,7 +41,7 @@ def case(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Cas
     made = Case(request.getfixturevalue(getattr(request, "param", "mariadb")))
     made.execute("CREATE TABLE t (id bigint PRIMARY KEY, v varchar(200))")
     monkeypatch.setattr(table_look, "LOOK_S", LIMIT_S)
-    monkeypatch.setattr(binlog, "LOOK_S", LIMIT_S)
+    monkeypatch.setattr(mariadb_log, "LOOK_S", LIMIT_S)
     monkeypatch.setattr(connections, "SILENCE_S", LIMIT_S)
     monkeypatch.setattr(connections, "LOOK_S", LIMIT_S)
     monkeypatch.setattr(compared_rows, "SILENCE_S", LIMIT_S)
@@ -97,9 +97,9 @@ def test_a_look_at_the_log_says_so(case: Case, network: Network) -> None:
     }
     with worker(answers) as url:
         options = SnapshotOptions(dsn=through(network, case), connector=url)
-        assert isinstance(binlog.ask_log(options), Slot)
+        assert isinstance(mariadb_log.ask_log(options), Slot)
         network.silence_at(b"SHOW BINARY LOGS")
-        found = binlog.ask_log(options)
+        found = mariadb_log.ask_log(options)
         assert isinstance(found, str)
         assert found.startswith("the server does not answer: ")
         assert "(timed out): it sent nothing for" in found

@@ -93,6 +93,20 @@ def test_rows_are_shown_whose_dates_python_does_not_have(tmp_path: Path) -> None
     ]
 
 
+def test_a_null_among_dates_that_python_does_not_have_is_shown_as_a_null(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    times = pa.array([None, 0, 253_402_300_800_000_000]).cast(AT)
+    nested = pa.array([None, {"t": 0}, {"t": 253_402_300_800_000_000}], pa.struct([("t", AT)]))
+    table = pa.table({"at": times, "of": nested})
+    write_deltalake(case.loaded.target.url, table)
+    near = "1 Jan 1970 00:00:00 UTC".replace(" ", "\N{NO-BREAK SPACE}")
+    assert first_rows(case.loaded, table.column_names) == [
+        {"at": "NULL", "of": "NULL"},
+        {"at": near, "of": '{"t": "1970-01-01 00:00:00+00:00"}'},
+        {"at": "10000-01-01 00:00:00.000000Z", "of": "with dates outside of the years 1 to 9999"},
+    ]
+
+
 @pytest.mark.parametrize("is_silent", [True, False])
 def test_a_store_that_does_not_answer_is_no_table_that_can_t_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_silent: bool

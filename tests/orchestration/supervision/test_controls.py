@@ -261,7 +261,7 @@ def test_what_nobody_wants_can_not_be_paused_and_what_does_not_run_not_drained(
     assert call(case, "pause")[0] == 2
     exit_code, answer = call(case, "drain")
     assert exit_code == 2
-    assert "is not running: nothing would be drained." in answer["message"]
+    assert "is not running: nothing was drained or changed" in answer["message"]
     resume = f"`{program()} resume {case.path} --generation g1`"
     assert answer["hint"].startswith(f"Start it with {resume}")
     refused = call(case, "drain", "--within", "soon")[1]
@@ -317,6 +317,18 @@ def test_a_folder_is_drained_of_what_it_holds_when_asked(tmp_path: Path, case: L
         )
 
 
+def test_a_drain_that_takes_too_long_is_not_tried_again_by_dagster(
+    tmp_path: Path, case: LiveCase
+) -> None:
+    case.ask_for_it()
+    arrive(tmp_path, "inbox/b.json")
+    with case.alive():
+        case.launch("a", splits_done=0, splits_total=1)
+        ended = run(case, "drain", within="1 s")
+    assert "give it longer (`within`)" in cause(ended)
+    assert not [each for each in ended.all_events if each.is_step_up_for_retry]
+
+
 def test_a_run_that_ends_before_it_is_drained_says_so(tmp_path: Path, case: LiveCase) -> None:
     case.ask_for_it()
     arrive(tmp_path, "inbox/b.json")
@@ -336,7 +348,7 @@ def test_each_command_is_an_action_of_one_job(tmp_path: Path, case: LiveCase) ->
     own = ["STATUS", "PAUSE", "RESUME", "DRAIN", "STOP", "RATE"]
     # Extensions add theirs after these.
     assert actions(case.loaded)[: len(own)] == own
-    assert "is not running: nothing would be drained" in cause(run(case, "drain", within="1 s"))
+    assert "is not running: nothing was drained" in cause(run(case, "drain", within="1 s"))
     assert "`soon` is not a duration" in cause(run(case, "drain", within="soon"))
     assert "there is nothing to pause" in cause(run(case, "pause", why="new brokers"))
 

@@ -16,7 +16,7 @@ import yaml
 
 from hybrid_extensions.cdc import snapshots
 from hybrid_extensions.cdc.tables import table_pipelines
-from hybrid_extensions.cdc.tables.definitions import template_definitions
+from hybrid_extensions.cdc.tables.dagster import template_definitions
 from hybrid_extensions.cdc.tables.names import topic_part
 from hybrid_extensions.cdc.tables.template import Template
 from hybrid_extensions.servers.broker import create_topic

@@ -9,9 +9,9 @@ from pymysql import Connection
 from pymysql.cursors import Cursor
 
 from hybrid_extensions.cdc.databases.slot import Slot
-from hybrid_extensions.mariadb.log.binlog import ask_log, find_mariadb_slot
 from hybrid_extensions.mariadb.log.connector import ReadUpTo
 from hybrid_extensions.mariadb.log.gtid import Gtid, parse_gtids
+from hybrid_extensions.mariadb.log.mariadb_log import ask_log, find_mariadb_slot
 from hybrid_extensions.mariadb.server import ask, connect, parse_address
 from hybrid_extensions.servers.databases.mariadb import LocalMariaDb
 from sources.config.source.snapshot import SnapshotOptions

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from hybrid_extensions.cdc.tables.definitions import template_definitions
+from hybrid_extensions.cdc.tables.dagster import template_definitions
 from hybrid_extensions.cdc.tables.template import FoundTable
 from orchestration.definitions import defs as examples
 from orchestration.definitions import find_definitions

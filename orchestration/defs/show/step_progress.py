@@ -1,4 +1,4 @@
-"""Progress of a running step in the log of its Dagster run."""
+"""How often a running step tells its progress in the log of its Dagster run, and in which words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _USUAL_S = 15.0
 _OF_ELAPSED = 1 / 20
 
 
-class AssetLog(Observer):
+class StepProgress(Observer):
     """Observer that shows the progress of a step in the log of its Dagster run.
 
     While a source is read, there is a line for each tenth of it and at least one every 15 s, later

@@ -1,4 +1,8 @@
-"""Dagster definitions of a file with `tables`: a group of tables, one snapshot, one job."""
+"""Dagster definitions of a file with `tables`: a group of tables, one snapshot, one job.
+
+The step that looks for tables does not fail if the database does not answer, unless no table has a
+pipeline yet (:func:`hybrid_extensions.cdc.tables.table_pipelines.copy`).
+"""
 
 from collections.abc import Sequence
 from functools import reduce

@@ -10,7 +10,7 @@ import dagster as dg
 import pytest
 
 from orchestration.chain import BoundedStep, LiveStep, PlanStep, Step
-from orchestration.defs.show.asset_log import AssetLog
+from orchestration.defs.show.step_progress import StepProgress
 from sources.common.positions import EndPosition
 from sources.common.times import now_ms
 from sources.hybrid import SwitchState
@@ -31,7 +31,7 @@ class Shown:
         self.log = self
         self.now = 0.0
         context: Any = self
-        self.observer = AssetLog(context, self.case.loaded, lambda: self.now)
+        self.observer = StepProgress(context, self.case.loaded, lambda: self.now)
 
     def info(self, text: str) -> None:
         self.lines.append((self.now, text))

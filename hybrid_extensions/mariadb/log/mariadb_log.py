@@ -1,4 +1,4 @@
-"""Binary log (binlog) of MariaDB: a connector's lag in it, and whether the server has the rest.
+"""Lag in MariaDB's binary log; whether the server has the rest, or is a replica that is behind.
 
 https://mariadb.com/kb/en/show-binlog-events/, https://mariadb.com/kb/en/binlog_gtid_pos/
 """
@@ -47,8 +47,9 @@ def ask_log(options: SnapshotOptions) -> Slot | str:
     Returns:
         The state, as that of a replication slot: ``lost`` once the server has removed what the
         connector needs, or has never had it; ``missing`` if the connector has read nothing yet. Or,
-        as text, why it is not known. The end of the log is in it only if the connector has
-        heartbeats, and MariaDB's log has GTIDs of one domain; else it is 0.
+        as text, why it is not known, such as that the server is a replica that is behind. The end
+        of the log is in it only if the connector has heartbeats, and MariaDB's log has GTIDs of one
+        domain; else it is 0.
     """
     url = str(options.connector)
     read = ask_connector(url)
@@ -131,10 +132,7 @@ def find_mariadb_slot(connection: Connection[Cursor], read: ReadUpTo) -> Slot | 
         end = parse_gtids(str(last or ""))
         ahead = _not_in_log(connection, read.gtids)
         if ahead is not None and end and max(end, key=lambda each: each.sequence).server != own:
-            return (
-                f"the server's log does not have {ahead}, which the connector has read: it is a "
-                "replica that is behind, or was promoted without this transaction"
-            )
+            return mysql_log.lacks(str(ahead))
         is_gone = ahead is not None or any(
             gtids.get(domain, 0) < sequence for domain, sequence in removed.items()
         )

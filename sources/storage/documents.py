@@ -220,7 +220,10 @@ class LocalDocuments:
             return None
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or folder of this path."""
+        """Return whether there is a file or folder of this path.
+
+        False as well where this user may not look.
+        """
         return os.path.exists(path)
 
     def age_ms(self, path: str) -> int | None:

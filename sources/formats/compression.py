@@ -127,7 +127,7 @@ class StreamedFile:
     def get_stream(self, offset: int, _: int) -> pa.NativeFile:
         """Return a stream from an offset to the end; the second argument, a length, is ignored.
 
-        The caller closes it. At its end at once if the content is shorter.
+        The caller closes it. If the content ends before the offset, the stream is at its end.
         """
         stream = self._open_stream()
         while offset and (skipped := stream.read(min(offset, _BLOCK_BYTES))):

@@ -123,6 +123,8 @@ def with_exports(loaded: LoadedPipeline, generation: Generation) -> LoadedPipeli
 def with_required_exports(loaded: LoadedPipeline, generation: Generation | None) -> LoadedPipeline:
     """Return a copy of a pipeline whose exported sources have files; refuse incomplete exports.
 
+    Of the files, names and sizes are compared.
+
     Args:
         loaded: The pipeline.
         generation: The generation that is to be planned; None if it is still to be made.

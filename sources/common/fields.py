@@ -60,6 +60,8 @@ def _instant(value: datetime) -> datetime:
 def or_text(kind: type[BaseModel], field: str) -> BeforeValidator:
     """Return a validator for a model, in whose place a text stands for one with that field alone.
 
+    What is no text passes to the model unchanged.
+
     Args:
         kind: The model.
         field: Name of the field that the text is a value of.

@@ -240,7 +240,8 @@ def declare(
 ) -> LoadedPipeline:
     """Declare a pipeline in code: check it, then write it to the file that its runs read.
 
-    A file that has the same text is left alone; another one is replaced.
+    A file that has the same text is left alone; another one is replaced. The file's folder is made
+    if it is missing.
 
     Args:
         path: YAML file to write. Its folder holds the pipeline's functions; relative paths start

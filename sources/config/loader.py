@@ -151,9 +151,8 @@ class LoadedPipeline:
         Relative paths start from :attr:`folder`; ``~`` is the user's home. ``..`` is resolved in
         the text; links are not followed.
         """
-        if "://" in path:
-            return path
-        return os.path.normpath(self.folder / Path(path).expanduser())
+        local = self.folder / Path(path).expanduser()
+        return path if "://" in path else os.path.normpath(local)
 
     def open_generation(self, *, create: bool) -> Generation | None:
         """Open the generation that this declaration is about, after comparing the contract.

@@ -22,7 +22,7 @@ from orchestration.progress.in_words import progress_parts, share_of
 from sources import generations
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
-from sources.errors import StateError
+from sources.errors import StateError, leaving
 from sources.kept_definitions import declaration_of
 from sources.planning.approval import NotApprovedError, require_approver
 from sources.serving import Serving, candidate_name, read_serving, require_in_service
@@ -53,7 +53,8 @@ def discard(loaded: LoadedPipeline, by: str | None = None) -> str:
         InputError: The kept declaration is not valid, or a cluster's command line tool is missing.
     """
     promotion.finish(loaded)
-    with hold_switch_lock(loaded, "discard of the newest generation"):
+    unchanged = leaving("The table that readers see was not changed.")
+    with unchanged, hold_switch_lock(loaded, "discard of the newest generation"):
         if (name := candidate_name(loaded)) is None:
             return discards.discard(loaded)
         # Begun meanwhile, a promotion may have its files in the target already.

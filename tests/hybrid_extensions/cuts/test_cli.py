@@ -61,8 +61,14 @@ def test_the_path_of_a_table_is_shown_whole_at_80_columns(
     [
         ("2026-01-31T11:59:59Z", "No cut is as early as 2026-01-31T11:59:59"),
         ("noon", "`--at noon` is not a time"),
-        ("2026-01-31T12:00:00", "needs a time zone. Write 2026-01-31T12:00:00Z for UTC"),
-        ("2026-01-31", "needs a time zone. Write 2026-01-31T00:00:00Z for UTC"),
+        (
+            "2026-01-31T12:00:00",
+            "needs a time zone. Nothing was changed. Write 2026-01-31T12:00:00Z for UTC",
+        ),
+        (
+            "2026-01-31",
+            "needs a time zone. Nothing was changed. Write 2026-01-31T00:00:00Z for UTC",
+        ),
     ],
 )
 def test_a_time_without_a_cut_is_refused(orders: Path, at: str, told: str) -> None:

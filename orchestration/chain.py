@@ -26,7 +26,7 @@ from sources.common.positions import EndPosition
 from sources.common.times import iso
 from sources.config.loader import LoadedPipeline
 from sources.config.source.exported_source import export_step
-from sources.errors import HybridError, InputError, leaving
+from sources.errors import COMMITTED_STAYS, HybridError, InputError, leaving
 from sources.hand_over import hand_over
 from sources.hand_over_checks import Check, check_hand_over, find_refusal
 from sources.hybrid import Boundedness
@@ -45,7 +45,6 @@ from spark_jobs.table.ownership.belonging import require_belonging
 T = TypeVar("T")
 # About as long as Spark takes to start on a busy machine.
 _AHEAD_S = 20.0
-_COMMITTED_STAYS = "What is committed stays in the table, and is not read again."
 
 
 class Observer:
@@ -94,6 +93,8 @@ class ChainRun:
         waiting: The Spark driver, started in advance, that checks the transform for the plan, and
             then reads the first source; with ``switch: cold`` those of later sources, too. None to
             start a driver for each.
+        leaves: What became of the table if a step fails, in place of what each step says of it; for
+            a pipeline that computes what another one's table gets. Empty for what the steps say.
     """
 
     loaded: LoadedPipeline
@@ -102,6 +103,7 @@ class ChainRun:
     until_caught_up: bool = False
     environment: Mapping[str, str] = field(default_factory=dict)
     waiting: WaitingDriver | None = None
+    leaves: str = ""
 
     @cached_property
     def context(self) -> PipelineContext:
@@ -169,7 +171,7 @@ class Step(ABC, Generic[T]):
             else step_observers.reported(
                 run.loaded, self.name, self.source, partial(run.observer.noted, self)
             ),
-            leaving(self.leaves),
+            leaving(run.leaves or self.leaves),
         ):
             outcome = self._run(run)
         run.observer.finished(self, outcome)
@@ -209,7 +211,7 @@ class RestOfSnapshotStep(Step[WholeTable | None]):
     """
 
     name = "rest_of_snapshot"
-    leaves = _COMMITTED_STAYS
+    leaves = COMMITTED_STAYS
 
     def _run(self, run: ChainRun) -> Outcome[WholeTable | None]:
         tell = partial(run.observer.noted, self)
@@ -312,7 +314,7 @@ class BoundedStep(Step[EndPosition]):
         source: Name of the source.
     """
 
-    leaves = _COMMITTED_STAYS
+    leaves = COMMITTED_STAYS
 
     def __init__(self, source: str) -> None:
         self.name = self.source = source
@@ -355,7 +357,7 @@ class LiveStep(Step[Heartbeat]):
         source: Name of the source.
     """
 
-    leaves = _COMMITTED_STAYS
+    leaves = COMMITTED_STAYS
 
     def __init__(self, source: str) -> None:
         self.name = self.source = source
@@ -434,7 +436,7 @@ def run_step(run: ChainRun, name: str) -> Outcome[Any]:
     """
     steps = {step.name: step for step in steps_of(run.loaded)}
     if name not in steps:
-        message = f"Pipeline `{run.loaded.pipeline.name}` has no step `{name}`."
+        message = f"Pipeline `{run.loaded.pipeline.name}` has no step `{name}`. Nothing was done."
         hint = f"Name one of its steps: {', '.join(steps)}."
         raise InputError(message, hint, pipeline=run.loaded.pipeline.name, value=name)
     return _run_step(steps[name], run)
@@ -443,6 +445,6 @@ def run_step(run: ChainRun, name: str) -> Outcome[Any]:
 def _run_step(step: Step[T], run: ChainRun) -> Outcome[T]:
     outcome = step.run(run)
     if outcome.refusal is not None:
-        with leaving(step.leaves):
+        with leaving(run.leaves or step.leaves):
             raise outcome.refusal
     return outcome

@@ -14,6 +14,9 @@ from typing import Any, ClassVar, TypedDict, Unpack, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
+COMMITTED_STAYS = "What is committed stays in the table, and is not read again."
+"""What a step, or a command that controls a run, leaves if it fails."""
+
 
 class ErrorFields(TypedDict, total=False):
     """Values that an error names, for programs; a key is left out where it does not apply.

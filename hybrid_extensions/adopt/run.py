@@ -25,7 +25,7 @@ from hybrid_extensions.generations.files.take_over import OutdatedError, TakeOve
 from hybrid_extensions.generations.table_position import find_position
 from sources.common.positions import StartPosition, nest
 from sources.config.loader import LoadedPipeline
-from sources.errors import StateError
+from sources.errors import StateError, leaving
 from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.seam import seam_rule
 from sources.ledger import ledger_name, make_ledger
@@ -69,6 +69,7 @@ class _Found(NamedTuple):
     before: list[str]
 
 
+@leaving("Nothing was changed.")
 def look(
     loaded: LoadedPipeline, asked: Asked, say: Callable[[str], None] = lambda _: None
 ) -> AdoptResult:
@@ -80,6 +81,7 @@ def look(
     return _result(_find(loaded, asked, say), is_applied=False)
 
 
+@leaving("No row of the table was changed.")
 def adopt(
     loaded: LoadedPipeline,
     asked: Asked,

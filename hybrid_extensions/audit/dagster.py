@@ -26,7 +26,7 @@ from orchestration.defs.jobs.control_form import OF_GENERATION, acting_generatio
 from orchestration.defs.keys import RESULT_TAG, note_on_run, table_key
 from orchestration.defs.show.reports import report_now
 from sources.config.loader import LoadedPipeline
-from sources.errors import InputError
+from sources.errors import InputError, leaving
 from sources.serving import declared_generation, read_serving
 
 _OF_SERVING = "The check `audited` has examples. It stays red"
@@ -63,6 +63,7 @@ def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
     }
 
 
+@leaving("The table was not changed.")
 def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
     """Audit a generation's table; keep the result, and evaluate the check `audited` by it.
 
@@ -105,6 +106,7 @@ def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: 
     report_now(context, loaded, f"AUDIT: {text}")
 
 
+@leaving("The table was not changed.")
 def accept(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
     """Accept the last audit of a generation, which failed; the check `audited` tells who and why.
 

@@ -22,10 +22,11 @@ from hybrid_extensions.compare.compared_sides import rows_of
 from hybrid_extensions.compare.declare import CompareSection
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
-from sources.errors import InputError
+from sources.errors import InputError, leaving
 from sources.state.generation import Generation
 
 
+@leaving("The table was not changed.")
 def compare_ranges(
     loaded: LoadedPipeline,
     generation: Generation,

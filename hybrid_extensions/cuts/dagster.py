@@ -19,7 +19,7 @@ from orchestration.defs.show.dagster_failures import failures
 from orchestration.display import second
 from sources.common.times import now_ms, to_ms
 from sources.config.loader import LoadedPipeline
-from sources.errors import HybridError, StateError
+from sources.errors import HybridError, StateError, leaving
 
 LOOK_S = 10
 """Seconds between two looks; a cut takes two of them at least."""
@@ -103,7 +103,7 @@ def cuts_sensor(name: str, group: Callable[[], CutGroup]) -> dg.SensorDefinition
         if cursor.attempt is None and now_ms() < cursor.next_ms:
             return _skip(cursor, f"Last: {cursor.last}. Next: from {second(cursor.next_ms)} on.")
         begun_ms = now_ms() if cursor.attempt is None else cursor.begun_ms
-        with failures(None):
+        with failures(None), leaving("Cuts that were published stay."):
             loaded = group()
             try:
                 found = advance(loaded, cursor.attempt)

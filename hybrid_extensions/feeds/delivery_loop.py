@@ -19,7 +19,7 @@ from hybrid_extensions.feeds.follower import DeliveryOutcome, Follower
 from sources.common.counting import counted
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
-from sources.errors import ErrorReport, HybridError, UnavailableError
+from sources.errors import ErrorReport, HybridError, UnavailableError, leaving
 
 _SEEN_MS = 10_000
 """Milliseconds between two records of a feed that has nothing new."""
@@ -31,6 +31,7 @@ _AGAIN_S = (1.0, 60.0)
 Say = Callable[[str], None]
 
 
+@leaving("The table of the pipeline was not changed.")
 def deliver_once(loaded: LoadedPipeline, feed: AnyFeed, *, reload: bool = False) -> DeliveryOutcome:
     """Bring a sink to the newest version of the table, and record the result in the state.
 
@@ -50,6 +51,7 @@ def deliver_once(loaded: LoadedPipeline, feed: AnyFeed, *, reload: bool = False)
         return _catch_up(loaded, feed, follower, reload=reload)
 
 
+@leaving("No row was changed.")
 def compare(loaded: LoadedPipeline, feed: AnyFeed, sample: int) -> Comparison:
     """Compare some rows of the table with those of a sink, and record the result in the state.
 

@@ -29,6 +29,8 @@ Pipelines = Annotated[
     list[Path], typer.Argument(help="YAML files of pipelines.", metavar="PIPELINE...")
 ]
 app = typer.Typer()
+SERVES = "The table that readers see was not changed."
+"""What a command leaves that only concerns a new generation."""
 _generation = typer.Typer(
     cls=Group,
     help="Compute a new table next to the serving one; promote it, or roll back.",
@@ -51,7 +53,7 @@ def list_(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 @_generation.command()
 def new(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
     """Begin a new generation from the pipeline's file as it is now; the old one keeps serving."""
-    with answer(as_json) as show:
+    with answer(as_json, SERVES) as show:
         from sources.generations import begin
 
         generation = begin(load(pipeline), person(by))

@@ -23,7 +23,7 @@ from orchestration.remedies import for_generation
 from sources import generations
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
-from sources.errors import HybridError, StateError
+from sources.errors import HybridError, StateError, leaving
 from sources.kept_definitions import declaration_of
 from sources.planning.approval import NotApprovedError, require_approver
 from sources.serving import Serving, candidate_name, read_serving, require_in_service
@@ -54,7 +54,8 @@ def discard(loaded: LoadedPipeline, by: str | None = None) -> str:
         InputError: The kept declaration is not valid, or a cluster's command line tool is missing.
     """
     promotion.finish(loaded)
-    with hold_switch_lock(loaded, "discard of the newest generation"):
+    unchanged = leaving("The table that readers see was not changed.")
+    with unchanged, hold_switch_lock(loaded, "discard of the newest generation"):
         if (name := candidate_name(loaded)) is None:
             return discards.discard(loaded)
         # Begun meanwhile, a promotion may have its files in the target already.

@@ -10,7 +10,7 @@ import typer
 
 from orchestration.cli import panels
 from orchestration.cli.interrupts import sigterm_interrupts
-from orchestration.cli.output import answer, load
+from orchestration.cli.output import NOTHING_CHANGED, answer, load
 
 app = typer.Typer()
 
@@ -29,7 +29,7 @@ def metrics(
 
     Each scrape looks at the state of the pipelines, and asks their brokers for the lag.
     """
-    with answer(as_json=False):
+    with answer(as_json=False, effect=NOTHING_CHANGED):
         from hybrid_extensions.metrics.server import serve
 
         for path in pipelines:

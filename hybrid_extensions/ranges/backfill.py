@@ -37,7 +37,7 @@ from hybrid_extensions.ranges.windows import final_time
 from orchestration.display import size
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
-from sources.errors import HybridError, InputError
+from sources.errors import HybridError, InputError, leaving
 from sources.kept_definitions import in_service
 from sources.planning.context import PipelineContext
 from sources.planning.transform_analysis import read_analysis
@@ -140,6 +140,7 @@ class RangeResult:
         )
 
 
+@leaving("The range is as it was, or replaced as a whole.")
 def backfill(  # noqa: PLR0913 - each is another thing
     loaded: LoadedPipeline,
     since: datetime,
@@ -271,6 +272,7 @@ def _replacement(
     return Replacement(**given)
 
 
+@leaving("Nothing was changed.")
 def look(loaded: LoadedPipeline, since: datetime, until: datetime) -> RangeLook:
     """Return what :func:`backfill` would read for a range of event times; nothing is written.
 

@@ -154,7 +154,8 @@ def compute_side(side: LoadedPipeline, say: Callable[[str], None]) -> None:
     Raises:
         HybridError: A step is refused or fails.
     """
-    run_chain(ChainRun(side, _Lines(say), rest_requested=True))
+    leaves = "The table was not changed."
+    run_chain(ChainRun(side, _Lines(say), rest_requested=True, leaves=leaves))
 
 
 class _Lines(Observer):

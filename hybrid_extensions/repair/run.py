@@ -33,6 +33,7 @@ from hybrid_extensions.repair.rewrite import Rewritten, Touched, files_to_rewrit
 from hybrid_extensions.repair.table import RepairedTable, require_repairable
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
+from sources.errors import leaving
 from sources.kept_definitions import in_service
 from sources.serving import require_in_service
 from sources.state.action_log import recorded
@@ -43,6 +44,7 @@ _WAY_OUT = "no row changes before its one commit, and the repair can be repeated
 _SCRATCH = "repair"
 
 
+@leaving("Nothing was changed.")
 def look(
     loaded: LoadedPipeline,
     within: timedelta,
@@ -67,6 +69,7 @@ def look(
         return _result(table, compared.found, touched)
 
 
+@leaving("A repair writes all of its rows in one commit, or none.")
 def repair(
     loaded: LoadedPipeline,
     within: timedelta,

@@ -18,6 +18,7 @@ from orchestration.defs.show.reports import report_now
 from orchestration.display import moment
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
+from sources.errors import leaving
 
 _FILE = "report.html"
 _WRITTEN = "REPORT: written, as the entry `report` shows."
@@ -33,6 +34,7 @@ def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
     return {"REPORT": Action(write_report, text, OF_GENERATION)}
 
 
+@leaving("The table was not changed.")
 def write_report(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
     """Write the HTML report into the state folder, and link it from the table's asset in Dagster.
 

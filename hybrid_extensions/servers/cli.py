@@ -30,7 +30,7 @@ def broker(
     Pipelines reach it with `bootstrap_servers: local`. There is one at a time: another folder's is
     shared or ended, never replaced. While one runs, `--topic` creates topics there, and returns.
     """
-    with answer(as_json=False):
+    with answer(as_json=False, effect="Topics stay in the folder of their broker."):
         from hybrid_extensions.servers.broker import LocalBroker, running_broker
         from sources.common.cache import cache_folder
         from sources.kafka.client.address import local_address_file

@@ -78,7 +78,7 @@ def init(  # noqa: PLR0913, PLR0917 - each is an option
         listed = [each.strip() for table in tables or [] for each in table.split(",")]
         _init_capture(folder, name, given[0], listed, servers, connect, as_json=as_json)
         return
-    with answer(as_json) as show:
+    with answer(as_json, "No file was written.") as show:
         from hybrid_extensions.starter.written_pipeline import StarterOptions, start
 
         options = StarterOptions(name, files or "", topic, servers, event_time, key or [])
@@ -102,7 +102,7 @@ def _init_capture(  # noqa: PLR0913 - each is an option
     as_json: bool,
 ) -> None:
     """Answer `hybrid init` for a database."""
-    with answer(as_json) as show:
+    with answer(as_json, "No file was written.") as show:
         from hybrid_extensions.cdc.capture_starter import CaptureOptions
         from hybrid_extensions.starter.capture_database import next_steps, start_capture
 

@@ -82,7 +82,7 @@ def training(  # noqa: PLR0913, PLR0917 - each is an option
     one. With `--labels` and `--out` these labels, into a file; without them the declared
     `training_sets`, of which only what is not up to date is computed.
     """
-    with answer(as_json) as show:
+    with answer(as_json, "Nothing was written.") as show:
         if labels is None or out is None:
             _require_none(labels, out, key, time, known_at, generation)
             loaded = load(pipeline)

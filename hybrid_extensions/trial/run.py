@@ -32,7 +32,7 @@ from sources.common.schema import names_and_types, normalize_schema
 from sources.common.sql.sql_names import column_list
 from sources.config.loader import LoadedPipeline
 from sources.config.table.sampled_share import Sample
-from sources.errors import InputError
+from sources.errors import InputError, leaving
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,7 @@ class SampleRun:
         return {"ok": ok, "outcome": self.outcome, **asdict(self), **documents}
 
 
+@leaving("Nothing of the pipeline was changed.")
 def try_sample(
     loaded: LoadedPipeline,
     options: SampleOptions,
@@ -160,7 +161,8 @@ def _require_free(keep: Path | None) -> None:
 
 def _run(side: LoadedPipeline, observer: Observer) -> list[str]:
     """Run the chain of a sample until the stream has read all that is there; return warnings."""
-    run = ChainRun(side, observer, rest_requested=True, until_caught_up=True)
+    leaves = "Nothing of the pipeline was changed."
+    run = ChainRun(side, observer, rest_requested=True, until_caught_up=True, leaves=leaves)
     warnings: list[str] = []
     try:
         for step in steps_of(side):

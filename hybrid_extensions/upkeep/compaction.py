@@ -11,6 +11,7 @@ from hybrid_extensions.upkeep.files.compaction import Compacted, Compaction
 from orchestration.display import size
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
+from sources.errors import leaving
 from sources.hybrid import Boundedness
 from sources.kept_definitions import in_service
 from sources.planning.context import PipelineContext
@@ -21,6 +22,7 @@ from spark_jobs.table.history_files import NO_HISTORY, HistoryFiles
 _WAY_OUT = "no row changes by it, and the compaction can be repeated"
 
 
+@leaving("No row was changed.")
 def compact(
     loaded: LoadedPipeline,
     say: Callable[[str], None] = lambda _: None,
@@ -54,6 +56,7 @@ def compact(
             return found
 
 
+@leaving("Nothing was changed.")
 def look(loaded: LoadedPipeline) -> Compacted:
     """Return what :func:`compact` would do, by the sizes of the files; nothing is written.
 

@@ -9,13 +9,14 @@ from hybrid_extensions.upkeep.files.vacuum import Unneeded, find_unneeded
 from orchestration.display import size
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
-from sources.errors import StateError
+from sources.errors import StateError, leaving
 from sources.serving import pending_switch, read_serving
 from sources.state.action_log import recorded
 
 _WAY_OUT = "no row changes by it, and the VACUUM can be repeated"
 
 
+@leaving("No row was changed.")
 def vacuum(
     loaded: LoadedPipeline, say: Callable[[str], None] = lambda _: None, by: str | None = None
 ) -> Unneeded:
@@ -46,6 +47,7 @@ def vacuum(
             return found
 
 
+@leaving("Nothing was changed.")
 def look(loaded: LoadedPipeline) -> Unneeded:
     """Return the files that :func:`vacuum` would delete; nothing is changed.
 

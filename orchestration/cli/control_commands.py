@@ -12,6 +12,7 @@ import typer
 
 from orchestration.cli import panels
 from orchestration.cli.output import AsJson, GenerationName, PipelineFile, answer, load_acting
+from sources.errors import COMMITTED_STAYS
 
 if TYPE_CHECKING:
     from sources.config.loader import LoadedPipeline
@@ -55,7 +56,7 @@ def stop(
     whose runs go on are named. If a run can't be ended from here, the command fails, and the run
     may still be writing.
     """
-    with answer(as_json) as show:
+    with answer(as_json, COMMITTED_STAYS) as show:
         from orchestration.operations import stopping
         from sources.serving import generation_with_role
 
@@ -80,7 +81,7 @@ def pause(
 
     The supervision does not start it again. An unfinished micro-batch is repeated then.
     """
-    with answer(as_json) as show:
+    with answer(as_json, COMMITTED_STAYS) as show:
         from orchestration.supervision import controls
         from sources.serving import generation_with_role
 
@@ -102,7 +103,7 @@ def resume(
 
     Returns once its first batch is committed. From then on the supervision restarts it if it fails.
     """
-    with answer(as_json) as show:
+    with answer(as_json, COMMITTED_STAYS) as show:
         from orchestration.supervision import controls
         from sources.serving import generation_with_role
 
@@ -126,7 +127,7 @@ def drain(
     `hybrid resume` continues from there. If the time is up before, the stream goes on, and the exit
     status is 1.
     """
-    with answer(as_json) as show:
+    with answer(as_json, COMMITTED_STAYS) as show:
         from orchestration.cli import console
         from sources.common.durations import parse_duration
         from sources.serving import declared_generation, generation_with_role
@@ -160,7 +161,7 @@ def rate(  # noqa: PLR0913, PLR0917 - each is an option
 
     A run that is active adopts the limit.
     """
-    with answer(as_json) as show:
+    with answer(as_json, "No row of the table was changed.") as show:
         from orchestration.operations import rate_change
         from sources.config.source.rate_limit import parse_limit
         from sources.serving import declared_generation, generation_with_role

@@ -30,7 +30,7 @@ from orchestration.cli.output import (
     person,
 )
 from orchestration.cli.usage import Commands
-from sources.errors import HybridError, InputError
+from sources.errors import COMMITTED_STAYS, HybridError, InputError
 from sources.extensions import contributions
 
 app = typer.Typer(
@@ -147,7 +147,7 @@ def approve(
     as_json: AsJson = False,
 ) -> None:
     """Approve the plan of a pipeline that declares `approve: true`, so that its chain may run."""
-    with answer(as_json) as show:
+    with answer(as_json, "The table was not changed, and no run was started.") as show:
         from sources.common.times import iso
         from sources.planning import approval
 
@@ -168,7 +168,7 @@ def run(
     `--until live` returns when the stream has committed its first batch, and leaves it running;
     `--until caught-up` waits until it has committed everything that is there, then stops it.
     """
-    with answer(as_json) as show:
+    with answer(as_json, COMMITTED_STAYS) as show:
         from orchestration.cli import console, terminal_tables
         from orchestration.supervision.status import status as look
         from orchestration.supervision.status import with_changed_files
@@ -197,7 +197,7 @@ def step(
 
     A step that is complete does nothing when it is run again.
     """
-    with answer(as_json) as show:
+    with answer(as_json, COMMITTED_STAYS) as show:
         from orchestration.chain import ChainRun, run_step
 
         outcome = run_step(ChainRun(load(pipeline)), name)
@@ -275,4 +275,5 @@ try:
     for _added in contributions("commands"):
         app.add_typer(_added)
 except HybridError as _error:
+    _error.effect = NOTHING_CHANGED
     _unloadable = _error

@@ -20,7 +20,7 @@ def accept(
 
     The pipeline then continues with them. A RESTORE can't be accepted.
     """
-    with answer(as_json) as show:
+    with answer(as_json, "No row of the table was changed.") as show:
         from orchestration.supervision.belonging_finding import accept_changes
 
         loaded = load(pipeline)

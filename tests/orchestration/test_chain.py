@@ -19,7 +19,7 @@ from orchestration.chain import (
     run_chain,
     run_step,
 )
-from sources.errors import InputError, SeamError
+from sources.errors import HybridError, InputError, SeamError
 from tests.minimal import minimal_pipeline
 from tests.orchestration.generations.generation_case import GenerationCase
 
@@ -90,6 +90,19 @@ def test_a_step_that_fails_tells_what_became_of_the_table(
     with pytest.raises(InputError) as caught:
         run_chain(ChainRun(GenerationCase(tmp_path).loaded))
     assert str(caught.value) == f"It is wrong. {told} Mend it."
+
+
+def test_a_chain_that_computes_for_another_table_tells_what_became_of_that_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain_of(monkeypatch, BoundedStep("history"), Fixed("b", SeamError("It has a gap.", "Wait.")))
+    loaded = GenerationCase(tmp_path).loaded
+    run = ChainRun(loaded, leaves="The table was not changed.")
+    # Nothing was planned, so the first one fails; the outcome of the second one is refused.
+    for name in ("history", "b"):
+        with pytest.raises(HybridError) as caught:
+            run_step(run, name)
+        assert caught.value.effect == "The table was not changed."
 
 
 def test_a_refused_outcome_tells_what_became_of_the_table(

@@ -18,7 +18,8 @@ import typer
 
 from hybrid_extensions.cdc.parallel_pipelines import run_in_threads
 from orchestration.cli import shell_remedies
-from orchestration.cli.output import INTERRUPTED, answer, tell
+from orchestration.cli.output import INTERRUPTED, NOTHING_CHANGED, answer, tell
+from sources.errors import leaving
 from sources.extensions import extensions
 from spark_jobs.inside.driver.own_output import OwnOutput, Stream
 
@@ -59,7 +60,8 @@ def act(words: list[str], run: Run) -> int | None:
         try:
             shell_remedies.name(path.parent if is_one else path)
             with answer("--json" in words) as show:
-                template = Template(path.parent if is_one else path)
+                with leaving(NOTHING_CHANGED):
+                    template = Template(path.parent if is_one else path)
                 if is_one:
                     return run([*before, str(template.load(path.name).path), *after])
                 return _act_on_all(template, before, after, run, show)

@@ -30,7 +30,7 @@ from sources.common.counting import counted
 from sources.common.durations import DAY_MS
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.errors import InputError, StateError
+from sources.errors import InputError, StateError, leaving
 from sources.generations import acting_on
 
 if TYPE_CHECKING:
@@ -83,6 +83,7 @@ class ServedAsTrained:
         return limit is None or self.different <= limit * self.compared
 
 
+@leaving("No row was changed.")
 def compare_served(
     loaded: LoadedPipeline, feed: AnyFeed, *, days: int | None = None, seed: int = 0
 ) -> ServedAsTrained:

@@ -21,7 +21,7 @@ from orchestration.comparison.report import EXAMPLES, AuditExample
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
 from sources.config.pipeline import Pipeline
-from sources.errors import InputError, StateError
+from sources.errors import InputError, StateError, leaving
 from sources.generations import acting_on
 from sources.planning.context import PipelineContext
 from sources.serving import read_serving, target_of
@@ -153,6 +153,7 @@ class GenerationComparison:
         return {**computed, **asdict(self)}
 
 
+@leaving("Nothing was changed.")
 def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
     """Compare the newest generation's table with the serving one by key, as both are now.
 

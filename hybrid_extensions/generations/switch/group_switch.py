@@ -34,7 +34,7 @@ from hybrid_extensions.generations.switch.run import resume_requested
 from orchestration.remedies import Remedy
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
-from sources.errors import HybridError, StateError
+from sources.errors import HybridError, StateError, leaving
 from sources.planning.approval import require_approver
 from sources.serving import Serving, Switch, newest_generation, pending_switch, read_serving
 from spark_jobs.table.ownership.belonging import is_committed
@@ -110,8 +110,9 @@ def _change(
     home = loaded[members[0].file]
     with _told(loaded.values(), say):
         with _locks(loaded.values(), group.kind, by) as held:
-            _require_none_pending(loaded.values())
-            group_steps.check(group, loaded, say)
+            with leaving(f"The {group.kind} was not begun, so it changed nothing."):
+                _require_none_pending(loaded.values())
+                group_steps.check(group, loaded, say)
             if is_rollback:
                 tell_of_others(pipelines, say)
             if home.state.put_if_absent(Group.NAME, group) != group:

@@ -37,6 +37,7 @@ from orchestration.comparison.installed_audit import query_misfit
 from sources.common.counting import counted
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
+from sources.errors import leaving
 from sources.planning.approval import require_approver
 from sources.serving import Serving, Switch, pending_switch, read_serving
 from sources.state.action_log import begin_action
@@ -74,14 +75,15 @@ def promote(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_not
     by = require_approver(loaded.pipeline, by, "promote a generation")
     with told_if_interrupted(loaded, say):
         _finish(loaded, say)
-        name = require_candidate(
-            loaded,
-            "Begin a new generation: `hybrid generation new P`. Then run it: `hybrid run P`.",
-        )
-        switch = _switch_to(loaded, name, by)
-        to, _ = switch_steps.contexts(loaded, switch)
-        require_own(to)
-        require_ready(to)
+        with leaving("The promotion was not begun, so it changed nothing."):
+            name = require_candidate(
+                loaded,
+                "Begin a new generation: `hybrid generation new P`. Then run it: `hybrid run P`.",
+            )
+            switch = _switch_to(loaded, name, by)
+            to, _ = switch_steps.contexts(loaded, switch)
+            require_own(to)
+            require_ready(to)
         if (misfit := query_misfit(to.loaded, name)) is not None:
             # Readers may need the rows all the same: it is for people to decide.
             say(f"Warning: an audit of {name} would be refused. {misfit}")
@@ -117,10 +119,11 @@ def roll_back(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_n
     by = require_approver(loaded.pipeline, by, "roll back a generation")
     with told_if_interrupted(loaded, say):
         _finish(loaded, say)
-        switch = _switch_to(loaded, require_earlier(loaded), by)
-        to, _ = switch_steps.contexts(loaded, switch)
-        require_not_deleted(to)
-        require_input(to)
+        with leaving("The rollback was not begun, so it changed nothing."):
+            switch = _switch_to(loaded, require_earlier(loaded), by)
+            to, _ = switch_steps.contexts(loaded, switch)
+            require_not_deleted(to)
+            require_input(to)
         tell_of_others([loaded], say)
         _begin(loaded, switch, say)
     return read_serving(loaded)

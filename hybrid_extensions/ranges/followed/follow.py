@@ -29,7 +29,7 @@ from hybrid_extensions.ranges.side_pipeline import (
 from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
-from sources.errors import StateError
+from sources.errors import StateError, leaving
 from sources.files.tables.replaced_range import ReplacedRange
 from sources.files.tables.table_commits import TableCommits
 from sources.files.tables.table_position import TablePosition
@@ -124,6 +124,7 @@ def require_followable(loaded: LoadedPipeline, replaced: ReplacedRange) -> Repla
     return scope.where(context.pipeline.event_time.column).replaced
 
 
+@leaving("Each range is as it was, or replaced as a whole.")
 def follow(
     loaded: LoadedPipeline, say: Callable[[str], None] = lambda _: None, by: str | None = None
 ) -> list[FollowedRange]:

@@ -31,7 +31,7 @@ from hybrid_extensions.training.sets.sweep import Sweep
 from sources.common.counting import counted
 from sources.common.sql.sql_names import column_list
 from sources.config.loader import LoadedPipeline
-from sources.errors import InputError, StateError
+from sources.errors import InputError, StateError, leaving
 from sources.storage.tables.delta import delta_table, unreadable_table
 
 BATCH_LABELS = 500_000
@@ -107,8 +107,10 @@ def compute(
     """
     for key in ranges or []:
         begin_of(declared.labels, key)
+    nothing = leaving(f"Nothing of training set `{declared.name}` was written.")
     with _database() as connection:
-        found = look_at(connection, loaded, declared)
+        with nothing:
+            found = look_at(connection, loaded, declared)
         asked = [each for each in found.ranges if ranges is None or each.key in ranges]
         if found.rebuild is not None and len(asked) < len(found.ranges):
             message = (
@@ -119,7 +121,8 @@ def compute(
         stale = [each for each in asked if not each.is_current]
         work = _Computation(connection, loaded, found, say)
         work.require_unique(stale)
-        work.run(stale)
+        with leaving("Each range of the set is as it was, or written as a whole."):
+            work.run(stale)
         work.note_unaffected([each for each in found.ranges if each.is_current])
         names = {name for each in stale for name in each.tables}
         table = delta_table(found.folder) if stale or found.table is not None else None

@@ -24,6 +24,7 @@ from sources.common.counting import counted
 from sources.common.durations import parse_duration
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.rate_limit import parse_limit
+from sources.errors import COMMITTED_STAYS, leaving
 from sources.extensions import contributions
 from sources.generations import acting_on
 from sources.hybrid import Boundedness
@@ -66,7 +67,7 @@ def control_actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
     """
     fields = fields_of(loaded)
     own = {
-        name: Action(act, job_texts.CONTROLS[name], fields.get(name, {}))
+        name: Action(leaving(COMMITTED_STAYS)(act), job_texts.CONTROLS[name], fields.get(name, {}))
         for name, act in _acts(loaded).items()
     }
     return own | {

@@ -32,7 +32,7 @@ def _refused(
     fields: ErrorFields = {"table": table.url, "generation": generation.name}
     if file is not None:
         fields["file"] = file
-    return StateError(f"{message} The pipeline does not continue.", hint, **fields)
+    return StateError(f"{message} The run does not continue; nothing was written.", hint, **fields)
 
 
 def _with_other_ways(hint: str) -> str:
@@ -313,9 +313,9 @@ def changed_by_others(generation: Generation, table: Folder, found: ForeignChang
     is_restored = any(each.operation == RESTORE for each in found.commits)
     effect = (
         "A RESTORE takes rows away that the checkpoint counts as written and would never write "
-        "again. The pipeline does not continue."
+        "again. The run does not continue; nothing was written."
         if is_restored
-        else "The pipeline does not continue with a table whose rows it does not know."
+        else "The run does not continue with rows that it does not know; nothing was written."
     )
     message = f"{changes_in_words(table, found)}\n{effect}"
     undo = f"RESTORE TABLE delta.`{table}` TO VERSION AS OF {found.last_good} with Spark"

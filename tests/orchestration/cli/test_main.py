@@ -347,7 +347,7 @@ def test_a_step_is_done_by_name_and_only_in_its_turn(
     assert answer == {
         "ok": False,
         "kind": "input",
-        "message": "Pipeline `events` has no step `hisory`.",
+        "message": "Pipeline `events` has no step `hisory`. Nothing was done.",
         "effect": "",
         "hint": "Name one of its steps: plan, history.",
         "transient": False,

@@ -256,6 +256,8 @@ def test_what_nobody_wants_can_not_be_paused_and_what_does_not_run_not_drained(
     assert (
         "The live run of `inbox` was never started: there is nothing to pause." in answer["message"]
     )
+    assert answer["effect"] == "What is committed stays in the table, and is not read again."
+    assert f"pause. {answer['effect']}" in cause(run(case, "pause"))
     case.ask_for_it()
     stopping.stop(case.loaded)
     assert call(case, "pause")[0] == 2

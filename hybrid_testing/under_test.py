@@ -1,4 +1,4 @@
-"""The transform that is tested at present, under a name that a pipeline can declare."""
+"""Name under which a pipeline declares the transform that a test gives as a function."""
 
 from __future__ import annotations
 

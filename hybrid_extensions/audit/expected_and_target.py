@@ -1,4 +1,4 @@
-"""The two tables that an audit compares: expected rows, and rows of the target.
+"""Both sides of an audit: expected rows and target's; columns, types, `audit.tolerance` checked.
 
 :func:`hybrid_extensions.comparison.compare_tables.compare` judges their rows: missing, doubled,
 unexpected or different.
@@ -145,6 +145,9 @@ def check_columns(
     connection: duckdb.DuckDBPyConnection, key: list[str], query: ExpectedQuery
 ) -> None:
     """Refuse two tables to be compared if their columns differ in names or kinds of type.
+
+    Their order does not matter; all numbers count as one kind, and so do all timestamps, and all
+    lists.
 
     Args:
         connection: The audit's database, with ``audit.expected`` and ``audit.found``.

@@ -1,4 +1,4 @@
-"""Implementation of the core's interface `Audit`: the audit of a table from all raw input."""
+"""The audit as the core calls it (interface `Audit`): report, query's fit, check shown again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declaration of ``format: avro`` of a topic: each value is an Avro record."""
+"""Declaration of `format: avro` of a topic: either `avro_schema` or `registry`, never both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declaration of a change log: a file of its own, with settings as Kafka Connect has them."""
+"""Declaration of a change log: which connector settings are needed or refused; `keep`, `listen`."""
 
 from __future__ import annotations
 
@@ -114,7 +114,10 @@ class LogDeclaration(Declared):
 
     @property
     def topics(self) -> set[str]:
-        """Names of the topics that are known before their first record."""
+        """Names of the topics that are known before their first record.
+
+        They are those of :attr:`tables`.
+        """
         return {f"{self.connector['topic.prefix']}.{table}" for table in self.tables}
 
 

@@ -1,4 +1,4 @@
-"""Debezium's engine in a JVM of its own: batches of changes, each acknowledged once it is kept.
+"""Debezium's engine in a JVM of its own: batches, acknowledged once kept; silent for a minute.
 
 The JVM ends when this process ends, however that happens, as it reads the end of its input then.
 ``python -m hybrid_extensions.change_log.engine`` builds its jar again, which needs a JDK.

@@ -1,4 +1,4 @@
-"""Position of a change in the database's log, by which changes that are sent again are dropped.
+"""Which change a change log has already, by transaction and place; where it starts again.
 
 A group is a transaction of the database. The engine is always started at the begin of one, from an
 offset that this module makes, and sends all of it again, in the same order. So a change is known if

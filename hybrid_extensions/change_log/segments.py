@@ -1,4 +1,4 @@
-"""Segments of a change log: immutable Parquet files, each with the records of one batch.
+"""Segments of a change log: Parquet files with dense offsets by topic; found by offset or time.
 
 A segment's number follows that of the one before. It is put only if it is absent, so of two writers
 one is refused. Each topic's records have dense offsets; a segment says of all topics where they
@@ -241,6 +241,8 @@ class Segments:
 
     def read(self, topic: str, offset: int, most_bytes: int = 1) -> Rows:
         """Return records of a topic from an offset on, of one segment.
+
+        The caller asks again for those after it.
 
         Args:
             topic: Name of the topic.

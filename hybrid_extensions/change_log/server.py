@@ -1,4 +1,4 @@
-"""Server of a change log: clients of Kafka read its topics, each of one partition.
+"""Server of a change log for clients of Kafka: one partition a topic, only reading, no groups.
 
 It answers what reading needs, and nothing is written through it: readers join no group, and keep
 their offsets themselves, as this project's do.

@@ -1,4 +1,4 @@
-"""Wire protocol of Kafka, as far as readers of a topic use it: requests and answers as bytes.
+"""Kafka's wire protocol, as readers of a topic need it: known requests, versions, error codes.
 
 https://kafka.apache.org/protocol. Of each request the versions of :data:`VERSIONS` are known, the
 oldest ones that clients still speak, so that no answer has optional fields. Records have the form
@@ -41,7 +41,10 @@ class Reader:
         self._data, self._at = data, 0
 
     def number(self, form: str) -> int:
-        """Return a number of a form of :mod:`struct`, such as ``i`` for 32 bits."""
+        """Return a number of a form of :mod:`struct`, such as ``i`` for 32 bits.
+
+        Raises ``struct.error`` if the request ends before.
+        """
         (found,) = struct.unpack_from(f">{form}", self._data, self._at)
         self._at += struct.calcsize(f">{form}")
         return int(found)

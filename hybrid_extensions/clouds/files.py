@@ -1,4 +1,4 @@
-"""Files in Azure Data Lake Storage and in Google Cloud Storage, listed and read by obstore.
+"""Files in Azure Data Lake and Google Cloud Storage: login, retries, outage or refusal.
 
 Credentials and addresses come from the environment, where obstore looks for them
 (https://developmentseed.org/obstore/latest/authentication/), never from a pipeline's file.

@@ -1,4 +1,4 @@
-"""Registration of the clusters in which drivers may run: YARN and Kubernetes."""
+"""Which `spark.master` is a cluster, YARN or Kubernetes: server, namespace, launcher, tool."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparison with a captured database in Dagster: action, schedule, and check."""
+"""Check `equals_database`, action COMPARE and schedule in Dagster: when it fails or warns."""
 
 from collections.abc import Mapping
 from typing import Any

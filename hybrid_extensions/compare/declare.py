@@ -1,4 +1,4 @@
-"""Declaration of the scheduled comparison of a captured table with its database."""
+"""Declaration of `compare`: schedule, `within`, `rows_per_second`; refused with shards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copied rows: those of a Delta table, in a table of DuckDB, which compares or counts them."""
+"""Rows of a Delta table copied into DuckDB: errors of files, memory, and maps with a key twice."""
 
 from __future__ import annotations
 

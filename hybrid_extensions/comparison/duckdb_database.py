@@ -1,4 +1,4 @@
-"""DuckDB database of the audit, with helpers for SQL names, types and values."""
+"""DuckDB database of comparisons: 2 GB of memory, UTC, Spark's types, exact casts, rows counted."""
 
 from __future__ import annotations
 
@@ -130,7 +130,10 @@ def schema_of(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Schema:
 
 
 def as_json(columns: Iterable[str]) -> str:
-    """Return SQL for a row's columns as the text of a JSON object."""
+    """Return SQL for a row's columns as the text of a JSON object, in their order.
+
+    At least one column is needed.
+    """
     members = ", ".join(f"{quoted(name)} := {quoted(name)}" for name in columns)
     return f"to_json(struct_pack({members}))::VARCHAR"
 

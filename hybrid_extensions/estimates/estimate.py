@@ -55,6 +55,9 @@ def estimate(
 ) -> Estimate:
     """Estimate how long a plan's bounded sources take, including Spark's start.
 
+    Without a bounded source its seconds are None. A source for which no earlier run has a rate is
+    guessed.
+
     Args:
         loaded: The pipeline.
         generation: The plan's generation; rates are taken from it and from earlier ones, the newest

@@ -1,4 +1,4 @@
-"""Values: translated parts of an expression with their types, and errors for unproven ones."""
+"""Types of translated values, what may fail or stop at null, and errors of unproven parts."""
 
 from __future__ import annotations
 
@@ -76,6 +76,8 @@ class Value:
 
 def duck(kind: pa.DataType) -> str:
     """Return the name that DuckDB has for a type, such as ``BIGINT``.
+
+    ``INTEGER`` for null.
 
     Raises:
         UnprovenError: Values of this type are not proven to be equal in Spark and DuckDB.

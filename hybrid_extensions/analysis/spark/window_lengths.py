@@ -34,7 +34,8 @@ class WindowLengths(NamedTuple):
     """Arguments of Spark's function ``window``.
 
     Attributes:
-        length_us, slide_us, offset_us: Length, distance and offset, in microseconds.
+        length_us, slide_us, offset_us: Length, distance and offset, in microseconds; the distance
+            is the length where windows do not overlap.
         time: The expression of the time.
     """
 

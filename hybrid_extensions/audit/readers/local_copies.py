@@ -1,4 +1,4 @@
-"""Local copies of files in remote stores, for readers that only read local files."""
+"""Copies of S3's and HDFS's files on this machine, for DuckDB: each once, paths shown as URLs."""
 
 from __future__ import annotations
 

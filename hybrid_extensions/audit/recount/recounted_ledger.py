@@ -41,7 +41,8 @@ def recount_ledgers(
     """Count the rows of each seam by partition, and compare them with what the run removed.
 
     The seam is the range of offsets, from a topic's start offset on, whose rows history may hold
-    too; the run removes those that it does hold.
+    too; the run removes those that it does hold. Both are empty without topics. A topic that begins
+    its chain has no seam.
 
     Args:
         connection: The audit's database, with a view for each source.

@@ -1,4 +1,4 @@
-"""The database table and the target of a pipeline that captures it, for comparisons of the two."""
+"""Which rows and columns of database and target are compared: renamed, gone, deleted, by shard."""
 
 from __future__ import annotations
 

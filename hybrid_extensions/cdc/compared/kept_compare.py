@@ -1,4 +1,4 @@
-"""Results of comparisons with a database, range by range, kept in the generation's state."""
+"""State document `compare.json`: ranges compared with the database, whether the table is wrong."""
 
 from __future__ import annotations
 
@@ -120,7 +120,8 @@ def keep_compare(generation: Generation, kept: KeptCompare) -> None:
 def keep_whole(generation: Generation, whole: ComparedRange, begun_ms: int) -> None:
     """Write a comparison of the whole table to the state, replacing those of its ranges.
 
-    Those of ranges compared since ``begun_ms`` stay: they may have seen later rows.
+    The present pass begins again, and it is no longer postponed. Those of ranges compared since
+    ``begun_ms`` stay: they may have seen later rows.
 
     Args:
         generation: State of the generation.

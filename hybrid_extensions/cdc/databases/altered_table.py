@@ -1,4 +1,4 @@
-"""Alterations of a captured table that no change event reports, and their records in the state."""
+"""State document of the table watch: alterations that no change event reports stop a run."""
 
 from __future__ import annotations
 
@@ -176,7 +176,10 @@ class TableWatch(Record):
     long_files: list[str] = Field(default_factory=list)
 
     def with_narrowed(self, narrowed: Sequence[NarrowedColumn]) -> TableWatch:
-        """Return the same with columns that were narrowed since, or once more."""
+        """Return the same with columns that were narrowed since, or once more.
+
+        Of a column that is there already, the new record counts.
+        """
         names = {each.column for each in narrowed}
         kept = [each for each in self.narrowed if each.column not in names]
         return self.model_copy(update={"narrowed": [*kept, *narrowed]})
@@ -212,7 +215,8 @@ def keep_table_watch(generation: Generation, watch: TableWatch) -> None:
 def withdraw_alteration(generation: Generation, watch: TableWatch) -> None:
     """Replace a recorded alteration by a new inspection; runs may then continue.
 
-    Call it only once a comparison has found target and database equal.
+    Call it only once a comparison has found target and database equal. The inspection itself may
+    record another alteration.
 
     Raises:
         StateError: The state can't be written.
@@ -250,7 +254,8 @@ class Names(NamedTuple):
     def found_in(self, columns: Mapping[str, object]) -> dict[str, str]:
         """Return each captured column's present name in the database, by its name in ``schema``.
 
-        Columns that the database does not have are left out.
+        Columns that the database does not have are left out. Of several names that the database
+        has, the latest one counts.
 
         Args:
             columns: The table's columns in the database, by name.
@@ -283,7 +288,7 @@ class Names(NamedTuple):
     ) -> set[str]:
         """Return the columns that were narrowed, by their names in the ``schema``.
 
-        None if the declaration does not ignore that.
+        Empty if the declaration does not ignore that (``narrowed: ignore``).
 
         Args:
             both: What :meth:`in_both` returned.

@@ -1,4 +1,4 @@
-"""Captured table: the interface by which a snapshot and later look-ups ask a kind of database.
+"""Captured table as it is declared: key, columns that must be there, chunks; what readers offer.
 
 A kind is an extension of its own; :func:`hybrid_extensions.cdc.databases.kinds.access_to` chooses
 it.
@@ -114,6 +114,8 @@ class DatabaseTable(NamedTuple):
 
     def type_of(self, column: str) -> str:
         """Return the Spark SQL type of a column that was added to the captured table.
+
+        Names are case-sensitive.
 
         Raises:
             UnknownDefault: The table no longer has the column, or it can't be captured.
@@ -242,7 +244,8 @@ class CapturedTable:
     def require_columns(self, there: Sequence[str]) -> None:
         """Refuse a table whose columns are not those that are declared.
 
-        The order does not matter, and a column in ``ignored_columns`` counts as declared.
+        The order does not matter, and a column in ``ignored_columns`` counts as declared. Names are
+        case-sensitive.
 
         Args:
             there: Names of the table's columns, in its order.
@@ -312,6 +315,8 @@ class Division(NamedTuple):
 
     def extended(self, keys: Iterable[str]) -> Division:
         """Return this division with its last chunk divided further.
+
+        Without keys, or with one, nothing changes.
 
         Args:
             keys: First keys of whole chunks after the last bound. The last one is left out: a few

@@ -1,4 +1,4 @@
-"""Settings of Debezium's connector that lose changes or alter their values.
+"""Connector's settings that lose or alter changes are refused: skipped operations, masks, times.
 
 https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-connector-properties
 """

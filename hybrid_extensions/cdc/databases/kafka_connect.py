@@ -1,4 +1,4 @@
-"""Client of Kafka Connect's REST interface: state and configuration of connectors.
+"""Client of Kafka Connect, 5 s: a connector's state, configuration, restart; no password shown.
 
 https://kafka.apache.org/documentation/#connect_rest
 """
@@ -40,6 +40,8 @@ class ConnectorState(NamedTuple):
 
 def read_state(url: str) -> ConnectorState:
     """Ask Kafka Connect whether a connector runs.
+
+    A connector without tasks does not run.
 
     Args:
         url: URL of the connector, ``http://host:8083/connectors/<name>``.
@@ -103,6 +105,8 @@ def read_config(url: str) -> dict[str, Any]:
 
 def restart_failed(url: str) -> None:
     """Restart a failed connector and its failed tasks; running tasks are left alone.
+
+    Waits up to 5 s. What does not run for another reason, such as a pause, is left alone, too.
 
     Args:
         url: URL of the connector.

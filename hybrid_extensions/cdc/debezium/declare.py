@@ -1,4 +1,4 @@
-"""Declaration of ``format: debezium``: each value is the change of a row of a database table."""
+"""Declaration of `format: debezium` of a topic: what may not change under a checkpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long values (TOAST) that an update did not change: the log lacks them, Debezium marks them.
+"""Placeholder of a long value (TOAST) that an update left: its forms; when a row can keep it.
 
 The connector fits ``unavailable.value.placeholder`` to the type of each column:
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-toasted-values

@@ -1,4 +1,4 @@
-"""A file with `tables` as a group of pipelines."""
+"""A file with `tables` as a group of pipelines in Dagster; those that can't be loaded are shown."""
 
 from __future__ import annotations
 

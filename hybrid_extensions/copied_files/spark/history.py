@@ -1,4 +1,4 @@
-"""History whose files become files of the target as copies, micro-batch by micro-batch."""
+"""Which micro-batches of history become copies of files: only if no file of it needs rewriting."""
 
 from __future__ import annotations
 

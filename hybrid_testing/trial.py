@@ -123,7 +123,10 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """Name of the transform, for messages."""
+        """Name of the transform, for messages.
+
+        ``transform`` for one without a name, such as a partial function.
+        """
         return getattr(self.transform, "__name__", "transform")
 
     @contextmanager

@@ -30,6 +30,8 @@ def __getattr__(name: str) -> Any:
 def testing(transform: Transform) -> Iterator[None]:
     """Let :data:`REFERENCE` mean a transform within the ``with`` block.
 
+    Of nested blocks the innermost one counts.
+
     Args:
         transform: The transform.
 

@@ -41,7 +41,10 @@ class AdoptResult:
 
     @property
     def text(self) -> str:
-        """Sentences about what was found and done."""
+        """Sentences about what was found and done.
+
+        They end with the next command.
+        """
         done = "is adopted" if self.is_applied else "would be adopted"
         told = (
             f"Version {self.version} of {self.table} {done}: {counted(self.rows, 'row')} in "

@@ -1,4 +1,4 @@
-"""Table to adopt: refused for unknown Delta features, partitions, columns, or rows with one key."""
+"""Table to adopt, refused for Delta features, other columns, partitions, or a key's second row."""
 
 from __future__ import annotations
 

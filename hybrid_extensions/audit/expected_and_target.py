@@ -45,7 +45,8 @@ def create_sides(
         unproven: By column that ``input`` lacks, why: only Spark evaluates it.
 
     Returns:
-        Sentences about what is not compared and therefore not proved, and other notes.
+        Sentences about what is not compared and therefore not proved, and other notes; each may be
+        empty.
 
     Raises:
         NotProvenError: A query is declared, and a column of its input is not proven to be right.

@@ -1,4 +1,4 @@
-"""Audit: compute the target from all raw input, and compare it with the target row by row.
+"""Audit of a table: compared row by row; which differences are unknown, such as of a live run.
 
 DuckDB computes the expected rows from every file and every record, without Spark, plan or
 checkpoint; :func:`hybrid_extensions.comparison.compare_tables.compare` says which rows are lost,

@@ -75,7 +75,8 @@ class SourceViews:
     def create(self, sources: Sequence[AnySource]) -> dict[str, Columns]:
         """Create a view of each source of a chain, named like it; return their columns by source.
 
-        A growing folder has only files that no source before it has.
+        A growing folder has only files that no source before it has. The columns are after
+        ``select``, without those that only Spark evaluates.
 
         Args:
             sources: The sources, in reading order.

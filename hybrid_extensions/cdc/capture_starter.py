@@ -61,7 +61,10 @@ class CaptureOptions:
 
     @property
     def connectors(self) -> str:
-        """URL of the connectors in Kafka Connect, with a placeholder for unknown parts."""
+        """URL of the connectors in Kafka Connect, with a placeholder for unknown parts.
+
+        Without a slash at its end; the connector's name follows after one.
+        """
         return f"{(self.connect or 'http://<connect>:8083').rstrip('/')}/connectors"
 
     @property

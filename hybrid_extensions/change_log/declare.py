@@ -103,12 +103,18 @@ class LogDeclaration(Declared):
 
     @property
     def heartbeats(self) -> str:
-        """Begin of the names of topics with heartbeats."""
+        """Begin of the names of topics with heartbeats.
+
+        ``__debezium-heartbeat`` by default.
+        """
         return self.connector.get("topic.heartbeat.prefix", "__debezium-heartbeat")
 
     @property
     def tables(self) -> list[str]:
-        """Names of the tables that are listed by a plain name, not by a pattern."""
+        """Names of the tables that are listed by a plain name, not by a pattern.
+
+        In the order of ``table.include.list``; empty if it has patterns alone.
+        """
         listed = [each.strip() for each in self.connector["table.include.list"].split(",")]
         return [each.replace("\\.", ".") for each in listed if _PLAIN.fullmatch(each)]
 

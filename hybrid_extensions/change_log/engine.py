@@ -105,6 +105,9 @@ class Engine:
     def batches(self, require_database: Callable[[], None]) -> Iterator[list[Sent]]:
         """Yield batches of records; each has to be answered before the next one.
 
+        The first batch is waited for as long as the database answers; where heartbeats are switched
+        off, any batch is, and nothing is asked.
+
         Args:
             require_database: Called once a minute before the first one, for which the engine may
                 have to wait until something is changed; raises if the database does not answer.

@@ -30,7 +30,8 @@ class Position(NamedTuple):
 def group_of(offset: Offset) -> tuple[Any, ...]:
     """Return where the transaction of an offset of Debezium begins.
 
-    For PostgreSQL that is the end of the transaction before it, which Debezium knows.
+    For PostgreSQL that is the end of the transaction before it, which Debezium knows. For binary
+    logs these are the number of the file and the position in it.
     """
     if "lsn" in offset:
         return (offset.get("lsn_commit") or 0,)

@@ -86,7 +86,10 @@ class Segment(NamedTuple):
 
 @contextmanager
 def retried(folder: Folder) -> Iterator[None]:
-    """Raise an OSError in the body of ``with`` as an UnavailableError, which is tried again."""
+    """Raise an OSError in the body of ``with`` as an UnavailableError, which is tried again.
+
+    Other errors pass unchanged.
+    """
     try:
         yield
     except OSError as error:
@@ -203,13 +206,18 @@ class Segments:
     def start(self, topic: str) -> int:
         """Return the first offset of a topic that is still there, or will be next.
 
+        0 for an unknown topic.
+
         Raises:
             StateError: A segment's file is gone.
         """
         return 0 if self.last.number < 0 else self.of(self.first).begins.get(topic, 0)
 
     def end(self, topic: str) -> int:
-        """Return the offset that a topic's next record gets."""
+        """Return the offset that a topic's next record gets.
+
+        0 for a topic without records, also an unknown one.
+        """
         return self.last.ends.get(topic, 0)
 
     def newest_ms(self, topic: str) -> int:

@@ -96,7 +96,10 @@ class LogServer:
         return f"{self._host}:{self._port}"
 
     def open(self) -> None:
-        """Begin to answer clients, in threads of this process; called once."""
+        """Begin to answer clients, in threads of this process; called once.
+
+        Returns at once.
+        """
         self.is_open = True
         threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()
 

@@ -50,7 +50,11 @@ class Reader:
         return int(found)
 
     def text(self) -> str | None:
-        """Return a text, None for null."""
+        """Return a text, None for null.
+
+        Of a request that ends before, it is the part that is there. Raises ``UnicodeDecodeError``
+        if it is not UTF-8.
+        """
         size = self.number("h")
         if size < 0:
             return None
@@ -78,7 +82,10 @@ class Header(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether the request is answered in its version."""
+        """Whether the request is answered in its version.
+
+        False for a PRODUCE request, though its version is offered.
+        """
         low, high = VERSIONS.get(self.request, (1, 0))
         return self.request != PRODUCE and low <= self.version <= high
 
@@ -91,7 +98,10 @@ def read_header(fields: Reader) -> Header:
 
 
 def text(value: str | None) -> bytes:
-    """Encode a text with its length; None becomes the protocol's null."""
+    """Encode a text with its length; None becomes the protocol's null.
+
+    Raises ``struct.error`` for more than 32,767 bytes.
+    """
     if value is None:
         return struct.pack(">h", -1)
     data = value.encode()

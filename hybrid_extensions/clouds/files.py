@@ -267,7 +267,10 @@ def _file(path: str) -> File | None:
 
 
 def split(path: str) -> tuple[str, str]:
-    """Return the URL of a path's container or bucket, and the key, which may be empty."""
+    """Return the URL of a path's container or bucket, and the key, which may be empty.
+
+    The key has no slash at its end.
+    """
     scheme, _, rest = path.partition("://")
     container, _, key = rest.partition("/")
     return f"{scheme}://{container}", key.rstrip("/")

@@ -67,7 +67,10 @@ class Kubernetes:
     has_image = True
 
     def place(self, settings: SparkSettings) -> Place | None:
-        """Return the place for a master ``k8s://…``; None for other masters."""
+        """Return the place for a master ``k8s://…``; None for other masters.
+
+        The namespace is ``default`` if none is set.
+        """
         if not settings.master.startswith("k8s://"):
             return None
         server = settings.master.removeprefix("k8s://")

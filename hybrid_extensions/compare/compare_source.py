@@ -56,7 +56,10 @@ class SourceComparison:
         return not self.only_in_source and not self.only_in_target
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as a JSON-compatible dictionary, with ``ok``."""
+        """Return the comparison as a JSON-compatible dictionary, with ``ok``.
+
+        ``shard`` and ``shards`` are left out where there are none.
+        """
         document = {name: value for name, value in asdict(self).items() if "shard" not in name}
         if self.shard:
             document["shard"] = self.shard

@@ -85,7 +85,10 @@ def definitions(loaded: LoadedPipeline) -> dg.Definitions:
 
 
 def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
-    """Return the action COMPARE of a pipeline's control job, if it declares ``compare``."""
+    """Return the action COMPARE of a pipeline's control job, if it declares ``compare``.
+
+    Empty if it does not.
+    """
     if loaded.section(CompareSection).compare is None:
         return {}
     text = (

@@ -24,7 +24,10 @@ _FOUND = "_found"
 
 
 def place_of(table: DeltaTable) -> str:
-    """Return the folder of a Delta table for messages: its path, or its URL in a store."""
+    """Return the folder of a Delta table for messages: its path, or its URL in a store.
+
+    Without a slash at its end; percent escapes of a path are decoded.
+    """
     uri = table.table_uri.rstrip("/")
     return unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
 

@@ -69,5 +69,8 @@ class Work(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Estimated seconds to read it with a running driver, at half of the measured speed."""
+        """Estimated seconds to read it with a running driver, at half of the measured speed.
+
+        Each micro-batch costs a second besides.
+        """
         return self.records / (self.per_s * self.cores * SHARE) + self.batches * COMMIT_S

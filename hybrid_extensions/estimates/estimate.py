@@ -1,4 +1,4 @@
-"""Estimate of the time that a plan's bounded sources take, before they are read.
+"""Estimate of a plan's time: by earlier runs' rates, else a guess by benchmarks and limits.
 
 By the rates of earlier runs of the same pipeline; for a source that has none, a cautious guess by
 the speeds that the project's benchmarks measured.

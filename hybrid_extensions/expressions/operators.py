@@ -93,6 +93,8 @@ def _wider(found: pa.DataType, value: Value, what: str, values: Sequence[Value])
 def in_common_type(what: str, values: Sequence[Value]) -> list[Value]:
     """Return operands, each cast to the type that Spark converts them to.
 
+    In their order. A literal text next to a date or a timestamp is read as one.
+
     Args:
         what: The operator or function, for messages.
         values: The operands.

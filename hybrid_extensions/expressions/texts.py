@@ -1,4 +1,4 @@
-"""Which functions of texts mean the same in Spark and DuckDB: `substring`, regular ones, JSON."""
+"""Which functions of texts mean the same in Spark and DuckDB: `substring`, `regexp_extract`."""
 
 from __future__ import annotations
 

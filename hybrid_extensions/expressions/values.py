@@ -69,7 +69,10 @@ class Value:
 
     @property
     def whole(self) -> int | None:
-        """Value of a literal integer; None for anything else."""
+        """Value of a literal integer; None for anything else.
+
+        None, too, for a literal boolean or decimal.
+        """
         is_number = isinstance(self.literal, int) and not isinstance(self.literal, bool)
         return int(self.literal) if is_number and self.literal is not None else None
 

@@ -46,7 +46,10 @@ class WindowLengths(NamedTuple):
 
 
 def is_window(node: Any, number: int) -> bool:
-    """Return whether a column of a plan's node, given by its expression id, contains windows."""
+    """Return whether a column of a plan's node, given by its expression id, contains windows.
+
+    False, too, for windows that this version of Spark describes in an unknown form.
+    """
     try:
         window_lengths(node, number)
     except NoWindowsError:

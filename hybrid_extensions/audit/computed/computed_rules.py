@@ -76,7 +76,8 @@ def broken_by_rule(
 ) -> dict[str, int]:
     """Return the number of rows that break each rule, by the rule's name; others are left out.
 
-    A row that breaks several rules counts for the first one.
+    A row that breaks several rules counts for the first one. Empty without rules; one that only
+    Spark evaluates is left out, too.
 
     Args:
         connection: The audit's database.

@@ -40,7 +40,10 @@ class Bounds:
 
     @property
     def is_outside(self) -> str:
-        """SQL condition that a row's event time is out of bounds; false under ``outside: keep``."""
+        """SQL condition that a row's event time is out of bounds; false under ``outside: keep``.
+
+        A row without an event time is never out of bounds.
+        """
         if self.declared.outside == "keep":
             return "false"
         column = quoted(self.declared.column)

@@ -1,4 +1,4 @@
-"""Versions of a row in the audit's input: which one counts, where sources have several.
+"""Which version of a key counts in the audit, by `sink.sequence`; ambiguous keys; TRUNCATE.
 
 Nothing here looks at the order of the sources, as the seam filter of the runs does: a version in
 the topic may be newer than the one in the files, or older.

@@ -32,7 +32,7 @@ def avro_rows(file: pa.NativeFile, columns: pa.Schema) -> Iterator[pa.Table]:
     """Yield the rows of an Avro file in batches of up to 50,000, decoded by fastavro.
 
     Its fields are found by exact name. fastavro is patched in this process, for years beyond
-    Python's dates.
+    Python's dates. A damaged file raises whatever fastavro does.
 
     Args:
         file: The file, decompressed.

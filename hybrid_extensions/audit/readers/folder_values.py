@@ -30,7 +30,7 @@ def options(names: Collection[str]) -> str:
 def values_in(path: str, names: Iterable[str]) -> dict[str, str | None]:
     """Return the partition values of a file as text, from folder names like ``day=2024-01-01``.
 
-    Percent escapes are decoded.
+    Percent escapes are decoded. Of a name that several folders have, the innermost one counts.
 
     Args:
         path: Path of the file.

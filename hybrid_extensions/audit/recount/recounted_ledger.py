@@ -1,4 +1,4 @@
-"""Recount of hand-over ledgers: rows of the seam, from topics and planned history.
+"""Recount of hand-over ledgers: which rows of the seam history holds, by key, time or sequence.
 
 The start offsets, the end of the seam and the rule that removes duplicates are taken from the
 ledger in the state; what is recounted is which rows the two sources hold.

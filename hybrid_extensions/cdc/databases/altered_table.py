@@ -50,7 +50,10 @@ class AlteredTable(Part):
     found_ms: int
 
     def error(self) -> InputError:
-        """Return the error to raise to stop a run of this table: what was altered, the way on."""
+        """Return the error to raise to stop a run of this table: what was altered, the way on.
+
+        It is not raised here.
+        """
         since = f"found at {iso(self.found_ms)}" if self.since_ms is None else iso(self.since_ms)
         by = "" if self.statement is None else f" Statement: `{self.statement}`."
         message = (
@@ -186,7 +189,10 @@ class TableWatch(Record):
 
     @property
     def doubt(self) -> str | None:
-        """Reason why an alteration can't be ruled out; None if it can."""
+        """Reason why an alteration can't be ruled out; None if it can.
+
+        Why the last inspection saw nothing, or else why statements may never be known.
+        """
         return self.unknown or self.gap
 
 
@@ -278,7 +284,8 @@ class Names(NamedTuple):
             after: The table's columns by name, at the later time.
 
         Returns:
-            Names before and after, by the name in ``schema``.
+            Names before and after, by the name in ``schema``; without columns that the table lacks
+            at one of the times.
         """
         were, are = self.found_in(before), self.found_in(after)
         return {name: (old, are[name]) for name, old in were.items() if name in are}

@@ -305,7 +305,8 @@ class Division(NamedTuple):
     def ends(self, chunk: int) -> tuple[str | None, str | None]:
         """Return the first key of a chunk, and of the chunk after it (its exclusive end).
 
-        None in place of a key where the chunk has no such bound.
+        None in place of a key where the chunk has no such bound. Both are None for a table of one
+        chunk.
 
         Args:
             chunk: Number of the chunk, from 0.
@@ -353,7 +354,10 @@ class OpenTable(Protocol):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Warnings about the table's settings, as sentences."""
+        """Warnings about the table's settings, as sentences.
+
+        Empty if there are none.
+        """
 
     @property
     def definition(self) -> TableDefinition | None:

@@ -74,6 +74,8 @@ def find_connector_state(url: str) -> ConnectorState | str:
 def read_config(url: str) -> dict[str, Any]:
     """Return the configuration of a connector that a pipeline declares.
 
+    Waits up to 5 s. References to secrets are not resolved.
+
     Args:
         url: URL of the connector.
 
@@ -120,7 +122,10 @@ def restart_failed(url: str) -> None:
 
 
 def restart_command(url: str) -> str:
-    """Return a ``curl`` command for hints that restarts a failed connector and its failed tasks."""
+    """Return a ``curl`` command for hints that restarts a failed connector and its failed tasks.
+
+    The URL is put into single quotes as it is.
+    """
     return f"curl -X POST '{_restart_url(url)}'"
 
 

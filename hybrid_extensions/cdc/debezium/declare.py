@@ -82,7 +82,10 @@ class DebeziumValues(DeclaredTable, ValueFormat):
         return found
 
     def located(self, locate: Callable[[str], str]) -> Self:
-        """Return a copy with absolute paths of the registry's TLS files."""
+        """Return a copy with absolute paths of the registry's TLS files.
+
+        Itself without a registry.
+        """
         if self.registry is None:
             return self
         return self.model_copy(update={"registry": self.registry.located(locate)})

@@ -67,7 +67,10 @@ class Placeholder:
         }
 
     def stands_for(self, raw: Any) -> bool:
-        """Return whether a value is the placeholder, so that the log lacks the true value."""
+        """Return whether a value is the placeholder, so that the log lacks the true value.
+
+        False for None, and for a type in which Debezium writes none.
+        """
         is_one = self._forms.get(type(raw))
         return is_one is not None and is_one(raw)
 

@@ -36,7 +36,7 @@ class TablesGroup(PipelineGroup):
     def load(self) -> tuple[list[LoadedPipeline], list[UnreadableFile]]:
         """Return the pipelines of the tables, and the files of those that can't be loaded.
 
-        Raises nothing for a table that can't be loaded.
+        Raises nothing for a table that can't be loaded. Both are empty before tables were found.
         """
         return load_table_pipelines(self._template)
 

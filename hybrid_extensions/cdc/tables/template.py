@@ -1,4 +1,4 @@
-"""Declaration of many tables of one database: a template that makes a pipeline's file for each.
+"""File with `tables`: include, exclude, overrides; the pipeline made for each table with a key.
 
 ``shop.yaml`` with ``tables`` makes ``shop.<schema>.<table>.yaml`` next to it: an ordinary pipeline,
 with state, ledger, generations, health and restarts of its own. The file keeps the columns and the

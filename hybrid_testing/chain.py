@@ -1,4 +1,4 @@
-"""The chain of a pipeline in a Spark session of this process: the job's own code."""
+"""All bounded sources of a pipeline read in a Spark session of this process, with hand-overs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ QUICK = Beats(every_s=0.1)
 def read_bounded(spark: SparkSession, loaded: LoadedPipeline) -> None:
     """Plan, and read all bounded sources one after the other; a topic after its hand-over.
 
-    The query is started anew for each source, on the same checkpoint, as in a pipeline's runs.
+    The query is started anew for each source, on the same checkpoint, as in a pipeline's runs. It
+    blocks until all are read. A topic that is followed without end is not read.
 
     Args:
         spark: The session.

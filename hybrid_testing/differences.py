@@ -1,4 +1,4 @@
-"""What differs between the tables of two trials, in words."""
+"""How a table differs from that of all rows in one piece, by key: counts, three rows of each."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ class Differences:
     """How one table differs from another one.
 
     Attributes:
-        counts: Rows by kind of difference, without the kinds that there are none of.
+        counts: Rows by kind of difference, without the kinds that there are none of; empty if the
+            tables are equal.
         lines: The same in words, with the first rows of each kind.
     """
 

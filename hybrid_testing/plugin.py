@@ -1,4 +1,4 @@
-"""Plugin of pytest, which finds it by its entry point: the fixture `hybrid_spark`."""
+"""pytest's fixture `hybrid_spark`: one Spark session for all tests, found by its entry point."""
 
 from __future__ import annotations
 

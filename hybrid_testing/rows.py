@@ -1,4 +1,4 @@
-"""Rows of a test, as Arrow tables with the columns that a source of a pipeline would have."""
+"""Rows of a test as Arrow tables: schema, event-time column, order of several inputs' rows."""
 
 from __future__ import annotations
 
@@ -41,6 +41,8 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 def arrow_table(rows: Rows, schema: pa.Schema | None) -> pa.Table:
     """Return rows as an Arrow table, in their order.
 
+    Without a schema the types are those that Arrow finds in the values.
+
     Args:
         rows: The rows.
         schema: Their columns; None to find them in the rows.
@@ -72,8 +74,9 @@ def arrow_table(rows: Rows, schema: pa.Schema | None) -> pa.Table:
 def in_order(inputs: Inputs, event_time: str) -> list[str]:
     """Return for each row of all inputs, in the order in which they come, the input that it is of.
 
-    Rows of one input come in their own order. Those of several are merged by event time; a late row
-    comes right after the row of its input before it.
+    Rows of one input come in their own order. Those of several are merged by event time; a late
+    row, or one without a time, comes right after the row of its input before it. Of equal times the
+    names of the inputs decide.
 
     Args:
         inputs: The rows.

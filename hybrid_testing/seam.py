@@ -1,4 +1,4 @@
-"""The assertion that the place of the seam does not change the result of a transform."""
+"""Assertion `across_seam`: a transform gives the same table wherever history ends, or restarts."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def across_seam(  # noqa: PLR0913 - what a test may vary
     Rows that history and topic both hold never reach a transform twice, so give each row once.
 
     With several inputs, rows are given by the name of the input. All of them are merged by event
-    time, and a cut is a number of these: each input is cut there.
+    time, and a cut is a number of these: each input is cut there. ``live`` is given by input if
+    ``history`` is, and has no other inputs: what is given otherwise is not read.
 
     Args:
         transform: The function that a pipeline names as its ``transform``.

@@ -1,4 +1,4 @@
-"""A Spark session on this machine with what a pipeline's queries need."""
+"""Spark session for tests on this machine: Delta, Kafka, UTC, quick starts; which one is used."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ def local_session(
 
     It has Spark's Kafka connector and Delta, UTC as its time zone, and settings by which a query
     over few rows starts as fast as it can. Its Python workers find the modules that this process
-    finds.
+    finds. If this process has an active session, it is that one, with the properties that can still
+    be set, and it is stopped all the same.
 
     Args:
         scratch: Folder for its temporary files.

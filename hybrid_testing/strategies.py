@@ -1,4 +1,4 @@
-"""Hypothesis strategies for rows of a schema, in the order in which they arrive."""
+"""Hypothesis strategies for rows of a schema: late rows, steps of event time, keys, nulls."""
 
 from __future__ import annotations
 
@@ -50,7 +50,8 @@ def rows_of(  # noqa: PLR0913 - what a test may vary
         begin: Lowest event time, with a time zone.
         columns: Strategies for the values of some columns, by name; by default any value of the
             type. A few values for what a transform groups by make it meet the same group often.
-        key: Columns that identify a row: no two rows have the same values in them.
+        key: Columns that identify a row: no two rows have the same values in them. The event time
+            does not count: name another column, too.
         min_size: Smallest number of rows.
         max_size: Largest number of rows.
 

@@ -1,4 +1,4 @@
-"""Trial of a transform: a pipeline over a few rows, cut into sources that are read in turn."""
+"""Trial of a transform: a pipeline over a few rows, each part a source with one micro-batch."""
 
 from __future__ import annotations
 
@@ -99,7 +99,8 @@ class Trial:
 
         Each part is a source of its own with one micro-batch, for which the query is started again
         on the same checkpoint: as at the switch to the next source, and at any restart. Parts of
-        several inputs are read together, from those on that have a row.
+        several inputs are read together, from those on that have a row. Blocks until all parts are
+        read.
 
         Args:
             parts: The rows, at least one in each part.
@@ -122,7 +123,10 @@ class Trial:
 
     @property
     def name(self) -> str:
-        """Name of the transform, for messages."""
+        """Name of the transform, for messages.
+
+        ``transform`` for one without a name, such as a partial function.
+        """
         return getattr(self.transform, "__name__", "transform")
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""The transform that is tested at present, under a name that a pipeline can declare."""
+"""Name under which a pipeline declares the transform that a test gives as a function."""
 
 from __future__ import annotations
 
@@ -29,6 +29,8 @@ def __getattr__(name: str) -> Any:
 @contextmanager
 def testing(transform: Transform) -> Iterator[None]:
     """Let :data:`REFERENCE` mean a transform within the ``with`` block.
+
+    Of nested blocks the innermost one counts.
 
     Args:
         transform: The transform.

@@ -1,4 +1,4 @@
-"""Plan of a generation that adopts a table: history is in the table, so none of it is read."""
+"""Plan of an adoption: no file of history is read; the last source must be a followed topic."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from sources.planning.plan import Plan, draft_plan
 
 def followed_topic(loaded: LoadedPipeline) -> KafkaSource:
     """Return the topic that continues from the adopted table; refuse a chain that has none.
+
+    A chain is refused if any source before the last is a topic, or is exported into the state.
 
     Raises:
         InputError: The last source is no topic that is followed without end, another one is a

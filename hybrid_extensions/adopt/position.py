@@ -1,4 +1,4 @@
-"""Position of a table that is adopted: by its commits, by declared offsets, or by a time."""
+"""Position of an adopted table: by its commits, offsets or a time; deleted records are refused."""
 
 from __future__ import annotations
 
@@ -54,6 +54,8 @@ class Asked:
     ) -> Self:
         """Parse the options of the command.
 
+        Whether the topic has the partitions of the offsets is not checked here.
+
         Raises:
             InputError: None or several of the three are given, or one is not valid.
         """
@@ -99,6 +101,8 @@ def offsets_of(
 ) -> Offsets:
     """Return the first offset of each partition that is not in the table.
 
+    For a time that is each partition's first record from then on, or its end if there is none.
+
     Args:
         asked: What was asked for.
         said: What the commits of the table say; None unless that was asked for.
@@ -107,7 +111,8 @@ def offsets_of(
 
     Raises:
         InputError: The broker refuses.
-        SeamError: A partition is left out or does not exist, or the time is not decidable.
+        SeamError: A partition is left out or does not exist; or the time is in the future, or Kafka
+            may have deleted records from then on.
         StateError: The commits say no position of the source, or one of other topics, or one that
             needs history.
         UnavailableError: The broker does not answer.
@@ -122,6 +127,8 @@ def offsets_of(
 
 def start_at(offsets: Offsets, source: KafkaSource, log: KafkaLog) -> StartPosition:
     """Return the start of a topic right after what a table holds.
+
+    A partition without an offset appeared later: it starts at 0.
 
     Raises:
         SeamError: Kafka has deleted records from there on, and the source does not accept that; or

@@ -1,4 +1,4 @@
-"""Result of an adoption, as a document and in words."""
+"""Result of an adoption or its dry run, as a document and in words: version, rows, offsets."""
 
 from __future__ import annotations
 
@@ -36,12 +36,15 @@ class AdoptResult:
     notes: list[str]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the result as a JSON-compatible dictionary, with ``ok``."""
+        """Return the result as a JSON-compatible dictionary, with ``ok``, which is always true."""
         return {**asdict(self), "ok": True}
 
     @property
     def text(self) -> str:
-        """Sentences about what was found and done."""
+        """Sentences about what was found and done.
+
+        They end with the next command.
+        """
         done = "is adopted" if self.is_applied else "would be adopted"
         told = (
             f"Version {self.version} of {self.table} {done}: {counted(self.rows, 'row')} in "

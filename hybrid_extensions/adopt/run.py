@@ -91,7 +91,8 @@ def adopt(
     """Make the first generation of a pipeline from an existing table, which stays where it is.
 
     Writes plan, positions and ledger to the state, then one commit to the table. An interrupted
-    call is repeated with the same arguments.
+    call is repeated with the same arguments. Spark is started for the checks; the pipeline's run is
+    not started.
 
     Args:
         loaded: The pipeline; its target is the table.

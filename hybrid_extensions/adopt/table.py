@@ -1,4 +1,4 @@
-"""Table to adopt: whether its Delta protocol, columns and rows are those of the declaration."""
+"""Table to adopt, refused for Delta features, other columns, partitions, or a key's second row."""
 
 from __future__ import annotations
 
@@ -114,6 +114,8 @@ def require_same_columns(
 ) -> None:
     """Refuse a table with other columns or types than those that the pipeline writes.
 
+    Their order, and whether they may be null, are not compared. Names are case-sensitive.
+
     Raises:
         InputError: Names each column that differs.
     """
@@ -145,7 +147,7 @@ def require_possible_rows(
     as they are, event times that do not count.
 
     Raises:
-        InputError: Names how many there are, and some of them.
+        InputError: Names how many there are, and up to three of them.
     """
     pipeline, there = loaded.pipeline, _columns(table.opened)
     passed = analysis.passed or []

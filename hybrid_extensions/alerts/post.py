@@ -1,4 +1,4 @@
-"""Alerts to another system: a JSON document, posted to a secret URL."""
+"""Alert by webhook: a JSON document posted to a secret URL, once, 5 s at most, no redirects."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class _StayHere(HTTPRedirectHandler):
 
 
 def post_alert(loaded: LoadedPipeline, told: Alert) -> str | None:
-    """Post an alert to the webhook that a pipeline declares. Raises nothing.
+    """Post an alert to the webhook that a pipeline declares. Raises nothing, tries once.
 
     Args:
         loaded: A pipeline with a webhook.

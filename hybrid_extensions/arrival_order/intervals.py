@@ -1,4 +1,4 @@
-"""Order of arrival: the rows of each file by the interval in which they arrived.
+"""Order of arrival (`order.every`): a file's rows by interval; after a pause an empty split.
 
 A live run takes what has arrived since its last trigger, and Spark's triggers fall on multiples of
 the interval since 1970 (``ProcessingTimeExecutor``). So the rows of a file are divided into such

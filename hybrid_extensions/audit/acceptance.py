@@ -1,4 +1,4 @@
-"""Acceptance of a failed audit by a person."""
+"""Acceptance of a failed audit by a person: only of the last one, and only with a reason."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def accept_audit(loaded: LoadedPipeline, why: str, by: str) -> KeptAudit:
     """Record that a person accepts the last audit although it failed; it then no longer counts.
 
     "No longer counts" means that the pipeline is not unhealthy because of it. It is in the log of
-    actions.
+    actions. Accepting it again replaces who and why.
 
     Args:
         loaded: The pipeline.

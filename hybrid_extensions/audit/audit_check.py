@@ -1,4 +1,4 @@
-"""Verdict of the last audit as an asset check of the table."""
+"""Asset check `audited`: verdict of the last audit; warns if never audited, unknown, accepted."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The command that proves a pipeline's table."""
+"""Command `hybrid audit`: compare a table with all input, or accept a failure (`--accept`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two tables that an audit compares: expected rows, and rows of the target.
+"""Both sides of an audit: expected rows and target's; columns, types, `audit.tolerance` checked.
 
 :func:`hybrid_extensions.comparison.compare_tables.compare` judges their rows: missing, doubled,
 unexpected or different.
@@ -45,7 +45,8 @@ def create_sides(
         unproven: By column that ``input`` lacks, why: only Spark evaluates it.
 
     Returns:
-        Sentences about what is not compared and therefore not proved, and other notes.
+        Sentences about what is not compared and therefore not proved, and other notes; each may be
+        empty.
 
     Raises:
         NotProvenError: A query is declared, and a column of its input is not proven to be right.
@@ -145,6 +146,9 @@ def check_columns(
     connection: duckdb.DuckDBPyConnection, key: list[str], query: ExpectedQuery
 ) -> None:
     """Refuse two tables to be compared if their columns differ in names or kinds of type.
+
+    Their order does not matter; all numbers count as one kind, and so do all timestamps, and all
+    lists.
 
     Args:
         connection: The audit's database, with ``audit.expected`` and ``audit.found``.

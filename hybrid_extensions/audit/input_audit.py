@@ -1,4 +1,4 @@
-"""Implementation of the core's interface `Audit`: the audit of a table from all raw input."""
+"""The audit as the core calls it (interface `Audit`): report, query's fit, check shown again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class InputAudit(Audit):
     ) -> dg.AssetCheckEvaluation | None:
         """Return the last verdict, by :func:`hybrid_extensions.audit.audit_check.audit_again`.
 
-        Raises what that does.
+        Raises what that does. None if there never was a verdict.
         """
         return audit_again(instance, loaded)
 

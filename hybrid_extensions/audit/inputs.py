@@ -1,4 +1,4 @@
-"""Raw input of an audit: a DuckDB view for each source, and their union ``input``.
+"""Raw input of an audit: a DuckDB view for each source, and table `input` of the shared columns.
 
 Of several inputs each has a union of its own, a table of the input's name. Files are found by
 expanding the globs, topics are read from log start to log end

@@ -1,4 +1,4 @@
-"""Check of the audit's query against a generation's table, on its columns without rows."""
+"""Before a promotion: whether the audit's query fits the candidate's columns, tried on no rows."""
 
 from __future__ import annotations
 

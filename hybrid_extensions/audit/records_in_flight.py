@@ -1,4 +1,4 @@
-"""Records that the target may lack as no run has written them yet: on the way, or not read.
+"""How many rows the target may lack as no run has written them yet: on the way, or not read.
 
 A live run reads and writes while the audit reads topics and target in turn; and producers go on
 while it is paused or stopped.
@@ -55,6 +55,8 @@ class RecordsInFlight:
 
     def count(self) -> int:
         """Return how many there were. Call it once the target is read; 0 if no topic is followed.
+
+        A highest number: offsets, of which some may be no rows.
 
         Raises:
             InputError: The broker does not know a topic, or refuses.

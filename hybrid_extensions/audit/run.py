@@ -1,4 +1,4 @@
-"""Audit: compute the target from all raw input, and compare it with the target row by row.
+"""Audit of a table: compared row by row; which differences are unknown, such as of a live run.
 
 DuckDB computes the expected rows from every file and every record, without Spark, plan or
 checkpoint; :func:`hybrid_extensions.comparison.compare_tables.compare` says which rows are lost,
@@ -39,7 +39,8 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
     Topics are read up to their end offsets at the start of the audit, the target as it is after
     that. So while a live run writes the table, as many rows may differ as there were records to be
     read or written meanwhile: whether these are right is then ``unknown``. So it is, too, for as
-    many rows as there are records that a paused or ended live run has not read.
+    many rows as there are records that a paused or ended live run has not read. It blocks until all
+    input is read. An adopted table, or a snapshot still being read, is ``unknown``.
 
     Returns:
         The report. Differences raise nothing: its ``outcome`` is ``failed``.

@@ -1,4 +1,4 @@
-"""Views of the sources' rows in the audit's database, as their files and topics hold them."""
+"""Views of the sources' rows in the audit's database: which files and offsets belong to each."""
 
 from __future__ import annotations
 
@@ -74,6 +74,9 @@ class SourceViews:
 
     def create(self, sources: Sequence[AnySource]) -> dict[str, Columns]:
         """Create a view of each source of a chain, named like it; return their columns by source.
+
+        A growing folder has only files that no source before it has. The columns are after
+        ``select``, without those that only Spark evaluates.
 
         Args:
             sources: The sources, in reading order.

@@ -1,4 +1,4 @@
-"""Choice of the batch decoders (:mod:`.columns`) that read the records of an Avro schema.
+"""Which Avro schemas are decoded in batches (`.columns`), and which record by record.
 
 Decodes all types but maps, which are only skipped; of the logical types dates, timestamps and
 decimals. Values of other schemas are left to the per-record decoder, and so are arrays of more than

@@ -1,4 +1,4 @@
-"""Batch decoders of Avro's types into columns of Arrow (:mod:`sources.decoding.batch_cursor`).
+"""Avro's types decoded in batches to Arrow, and which values make their record undecided.
 
 The encoding: https://avro.apache.org/docs/1.12.0/specification/#binary-encoding
 """

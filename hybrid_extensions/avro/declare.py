@@ -1,4 +1,4 @@
-"""Declaration of ``format: avro`` of a topic: each value is an Avro record."""
+"""Declaration of `format: avro` of a topic: either `avro_schema` or `registry`, never both."""
 
 from __future__ import annotations
 
@@ -74,7 +74,10 @@ class AvroValues(ValueFormat):
         return {} if self.registry is None else {"framed": True}
 
     def located(self, locate: Callable[[str], str]) -> Self:
-        """Return a copy with absolute paths of the schema and of the registry's TLS files."""
+        """Return a copy with absolute paths of the schema and of the registry's TLS files.
+
+        Whether the files exist is not checked.
+        """
         if self.registry is not None:
             return self.model_copy(update={"registry": self.registry.located(locate)})
         return self.model_copy(update={"avro_schema": locate(str(self.avro_schema))})

@@ -1,4 +1,4 @@
-"""Decoding of Avro values, with one schema for all or the schema whose id each value carries."""
+"""Decoding of Avro values by the writer's schema: one of a file, or by each value's schema id."""
 
 from __future__ import annotations
 
@@ -69,7 +69,8 @@ class AvroReader(BaseReader):
         """Decode one value into the fields of its Avro record, by name, as Python's types.
 
         Raises:
-            BadValue: The bytes do not match the schema, or the registry does not have it.
+            BadValue: The bytes do not match the schema or some are left over, there is no schema id
+                in front, or the registry does not have the schema or one of type record.
             InputError: The registry refuses the login or the request.
             UnavailableError: The registry does not answer.
         """
@@ -176,6 +177,8 @@ def _registered(registry: Registry, schema_id: int, *, is_record: bool = True) -
 
 def parse_schemas(texts: Sequence[str], *, expand: bool = False, is_record: bool = True) -> Any:
     """Parse Avro schemas that refer to each other, and return the last one.
+
+    None without texts, if it need not be a record's.
 
     Args:
         texts: The schemas as JSON, each after those that it refers to.

@@ -26,6 +26,7 @@ def _decimal(data: bytes, *schemas: Any) -> Decimal:
 def refuse_empty_decimals() -> None:
     """Patch fastavro in this process so that it raises ValueError for decimals without bytes.
 
-    Unpatched it reads them as zero. Repeated calls do nothing.
+    Unpatched it reads them as zero. Repeated calls do nothing. Decimals of type ``fixed`` are left
+    alone.
     """
     fastavro.read.LOGICAL_READERS[_NAME] = _decimal

@@ -1,4 +1,4 @@
-"""Parsing of Debezium's change envelopes in Avro, with a schema registry."""
+"""Debezium's change envelopes in Avro: their schema ids, and the columns' encodings by schema."""
 
 from __future__ import annotations
 

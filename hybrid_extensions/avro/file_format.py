@@ -1,4 +1,4 @@
-"""Registration of Avro as a format of files."""
+"""Registration of `format: avro` of files; fastavro is imported once such a file is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""File reader of Avro object container files.
+"""Reader of Avro object container files: blocks of a byte region, codecs, columns, Julian dates.
 
 https://avro.apache.org/docs/1.12.0/specification/#object-container-files
 """

@@ -1,4 +1,4 @@
-"""Types of Avro's schemas as Spark reads them from files.
+"""Avro's types in files as Spark's: unions, decimals, logical types, and which are not read.
 
 By Spark's data source (https://spark.apache.org/docs/latest/sql-data-sources-avro.html), but for
 what docs/values.md lists. A logical type that Spark does not have counts as none, and so does one
@@ -112,7 +112,7 @@ def is_decimal(schema: Any) -> bool:
 def without_logical_types(schema: Any) -> Any:
     """Return a copy of an Avro schema without logical types, so that values are read as stored.
 
-    Decimals keep theirs.
+    Decimals keep theirs. Decimals whose definition is not valid lose it, too.
     """
     if isinstance(schema, list):
         return [without_logical_types(each) for each in schema]

@@ -1,4 +1,4 @@
-"""Decoders of registered values: Avro with the id of a schema in a schema registry in front."""
+"""Decoders of values with a schema id in front, for the core: records, any type, envelopes."""
 
 from __future__ import annotations
 

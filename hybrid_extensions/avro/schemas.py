@@ -1,4 +1,4 @@
-"""Normalized Avro schemas: logical types adapted to what Spark's ``from_avro`` reads.
+"""Normalized Avro schemas: nanoseconds, UUIDs, times of day, decimals of Kafka Connect.
 
 Avro ignores a logical type that is not valid or not known: the value is that of its own type
 (https://avro.apache.org/docs/1.12.0/specification/#logical-types). The parser refuses some instead.

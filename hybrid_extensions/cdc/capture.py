@@ -1,4 +1,4 @@
-"""Capture of database tables for the chain and the supervision: copies, waits and inspections."""
+"""Capture as the core's chain and supervision call it (interface `Capture`): copy, wait, look."""
 
 from __future__ import annotations
 

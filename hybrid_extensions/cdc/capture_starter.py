@@ -1,4 +1,4 @@
-"""Interface between `hybrid init` and a kind of database whose tables it starts to capture."""
+"""What `hybrid init` needs of a kind of database to capture tables: connector, topics, fields."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ class CaptureOptions:
     def brokers(self) -> str:
         """Brokers of the topics, ``host:port,...``.
 
-        ``localhost:9092`` if the local broker is meant and does not run.
+        ``localhost:9092`` if the local broker is meant and does not run. Whether others answer is
+        not asked.
         """
         try:
             return resolve_bootstrap(self.servers)
@@ -60,7 +61,10 @@ class CaptureOptions:
 
     @property
     def connectors(self) -> str:
-        """URL of the connectors in Kafka Connect, with a placeholder for unknown parts."""
+        """URL of the connectors in Kafka Connect, with a placeholder for unknown parts.
+
+        Without a slash at its end; the connector's name follows after one.
+        """
         return f"{(self.connect or 'http://<connect>:8083').rstrip('/')}/connectors"
 
     @property

@@ -1,4 +1,4 @@
-"""Captured tables as the core asks about them: checks before launches, and changes of columns."""
+"""What stops a launch of a captured table, and column changes to follow, as the core asks."""
 
 from __future__ import annotations
 

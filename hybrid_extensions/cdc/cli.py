@@ -1,4 +1,4 @@
-"""Commands that look for tables of a database, and copy them."""
+"""Commands `hybrid tables` (a file for each new table) and `hybrid snapshot` (copy into files)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Restarts of a failed connector by the supervision, where that is declared.
+"""When the supervision restarts a failed connector: declared limit and waits, all tables' count.
 
 A connector may have many tables, each with a pipeline. They count together: what one of them does
 is kept where all of them look, in the folder that their states are in.
@@ -84,6 +84,9 @@ def restart_if_due(
 
 def is_due(since_ms: int | None, recent_ms: Sequence[int], restarts: Restarts, now_ms: int) -> bool:
     """Return whether a restart of a failed connector is due. A pure function.
+
+    False if it runs, or was restarted as often as the limit says. The wait counts from the last
+    restart, or from when it stopped.
 
     Args:
         since_ms: Since when the connector does not run, in ms since 1970; None if it runs.

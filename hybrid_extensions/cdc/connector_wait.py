@@ -1,4 +1,4 @@
-"""Wait for a connector to write what its database's log holds to the topic."""
+"""When a drain may end: whether the connector has written all of the log to the topic."""
 
 from __future__ import annotations
 

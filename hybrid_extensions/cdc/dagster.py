@@ -1,4 +1,4 @@
-"""Dagster's assets of the steps that copy database tables: a snapshot, or the rest of one."""
+"""Dagster's assets of the snapshot steps of a captured table, with rows, chunks, log position."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

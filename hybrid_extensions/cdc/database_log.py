@@ -1,4 +1,4 @@
-"""Lag of the connector: how much of a captured database's log it has not read.
+"""Lag of the connector: bytes of the database's log that it has not read, and how long to wait.
 
 A topic that is read to its end says nothing about changes that the connector has not written to it.
 What a connector was sent is known from its replication slot; what it received is written to the

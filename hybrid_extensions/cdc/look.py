@@ -1,4 +1,4 @@
-"""Look of the supervision at a pipeline's connectors and its captured table."""
+"""One look of the supervision at connectors and captured table; a silent database is asked once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parallel work on several pipelines in threads that an interrupt reaches."""
+"""Parallel work on pipelines, 4 at a time, in threads that Ctrl-C ends; results as they come."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def run_in_threads(work: Callable[[T], R], given: Sequence[T]) -> Iterator[Itera
 
     If an interrupt (Ctrl-C) or an error ends the ``with`` block, nothing more is begun, and each
     thread gets a :class:`KeyboardInterrupt`, as the main thread does by Ctrl-C; the block then
-    waits until all have cleaned up. A second interrupt does not wait for them.
+    waits until all have cleaned up. A second interrupt does not wait for them. The order of results
+    is that in which they are ready.
 
     Args:
         work: The function. Its errors are raised where its results would be yielded.

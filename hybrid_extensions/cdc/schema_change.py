@@ -1,4 +1,4 @@
-"""Changes of a captured table's columns that a query has met, as its database explains them."""
+"""Which column changes that a query met are followed (`on_schema_change`), and which stop it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _PLAIN = {"boolean", "smallint", "int", "bigint", "float", "double"}
 def changes_to_follow(
     context: PipelineContext, failure: ErrorReport
 ) -> Sequence[FollowedChange] | None:
-    """Return the changes that a failed query met and the pipeline follows; see the interface.
+    """Return the changes that a failed query met and the pipeline follows; None to stop.
 
-    That is :meth:`sources.captured_tables.CapturedTables.changes_to_follow`.
+    Implements :meth:`sources.captured_tables.CapturedTables.changes_to_follow`.
     """
     source = context.pipeline.sources[-1]
     is_judged = failure.kind in (ChangedColumnsError.kind, WidenedColumnError.kind)

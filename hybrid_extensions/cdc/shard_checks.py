@@ -1,4 +1,4 @@
-"""Checks of a pipeline that captures one table from several databases (shards)."""
+"""Refused declarations of shards: one table of several databases needs its topic in `sink.key`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watch on captured databases without a declared slot or connector: whether they answer.
+"""Since when a captured database is silent, where neither slot nor connector is declared.
 
 MariaDB and MySQL can be captured without either. With one, :mod:`.slot_watch` finds it out.
 """
@@ -35,6 +35,8 @@ class SilenceLook(NamedTuple):
 
 def observe_silence(loaded: LoadedPipeline, generation: Generation, looked_ms: int) -> SilenceLook:
     """Ask each of these databases whether it answers. Writes nothing.
+
+    Without such a database nothing is asked. One whose extension is missing counts as silent.
 
     Args:
         loaded: The pipeline.

@@ -1,4 +1,4 @@
-"""Watch on the replication slot of a pipeline's changes, from one look to the next.
+"""State of a connector's slot from look to look: since when idle, unread, unknown; worst shard.
 
 Each look records what it saw, the supervision's as well as that of `hybrid status`: so a slot that
 no connector reads is detected without a daemon.

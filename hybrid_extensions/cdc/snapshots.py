@@ -1,4 +1,4 @@
-"""Snapshots of database tables that are copied into files as a pipeline's first source."""
+"""Snapshots of a pipeline's database tables: copied once, alone under a lock, or several as one."""
 
 from __future__ import annotations
 
@@ -82,7 +82,8 @@ def take_rest(
     """Copy the chunks of an open snapshot that are missing, and wait until the table is whole.
 
     The live run merges each chunk while it merges changes. Safe to repeat: chunks that are written
-    are kept, and a table that is whole is left as it is.
+    are kept, and a table that is whole is left as it is. It waits without limit while the live run
+    runs.
 
     Args:
         context: The pipeline and its state.

@@ -1,4 +1,4 @@
-"""Command `hybrid change-log`, which writes and serves a change log."""
+"""Command `hybrid change-log`: write and serve a change log until Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declaration of a change log: a file of its own, with settings as Kafka Connect has them."""
+"""Declaration of a change log: which connector settings are needed or refused; `keep`, `listen`."""
 
 from __future__ import annotations
 
@@ -103,18 +103,27 @@ class LogDeclaration(Declared):
 
     @property
     def heartbeats(self) -> str:
-        """Begin of the names of topics with heartbeats."""
+        """Begin of the names of topics with heartbeats.
+
+        ``__debezium-heartbeat`` by default.
+        """
         return self.connector.get("topic.heartbeat.prefix", "__debezium-heartbeat")
 
     @property
     def tables(self) -> list[str]:
-        """Names of the tables that are listed by a plain name, not by a pattern."""
+        """Names of the tables that are listed by a plain name, not by a pattern.
+
+        In the order of ``table.include.list``; empty if it has patterns alone.
+        """
         listed = [each.strip() for each in self.connector["table.include.list"].split(",")]
         return [each.replace("\\.", ".") for each in listed if _PLAIN.fullmatch(each)]
 
     @property
     def topics(self) -> set[str]:
-        """Names of the topics that are known before their first record."""
+        """Names of the topics that are known before their first record.
+
+        They are those of :attr:`tables`.
+        """
         return {f"{self.connector['topic.prefix']}.{table}" for table in self.tables}
 
 

@@ -1,4 +1,4 @@
-"""Debezium's engine in a JVM of its own: batches of changes, each acknowledged once it is kept.
+"""Debezium's engine in a JVM of its own: batches, acknowledged once kept; silent for a minute.
 
 The JVM ends when this process ends, however that happens, as it reads the end of its input then.
 ``python -m hybrid_extensions.change_log.engine`` builds its jar again, which needs a JDK.
@@ -104,6 +104,9 @@ class Engine:
 
     def batches(self, require_database: Callable[[], None]) -> Iterator[list[Sent]]:
         """Yield batches of records; each has to be answered before the next one.
+
+        The first batch is waited for as long as the database answers; where heartbeats are switched
+        off, any batch is, and nothing is asked.
 
         Args:
             require_database: Called once a minute before the first one, for which the engine may

@@ -1,4 +1,4 @@
-"""Position of a change in the database's log, by which changes that are sent again are dropped.
+"""Which change a change log has already, by transaction and place; where it starts again.
 
 A group is a transaction of the database. The engine is always started at the begin of one, from an
 offset that this module makes, and sends all of it again, in the same order. So a change is known if
@@ -30,7 +30,8 @@ class Position(NamedTuple):
 def group_of(offset: Offset) -> tuple[Any, ...]:
     """Return where the transaction of an offset of Debezium begins.
 
-    For PostgreSQL that is the end of the transaction before it, which Debezium knows.
+    For PostgreSQL that is the end of the transaction before it, which Debezium knows. For binary
+    logs these are the number of the file and the position in it.
     """
     if "lsn" in offset:
         return (offset.get("lsn_commit") or 0,)

@@ -1,4 +1,4 @@
-"""PostgreSQL replication slot of a change log: created and checked before the engine starts.
+"""PostgreSQL slot of a change log: created for an empty log only; refused if changes are lost.
 
 Debezium would create a slot that is missing, and continue without the changes in between.
 """
@@ -54,7 +54,7 @@ def begin(declared: LogDeclaration, start: Mapping[str, Any] | None) -> int:
 
 
 def require_answer(declared: LogDeclaration) -> None:
-    """Check that a log's database answers a query.
+    """Check that a log's database (PostgreSQL) answers a query; waits 5 s for the connection.
 
     Raises:
         InputError: The database refuses the login.

@@ -1,4 +1,4 @@
-"""Run of a change log: one writer, which is started again after each failure, and the server."""
+"""Run of a change log: lease of one writer, waits after failures (1 to 30 s), engine's settings."""
 
 from __future__ import annotations
 
@@ -190,6 +190,9 @@ def engine_settings(
     declared: LogDeclaration, history: Path, position: LogPosition | None
 ) -> dict[str, str]:
     """Return the settings of Debezium's engine, by name; they contain the declared secrets.
+
+    Declared settings win over this project's defaults, but not over what it needs, such as
+    ``snapshot.mode``.
 
     Args:
         declared: The log.

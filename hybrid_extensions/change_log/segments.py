@@ -1,4 +1,4 @@
-"""Segments of a change log: immutable Parquet files, each with the records of one batch.
+"""Segments of a change log: Parquet files with dense offsets by topic; found by offset or time.
 
 A segment's number follows that of the one before. It is put only if it is absent, so of two writers
 one is refused. Each topic's records have dense offsets; a segment says of all topics where they
@@ -86,7 +86,10 @@ class Segment(NamedTuple):
 
 @contextmanager
 def retried(folder: Folder) -> Iterator[None]:
-    """Raise an OSError in the body of ``with`` as an UnavailableError, which is tried again."""
+    """Raise an OSError in the body of ``with`` as an UnavailableError, which is tried again.
+
+    Other errors pass unchanged.
+    """
     try:
         yield
     except OSError as error:
@@ -203,13 +206,18 @@ class Segments:
     def start(self, topic: str) -> int:
         """Return the first offset of a topic that is still there, or will be next.
 
+        0 for an unknown topic.
+
         Raises:
             StateError: A segment's file is gone.
         """
         return 0 if self.last.number < 0 else self.of(self.first).begins.get(topic, 0)
 
     def end(self, topic: str) -> int:
-        """Return the offset that a topic's next record gets."""
+        """Return the offset that a topic's next record gets.
+
+        0 for a topic without records, also an unknown one.
+        """
         return self.last.ends.get(topic, 0)
 
     def newest_ms(self, topic: str) -> int:
@@ -241,6 +249,8 @@ class Segments:
 
     def read(self, topic: str, offset: int, most_bytes: int = 1) -> Rows:
         """Return records of a topic from an offset on, of one segment.
+
+        The caller asks again for those after it.
 
         Args:
             topic: Name of the topic.

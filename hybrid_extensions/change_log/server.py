@@ -1,4 +1,4 @@
-"""Server of a change log: clients of Kafka read its topics, each of one partition.
+"""Server of a change log for clients of Kafka: one partition a topic, only reading, no groups.
 
 It answers what reading needs, and nothing is written through it: readers join no group, and keep
 their offsets themselves, as this project's do.
@@ -96,7 +96,10 @@ class LogServer:
         return f"{self._host}:{self._port}"
 
     def open(self) -> None:
-        """Begin to answer clients, in threads of this process; called once."""
+        """Begin to answer clients, in threads of this process; called once.
+
+        Returns at once.
+        """
         self.is_open = True
         threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True).start()
 

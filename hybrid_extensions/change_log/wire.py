@@ -1,4 +1,4 @@
-"""Wire protocol of Kafka, as far as readers of a topic use it: requests and answers as bytes.
+"""Kafka's wire protocol, as readers of a topic need it: known requests, versions, error codes.
 
 https://kafka.apache.org/protocol. Of each request the versions of :data:`VERSIONS` are known, the
 oldest ones that clients still speak, so that no answer has optional fields. Records have the form
@@ -41,13 +41,20 @@ class Reader:
         self._data, self._at = data, 0
 
     def number(self, form: str) -> int:
-        """Return a number of a form of :mod:`struct`, such as ``i`` for 32 bits."""
+        """Return a number of a form of :mod:`struct`, such as ``i`` for 32 bits.
+
+        Raises ``struct.error`` if the request ends before.
+        """
         (found,) = struct.unpack_from(f">{form}", self._data, self._at)
         self._at += struct.calcsize(f">{form}")
         return int(found)
 
     def text(self) -> str | None:
-        """Return a text, None for null."""
+        """Return a text, None for null.
+
+        Of a request that ends before, it is the part that is there. Raises ``UnicodeDecodeError``
+        if it is not UTF-8.
+        """
         size = self.number("h")
         if size < 0:
             return None
@@ -75,7 +82,10 @@ class Header(NamedTuple):
 
     @property
     def is_known(self) -> bool:
-        """Whether the request is answered in its version."""
+        """Whether the request is answered in its version.
+
+        False for a PRODUCE request, though its version is offered.
+        """
         low, high = VERSIONS.get(self.request, (1, 0))
         return self.request != PRODUCE and low <= self.version <= high
 
@@ -88,7 +98,10 @@ def read_header(fields: Reader) -> Header:
 
 
 def text(value: str | None) -> bytes:
-    """Encode a text with its length; None becomes the protocol's null."""
+    """Encode a text with its length; None becomes the protocol's null.
+
+    Raises ``struct.error`` for more than 32,767 bytes.
+    """
     if value is None:
         return struct.pack(">h", -1)
     data = value.encode()

@@ -1,4 +1,4 @@
-"""Writer of a change log: batches of the engine become segments, each change once."""
+"""Writer of a change log: which changes of a batch are kept, each once; what is acknowledged."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def use_archive(home: Path, jars: Sequence[Path], conf: dict[str, str]) -> dict[
         ``spark.driver.extraClassPath``; else a copy with the class path and the JVM's option.
 
     Raises:
-        InputError: There is no Java.
+        InputError: There is no Java; whether it is new enough is not checked.
     """
     archive = archive_file(home, jars)
     if not archive.exists() or "spark.driver.extraClassPath" in conf:

@@ -1,4 +1,4 @@
-"""Documents in Azure Data Lake Storage and in Google Cloud Storage, written by condition.
+"""Documents in Azure Data Lake and Google Cloud Storage: conditional writes, ages, deletes.
 
 Azure compares ETags, Google the number of an object's generation
 (https://learn.microsoft.com/rest/api/storageservices/specifying-conditional-headers-for-blob-service-operations,
@@ -156,6 +156,8 @@ class ObstoreDocuments:
     def put_if_absent(self, path: str, data: bytes) -> str | None:
         """Write a document unless it exists; return its version tag, None if another is there.
 
+        One with the same bytes counts as written by this call.
+
         Raises:
             UnavailableError: The store does not answer, or can't serve the request at the moment.
             InputError: The store refuses, for example without permission.
@@ -164,6 +166,9 @@ class ObstoreDocuments:
 
     def replace(self, path: str, data: bytes, tag: str) -> str | None:
         """Write over a document if it is still the version that was read.
+
+        If the document has the same bytes already, its tag is returned, as a repeated request finds
+        its own.
 
         Returns:
             The new version tag; None if the document was changed or deleted meanwhile.
@@ -177,7 +182,8 @@ class ObstoreDocuments:
     def copy(self, source: str, path: str) -> None:
         """Copy an object; no data passes through here within one container or bucket.
 
-        Nothing is done if the second path exists.
+        Nothing is done if the second path exists. Between two of them it passes through here, and
+        the check is not part of the write.
 
         Raises:
             FileNotFoundError: There is no such object.
@@ -211,6 +217,8 @@ class ObstoreDocuments:
 
     def delete_folder(self, folder: str) -> None:
         """Delete all objects below a prefix, and on Azure the folders that they were in.
+
+        Nothing happens if there is nothing.
 
         Raises:
             UnavailableError: The store does not answer, or can't serve the request at the moment.

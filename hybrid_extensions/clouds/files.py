@@ -1,4 +1,4 @@
-"""Files in Azure Data Lake Storage and in Google Cloud Storage, listed and read by obstore.
+"""Files in Azure Data Lake and Google Cloud Storage: login, retries, outage or refusal.
 
 Credentials and addresses come from the environment, where obstore looks for them
 (https://developmentseed.org/obstore/latest/authentication/), never from a pipeline's file.
@@ -267,7 +267,10 @@ def _file(path: str) -> File | None:
 
 
 def split(path: str) -> tuple[str, str]:
-    """Return the URL of a path's container or bucket, and the key, which may be empty."""
+    """Return the URL of a path's container or bucket, and the key, which may be empty.
+
+    The key has no slash at its end.
+    """
     scheme, _, rest = path.partition("://")
     container, _, key = rest.partition("/")
     return f"{scheme}://{container}", key.rstrip("/")

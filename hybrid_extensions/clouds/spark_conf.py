@@ -1,4 +1,4 @@
-"""Spark configuration by which its clients log in to Azure and to Google Cloud Storage.
+"""Spark's login to Azure and Google Cloud Storage: properties name environment variables only.
 
 No secret is passed on: a property names the variable, and Hadoop reads it where the client runs.
 https://hadoop.apache.org/docs/r3.5.0/hadoop-azure/abfs.html,
@@ -23,7 +23,8 @@ def cloud_conf(urls: Iterable[str]) -> dict[str, str]:
     """Return the Spark properties by which Hadoop logs in to the Azure and Google stores of URLs.
 
     They name environment variables, never their values: those from which obstore takes its login. A
-    store without such variables gets none, as ``spark.conf`` may declare another way.
+    store without such variables gets none, as ``spark.conf`` may declare another way. Other URLs
+    are skipped. Of an account's key, client and SAS token the first that is set counts.
     """
     named = list(urls)
     accounts = {

@@ -1,4 +1,4 @@
-"""Registration of Azure and Google Cloud Storage as kinds of stores."""
+"""Registration of `abfss://` and `gs://` as kinds of stores, and forms of their paths."""
 
 from sources.storage.store_kind import StoreKind
 

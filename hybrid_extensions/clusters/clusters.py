@@ -1,4 +1,4 @@
-"""Registration of the clusters in which drivers may run: YARN and Kubernetes."""
+"""Which `spark.master` is a cluster, YARN or Kubernetes: server, namespace, launcher, tool."""
 
 from __future__ import annotations
 
@@ -67,7 +67,10 @@ class Kubernetes:
     has_image = True
 
     def place(self, settings: SparkSettings) -> Place | None:
-        """Return the place for a master ``k8s://…``; None for other masters."""
+        """Return the place for a master ``k8s://…``; None for other masters.
+
+        The namespace is ``default`` if none is set.
+        """
         if not settings.master.startswith("k8s://"):
             return None
         server = settings.master.removeprefix("k8s://")

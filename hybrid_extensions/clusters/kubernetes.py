@@ -1,4 +1,4 @@
-"""Drivers on Kubernetes in cluster mode, asked about and ended by ``kubectl``.
+"""Drivers on Kubernetes by `kubectl`: what a pod's phase means, deletion within 90 s, logs.
 
 A launch is one pod. Its name is fixed before the launch, so it is found whatever became of the
 process that launched it.

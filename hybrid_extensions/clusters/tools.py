@@ -1,4 +1,4 @@
-"""Questions to a cluster by its own command line tool, `yarn` or `kubectl`."""
+"""Commands `yarn` and `kubectl` run to ask a cluster: 30 s at most, missing tool, last words."""
 
 from __future__ import annotations
 

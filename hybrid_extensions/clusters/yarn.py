@@ -1,4 +1,4 @@
-"""Drivers on YARN in cluster mode, asked about and ended by Hadoop's ``yarn`` command.
+"""Drivers on YARN by the `yarn` command: found by tag, what a state means, kill, logs, memory.
 
 A launch is one application. It carries the launch's tag, so it is found even if ``spark-submit``
 was killed before it printed the application's id.
@@ -56,7 +56,7 @@ class YarnLauncher:
     def stop(self, launch: Launch) -> None:
         """Kill the application; the next run repeats a micro-batch that was not committed.
 
-        No error if YARN knows no application of the launch.
+        No error if YARN knows no application of the launch. Waits up to 30 s for each command.
 
         Raises:
             RunError: ``yarn application -kill`` failed: the application may still be running.

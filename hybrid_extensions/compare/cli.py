@@ -1,4 +1,4 @@
-"""Command `hybrid compare`, which compares a captured table with its database."""
+"""Command `hybrid compare`: whole table and database, row by row; an alteration is withdrawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparison of a key range of a captured table with its database; differing rows are rechecked.
+"""When a row that differs from the database counts: rechecks, waits, what the run has committed.
 
 Rows differ while their changes are on their way to the target, so that one look proves nothing.
 """

@@ -1,4 +1,4 @@
-"""Comparison of a captured table with its database in ranges of the key, at a limited rate.
+"""Scheduled comparison with the database, range by range: rate, time limit, where it continues.
 
 Each call continues where the last one stopped, so that a large table is compared over days.
 """
@@ -37,7 +37,9 @@ def compare_ranges(
     """Compare a table with the database range by range, until the declared time is up.
 
     It continues where the last call stopped, reads at most ``compare.rows_per_second``, and ends
-    earlier if the table ends. Each range's result is written to the state at once.
+    earlier if the table ends. Each range's result is written to the state at once. At least one
+    range is compared, unless rows can't be judged. After the table's end the next call begins
+    again.
 
     Args:
         loaded: The pipeline.

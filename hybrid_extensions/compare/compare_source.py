@@ -1,4 +1,4 @@
-"""Comparison of the whole target with the table in its database, row by row.
+"""First look at a whole table and its database: rows that only one has, duplicates, by shard.
 
 The database's own tool writes its rows to a file, delta-rs reads the target, and DuckDB compares
 them. No code is shared with the snapshot or with the runs that write the target, but for the form
@@ -31,7 +31,7 @@ class SourceComparison:
     Attributes:
         table: Name of the database table, ``schema.table``.
         rows: Rows of the database table.
-        found: Rows of the target.
+        found: Rows of the target that stand for rows of the database: no delete markers.
         only_in_source: Rows of the database table that the target does not hold with equal values.
         only_in_target: Rows of the target that the database table does not hold with equal values.
         examples: Up to :data:`orchestration.comparison.report.EXAMPLES` rows of each side, as JSON.
@@ -56,7 +56,10 @@ class SourceComparison:
         return not self.only_in_source and not self.only_in_target
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the comparison as a JSON-compatible dictionary, with ``ok``."""
+        """Return the comparison as a JSON-compatible dictionary, with ``ok``.
+
+        ``shard`` and ``shards`` are left out where there are none.
+        """
         document = {name: value for name, value in asdict(self).items() if "shard" not in name}
         if self.shard:
             document["shard"] = self.shard

@@ -1,4 +1,4 @@
-"""Comparison of a whole table with its database: rechecks of rows that differ, and its record."""
+"""Record of a whole table's comparison: rows that differ are looked at again, or stay unknown."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Both sides of a comparison with a database: rows of its table, and of the target.
+"""Both sides of a comparison with a database in DuckDB: casts, renamed columns, rows of one.
 
 The database's own tool writes its rows to a file, delta-rs reads the target, and DuckDB has both.
 """

@@ -1,4 +1,4 @@
-"""Comparison with a captured database in Dagster: action, schedule, and check."""
+"""Check `equals_database`, action COMPARE and schedule in Dagster: when it fails or warns."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -85,7 +85,10 @@ def definitions(loaded: LoadedPipeline) -> dg.Definitions:
 
 
 def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
-    """Return the action COMPARE of a pipeline's control job, if it declares ``compare``."""
+    """Return the action COMPARE of a pipeline's control job, if it declares ``compare``.
+
+    Empty if it does not.
+    """
     if loaded.section(CompareSection).compare is None:
         return {}
     text = (

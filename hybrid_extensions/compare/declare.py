@@ -1,4 +1,4 @@
-"""Declaration of the scheduled comparison of a captured table with its database."""
+"""Declaration of `compare`: schedule, `within`, `rows_per_second`; refused with shards."""
 
 from __future__ import annotations
 
@@ -45,12 +45,18 @@ class CompareSection(Section):
 
     @property
     def schedules(self) -> list[str]:
-        """Name of the declared schedule, without the pipeline's name before it."""
+        """Name of the declared schedule, without the pipeline's name before it.
+
+        Empty without ``compare``.
+        """
         return [] if self.compare is None else [self.compare.name]
 
     @property
     def checks_on_request(self) -> list[str]:
-        """Name of the check, which reads both tables and so is evaluated on request only."""
+        """Name of the check, which reads both tables and so is evaluated on request only.
+
+        Empty without ``compare``.
+        """
         return [] if self.compare is None else [EQUALS]
 
     def check(self, pipeline: Pipeline) -> None:

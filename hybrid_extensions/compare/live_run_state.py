@@ -1,4 +1,4 @@
-"""State of the live run, for comparisons of its target with the database."""
+"""Whether the live run lets rows that differ be judged: healthy, slot read, nothing behind."""
 
 from __future__ import annotations
 

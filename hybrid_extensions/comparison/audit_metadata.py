@@ -1,4 +1,4 @@
-"""Metadata of an audit in Dagster's UI."""
+"""Metadata of an audit in Dagster: result, counts of rows and notes, by label."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from orchestration.defs.show.metadata import Metadata, table
 
 
 def audited(kept: KeptAudit) -> Metadata:
-    """Return the metadata of an audit: result, row counts, and notes."""
+    """Return the metadata of an audit: result, row counts, and notes.
+
+    Without the label `notes` if there are none.
+    """
     notes = [{"note": note} for note in kept.remarks]
     return {
         "audit": in_words(kept.outcome, kept.expected),

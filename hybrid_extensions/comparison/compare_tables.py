@@ -1,4 +1,4 @@
-"""Row-by-row comparison of two tables by key: counts and examples of what differs."""
+"""Which rows count as missing, duplicated, different or unexpected, by key; tolerance, rounding."""
 
 from __future__ import annotations
 
@@ -269,7 +269,7 @@ def key_of(key: Sequence[str], row: tuple[Any, ...]) -> dict[str, Any]:
 def json_value(value: Any) -> Any:
     """Return a value of DuckDB in the form that JSON has for it.
 
-    Infinity and NaN become text, times ISO 8601, bytes hexadecimal digits.
+    Infinity, NaN and decimals become text, times ISO 8601, bytes hexadecimal digits; null is None.
     """
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)

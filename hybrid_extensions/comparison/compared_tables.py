@@ -1,4 +1,4 @@
-"""Rows of Delta tables in DuckDB, and which of its types can be compared."""
+"""Rows of a Delta table for a comparison: which generation's they are, and comparable types."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def of_one_generation(loaded: LoadedPipeline) -> LoadedPipeline:
     """Return a declaration as that of the generation that it is about now.
 
     A pipeline's own file is about the newest one: another one may be begun while tables are read.
+    Unchanged if nothing was planned, or it is of a generation already.
     """
     name = declared_generation(loaded)
     if loaded.kept is not None or name is None:

@@ -1,4 +1,4 @@
-"""Copied rows: those of a Delta table, in a table of DuckDB, which compares or counts them."""
+"""Rows of a Delta table copied into DuckDB: errors of files, memory, and maps with a key twice."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ _FOUND = "_found"
 
 
 def place_of(table: DeltaTable) -> str:
-    """Return the folder of a Delta table for messages: its path, or its URL in a store."""
+    """Return the folder of a Delta table for messages: its path, or its URL in a store.
+
+    Without a slash at its end; percent escapes of a path are decoded.
+    """
     uri = table.table_uri.rstrip("/")
     return unquote(uri.removeprefix("file://")) if uri.startswith("file://") else uri
 

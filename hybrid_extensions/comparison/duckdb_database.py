@@ -1,4 +1,4 @@
-"""DuckDB database of the audit, with helpers for SQL names, types and values."""
+"""DuckDB database of comparisons: 2 GB of memory, UTC, Spark's types, exact casts, rows counted."""
 
 from __future__ import annotations
 
@@ -72,7 +72,10 @@ def duckdb_types(declared: Mapping[str, str]) -> dict[str, str]:
 
 
 def duckdb_type(kind: pa.DataType) -> str:
-    """Return the DuckDB type of an Arrow type; timestamps have a time zone, as in Spark."""
+    """Return the DuckDB type of an Arrow type; timestamps have a time zone, as in Spark.
+
+    Raises KeyError for a type that Spark does not have.
+    """
     if pa.types.is_list(kind):
         return f"{duckdb_type(kind.value_type)}[]"
     if pa.types.is_map(kind):
@@ -103,7 +106,10 @@ def exact_cast(name: str, kind: pa.DataType) -> str:
 
 
 def columns_of(connection: duckdb.DuckDBPyConnection, query: str) -> dict[str, str]:
-    """Return the DuckDB types of the columns of a query or of a table (quoted name), by name."""
+    """Return the DuckDB types of the columns of a query or of a table (quoted name), by name.
+
+    In their order. Raises ``duckdb.Error`` if the query is not valid.
+    """
     return {row[0]: row[1] for row in connection.execute(f"DESCRIBE {query}").fetchall()}
 
 
@@ -130,13 +136,19 @@ def schema_of(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Schema:
 
 
 def as_json(columns: Iterable[str]) -> str:
-    """Return SQL for a row's columns as the text of a JSON object."""
+    """Return SQL for a row's columns as the text of a JSON object, in their order.
+
+    At least one column is needed.
+    """
     members = ", ".join(f"{quoted(name)} := {quoted(name)}" for name in columns)
     return f"to_json(struct_pack({members}))::VARCHAR"
 
 
 def count_rows(connection: duckdb.DuckDBPyConnection, table: str) -> int:
-    """Return the number of rows of a table, given by its quoted name or a FROM clause."""
+    """Return the number of rows of a table, given by its quoted name or a FROM clause.
+
+    The statement runs at once; raises ``duckdb.Error`` if it fails.
+    """
     return int(connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])
 
 
@@ -158,7 +170,10 @@ def create_empty_table(
 def insert_arrow(
     connection: duckdb.DuckDBPyConnection, table: str, rows: pa.Table | pa.RecordBatchReader
 ) -> None:
-    """Append Arrow data to a table (given by its quoted name) with the same columns, in order."""
+    """Append Arrow data to a table (given by its quoted name) with the same columns, in order.
+
+    They are matched by place, not by name.
+    """
     connection.register("_arrow", rows)
     connection.execute(f"INSERT INTO {table} SELECT * FROM _arrow")
     connection.unregister("_arrow")

@@ -1,4 +1,4 @@
-"""Values normalized for comparison, such as maps with sorted keys.
+"""Maps sorted by key, also nested ones, so that DuckDB compares them without regard to order.
 
 DuckDB takes the same entries in another order for another map.
 """

@@ -1,4 +1,4 @@
-"""Report of an audit as tables on a terminal."""
+"""Report of an audit on a terminal: verdict, counts, examples, hand-over and bad records."""
 
 from __future__ import annotations
 

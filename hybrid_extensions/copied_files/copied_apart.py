@@ -1,4 +1,4 @@
-"""Copies of files of this machine that share no link with the original."""
+"""Copy of a file of this machine, never as a link: by the file system where it can, or by bytes."""
 
 from __future__ import annotations
 

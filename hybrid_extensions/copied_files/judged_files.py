@@ -1,4 +1,4 @@
-"""Whole files of history that can be added to the target as copies, without rewriting rows."""
+"""Why a planned Parquet file is rewritten instead of copied: deleted rows, folder, time, footer."""
 
 from __future__ import annotations
 

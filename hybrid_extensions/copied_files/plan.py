@@ -1,4 +1,4 @@
-"""Plan of the files of history that become files of the target as copies.
+"""Which sources' files may be copied as they are (`sink.copy_files`); how many, by the plan.
 
 Whether the transform leaves every row as it is needs Spark, and is looked at with the transform.
 """

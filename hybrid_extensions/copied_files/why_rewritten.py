@@ -1,4 +1,4 @@
-"""Suitability of a Parquet file for a Delta table without rewriting.
+"""Why a Parquet file can't be in a Delta table as it is: types, nested, codec, encoding, Julian.
 
 A table's reader takes columns by name in the table's types, so a file has to have exactly these.
 The types are those of https://github.com/delta-io/delta/blob/master/PROTOCOL.md#primitive-types,
@@ -40,7 +40,8 @@ _ENCODINGS = {
 def why_rewritten(file: pq.FileMetaData, columns: pa.Schema) -> str | None:
     """Return why a file can't be part of a Delta table without rewriting; None if it can.
 
-    A clause without a full stop.
+    A clause without a full stop. Names are case-sensitive; the file's other columns are a reason,
+    too.
 
     Args:
         file: The file's footer.

@@ -1,4 +1,4 @@
-"""Delta table as history: one version of it, read in the order of event times.
+"""Delta table as history: files of a version by its log; refused features, variants, offsets.
 
 Files, rows and ranges come from the table's log; only files without statistics are opened
 (https://github.com/delta-io/delta/blob/master/PROTOCOL.md#per-file-statistics).

@@ -1,4 +1,4 @@
-"""Command line of the demo: the command `hybrid demo`."""
+"""Command `hybrid demo`: pipelines of flights in a folder, with Dagster's UI and a broker."""
 
 from __future__ import annotations
 

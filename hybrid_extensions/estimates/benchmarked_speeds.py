@@ -1,4 +1,4 @@
-"""Speeds measured by the project's benchmarks, for estimates before a first run.
+"""Speeds by the benchmarks, for estimates of a first run: rows per second and core, halved.
 
 From ``docs/benchmarks.md`` and the table of ``docs/capacity.md``, which say how they were measured:
 two cores, rows of four narrow columns, a target that is appended to, everything on one machine.
@@ -69,5 +69,8 @@ class Work(NamedTuple):
 
     @property
     def seconds(self) -> float:
-        """Estimated seconds to read it with a running driver, at half of the measured speed."""
+        """Estimated seconds to read it with a running driver, at half of the measured speed.
+
+        Each micro-batch costs a second besides.
+        """
         return self.records / (self.per_s * self.cores * SHARE) + self.batches * COMMIT_S

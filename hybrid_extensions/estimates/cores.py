@@ -1,4 +1,4 @@
-"""Number of executors and cores by a pipeline's Spark settings."""
+"""Executors and cores of a run by `spark.master` and `spark.conf`; None if they are left open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimate of the time that a plan's bounded sources take, before they are read.
+"""Estimate of a plan's time: by earlier runs' rates, else a guess by benchmarks and limits.
 
 By the rates of earlier runs of the same pipeline; for a source that has none, a cautious guess by
 the speeds that the project's benchmarks measured.
@@ -54,6 +54,9 @@ def estimate(
     loaded: LoadedPipeline, generation: Generation, plan: Plan, batches: Mapping[str, int]
 ) -> Estimate:
     """Estimate how long a plan's bounded sources take, including Spark's start.
+
+    Without a bounded source its seconds are None. A source for which no earlier run has a rate is
+    guessed.
 
     Args:
         loaded: The pipeline.

@@ -1,4 +1,4 @@
-"""Casts between types that are proven equal, with other SQL where DuckDB's own cast differs."""
+"""Which casts mean the same in Spark and DuckDB: numbers, decimals, booleans, dates, timestamps."""
 
 from __future__ import annotations
 

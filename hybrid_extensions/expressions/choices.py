@@ -1,4 +1,4 @@
-"""Translations of functions that choose one of several values, and of functions of numbers."""
+"""CASE, `coalesce`, `if`, `greatest`, `abs`, `floor`, `round` and the like, as DuckDB's SQL."""
 
 from __future__ import annotations
 

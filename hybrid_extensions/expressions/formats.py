@@ -1,4 +1,4 @@
-"""Formats of dates and times in texts, such as ``yyyy-MM-dd``, that are proven equal."""
+"""Which date patterns (`yyyy-MM-dd`) mean the same to Spark and DuckDB: six fields, separators."""
 
 from __future__ import annotations
 

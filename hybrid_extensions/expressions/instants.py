@@ -1,4 +1,4 @@
-"""Instants in DuckDB's SQL: timestamps as microseconds, without the time zones of its ICU."""
+"""Timestamps in DuckDB's SQL as microseconds in UTC: rounding down, overflow, years 1 to 9999."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of Spark SQL's syntax trees, each translated to DuckDB's SQL if proven to mean the same."""
+"""Which syntax of Spark SQL is translated to DuckDB's: columns, fields, IN, BETWEEN, LIKE, IS."""
 
 from __future__ import annotations
 
@@ -81,7 +81,8 @@ class Translator:
         """Translate a column, or a field of a struct, to DuckDB's SQL with its type.
 
         Raises:
-            UnprovenError: There is no such column or field, or it is a timestamp without a zone.
+            UnprovenError: There is no such column or field, in this case of letters, or it is a
+                timestamp without a zone.
         """
         assert isinstance(tree, exp.Column)
         names = [part.name for part in tree.parts]

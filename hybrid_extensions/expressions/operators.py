@@ -1,4 +1,4 @@
-"""Operators that are proven equal: of logic, comparison and arithmetic."""
+"""Arithmetic, comparison, AND and OR as in Spark: common type, overflow, division by zero."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def common_type(what: str, values: Sequence[Value]) -> pa.DataType:
 
     Args:
         what: The operator or function, for messages.
-        values: The operands; a literal null fits any type.
+        values: The operands; a literal null fits any type. Without others it is ``NULL``.
 
     Raises:
         UnprovenError: Spark's conversion of such types is not proven.
@@ -92,6 +92,8 @@ def _wider(found: pa.DataType, value: Value, what: str, values: Sequence[Value])
 
 def in_common_type(what: str, values: Sequence[Value]) -> list[Value]:
     """Return operands, each cast to the type that Spark converts them to.
+
+    In their order. A literal text next to a date or a timestamp is read as one.
 
     Args:
         what: The operator or function, for messages.

@@ -1,4 +1,4 @@
-"""Regular expressions of Java that mean the same to DuckDB's RE2, and the patterns of LIKE."""
+"""Which regular expressions of Java, and patterns of LIKE, DuckDB reads as Spark does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Casts of texts: proven for the usual forms of a value, undecided for all others.
+"""Casts of texts: usual forms of numbers, booleans, dates, times are proven, others undecided.
 
 Spark and DuckDB accept different texts. Where both agree on the form, both agree on the value.
 """

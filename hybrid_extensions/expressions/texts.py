@@ -1,4 +1,4 @@
-"""Functions of texts that are proven equal, with their translations to DuckDB's SQL."""
+"""Which functions of texts mean the same in Spark and DuckDB: `substring`, `regexp_extract`."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _test(function: str) -> Function:
 
 
 def like(name: str, values: Sequence[Value]) -> Value:
-    """Translate ``LIKE`` of a text and a literal pattern.
+    """Translate ``LIKE`` of a text and a literal pattern, case-sensitive.
 
     Raises:
         UnprovenError: The pattern is no literal, or escapes something unusual.

@@ -1,4 +1,4 @@
-"""Functions of times (dates and timestamps) that are proven equal; times of day are in UTC."""
+"""Which functions of dates and times mean the same in Spark and DuckDB, in UTC: `date_trunc`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Translation of an expression of Spark SQL to DuckDB, if it uses proven functions only."""
+"""Whether an expression of Spark SQL is proven in DuckDB: escapes, length, unknown parts."""
 
 from __future__ import annotations
 

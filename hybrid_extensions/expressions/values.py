@@ -1,4 +1,4 @@
-"""Values: translated parts of an expression with their types, and errors for unproven ones."""
+"""Types of translated values, what may fail or stop at null, and errors of unproven parts."""
 
 from __future__ import annotations
 
@@ -69,13 +69,18 @@ class Value:
 
     @property
     def whole(self) -> int | None:
-        """Value of a literal integer; None for anything else."""
+        """Value of a literal integer; None for anything else.
+
+        None, too, for a literal boolean or decimal.
+        """
         is_number = isinstance(self.literal, int) and not isinstance(self.literal, bool)
         return int(self.literal) if is_number and self.literal is not None else None
 
 
 def duck(kind: pa.DataType) -> str:
     """Return the name that DuckDB has for a type, such as ``BIGINT``.
+
+    ``INTEGER`` for null.
 
     Raises:
         UnprovenError: Values of this type are not proven to be equal in Spark and DuckDB.

@@ -1,4 +1,4 @@
-"""Analysis of a transform without rows, while planning: its output, or why it can't run.
+"""Analysis of a transform while planning, on no rows: its output, what is refused or unknown.
 
 The transform is applied to an empty stream with the planned columns, as each run applies it, and
 passes the checks that Spark and the sink make when a query starts.

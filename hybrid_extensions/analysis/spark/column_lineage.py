@@ -35,8 +35,8 @@ def column_lineage(rows: DataFrame, given: DataFrame) -> list[Inputs]:
         given: DataFrame that it was called with, a stream; the transform reads no other stream.
 
     Returns:
-        Names of input columns; None where the plan does not tell, as of a function over whole
-        batches (``mapInPandas``).
+        Names of input columns; empty for constants and for columns of other tables; None where the
+        plan does not tell, as of a function over whole batches (``mapInPandas``).
     """
     lineage = _Lineage(given.columns)
     analyzed = analyzed_plan(rows)

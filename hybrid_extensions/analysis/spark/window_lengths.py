@@ -34,7 +34,8 @@ class WindowLengths(NamedTuple):
     """Arguments of Spark's function ``window``.
 
     Attributes:
-        length_us, slide_us, offset_us: Length, distance and offset, in microseconds.
+        length_us, slide_us, offset_us: Length, distance and offset, in microseconds; the distance
+            is the length where windows do not overlap.
         time: The expression of the time.
     """
 
@@ -45,7 +46,10 @@ class WindowLengths(NamedTuple):
 
 
 def is_window(node: Any, number: int) -> bool:
-    """Return whether a column of a plan's node, given by its expression id, contains windows."""
+    """Return whether a column of a plan's node, given by its expression id, contains windows.
+
+    False, too, for windows that this version of Spark describes in an unknown form.
+    """
     try:
         window_lengths(node, number)
     except NoWindowsError:

@@ -1,4 +1,4 @@
-"""Windows of event time that a transform groups by, read from Spark's analyzed plan.
+"""Whether a range of a windowed table can be recomputed: one `window(…)`, watermark; else why.
 
 How a column of the table comes from the windows, and they from the input, is followed by the
 numbers under which the plan knows columns.
@@ -49,7 +49,8 @@ def event_windows(rows: DataFrame, given: DataFrame, event_time: str) -> EventWi
     """Return the windows of event time that a stateful transform groups its rows by.
 
     Read from Spark's analyzed plan; no query runs. They tell which input a range of the table is
-    computed from, so that it can be recomputed.
+    computed from, so that it can be recomputed. Of several output columns that could say the
+    window, a start is taken before a whole window, and that before an end.
 
     Args:
         rows: DataFrame that the transform returned; it is stateful.

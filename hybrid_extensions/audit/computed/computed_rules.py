@@ -1,4 +1,4 @@
-"""Row rules computed in DuckDB on the raw input, with a recount of the rows that break them."""
+"""Row rules and sample in the audit's SQL; recount of rows that break a rule against the runs'."""
 
 from __future__ import annotations
 
@@ -75,6 +75,9 @@ def broken_by_rule(
     connection: duckdb.DuckDBPyConnection, rules: RowRules, rows: str
 ) -> dict[str, int]:
     """Return the number of rows that break each rule, by the rule's name; others are left out.
+
+    A row that breaks several rules counts for the first one. Empty without rules; one that only
+    Spark evaluates is left out, too.
 
     Args:
         connection: The audit's database.

@@ -1,4 +1,4 @@
-"""Bounds of event times, applied to the raw input by the audit's own clock.
+"""Which event times count in the audit: `not_after` by the plan's clock for files, else its own.
 
 ``event_time.not_after`` follows a clock if it is not declared: that of the plan for the files of a
 plan. A topic, and a folder that keeps growing, were read at many moments. What lies after the day
@@ -40,7 +40,10 @@ class Bounds:
 
     @property
     def is_outside(self) -> str:
-        """SQL condition that a row's event time is out of bounds; false under ``outside: keep``."""
+        """SQL condition that a row's event time is out of bounds; false under ``outside: keep``.
+
+        A row without an event time is never out of bounds.
+        """
         if self.declared.outside == "keep":
             return "false"
         column = quoted(self.declared.column)

@@ -1,4 +1,4 @@
-"""Query for the rows that the target is expected to hold.
+"""Which query computes the expected rows: `audit.sql`, the transform's, or the last change.
 
 It is the user's own (``audit.sql``); or the transform's, where that is a query that DuckDB can run
 as well; or the last change of each key.

@@ -1,4 +1,4 @@
-"""Expressions that are proven equal in DuckDB and Spark, and the consequences of others.
+"""Expressions that aren't proven keep a column, or all rows, from being compared by the audit.
 
 A column of ``select`` that only Spark evaluates is not compared. Where such an expression decides
 which rows there are, nothing is compared at all: the answer is ``unknown``, never a pass and never
@@ -30,6 +30,8 @@ def selected_columns(
     pipeline: Pipeline, source: FileSource | KafkaSource, columns: pa.Schema
 ) -> tuple[list[str], dict[str, str]]:
     """Return SQL for the columns that a source's ``select`` computes.
+
+    Both are in the order of ``select``.
 
     Args:
         pipeline: Declares which columns decide which rows there are, such as the key.
@@ -78,6 +80,8 @@ def require_proven_rules(rules: RowRules) -> None:
 
 def not_compared(unproven: Mapping[str, str]) -> list[str]:
     """Return a sentence for the report on each column that is not compared.
+
+    Empty if all are.
 
     Args:
         unproven: Why a column is not compared, as a clause, by name of the column.

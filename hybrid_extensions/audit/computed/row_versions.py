@@ -1,4 +1,4 @@
-"""Versions of a row in the audit's input: which one counts, where sources have several.
+"""Which version of a key counts in the audit, by `sink.sequence`; ambiguous keys; TRUNCATE.
 
 Nothing here looks at the order of the sources, as the seam filter of the runs does: a version in
 the topic may be newer than the one in the files, or older.
@@ -171,12 +171,18 @@ def every_version_query(sink: Sink, changes: str) -> str:
 
 
 def sequence_in(sink: Sink, columns: Sequence[str]) -> list[str]:
-    """Return the columns of ``sink.sequence``; empty unless ``columns`` has all of them."""
+    """Return the columns of ``sink.sequence``; empty unless ``columns`` has all of them.
+
+    Names are case-sensitive.
+    """
     return sink.order if set(sink.order) <= set(columns) else []
 
 
 def descending(order: Sequence[str]) -> str:
-    """Return SQL that orders rows by columns, the highest value first and nulls last."""
+    """Return SQL that orders rows by columns, the highest value first and nulls last.
+
+    Empty without columns.
+    """
     return ", ".join(f"{quoted(name)} DESC NULLS LAST" for name in order)
 
 

@@ -1,4 +1,4 @@
-"""Rows of a snapshot of a captured database, of which the topic has the change, too.
+"""Row that snapshot and topic both have: either log position is right, unless it was deleted.
 
 A row that changed between the start of the log and the snapshot, and never again, is in the
 snapshot, which has no position, and in the topic as a change with one. Which of the two the target

@@ -1,4 +1,4 @@
-"""Translation of a Spark SQL query to DuckDB, so that the audit needs no second file."""
+"""Translation of a transform's Spark SQL to DuckDB for the audit: windows, what is unproven."""
 
 from __future__ import annotations
 

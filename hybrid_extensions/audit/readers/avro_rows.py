@@ -1,4 +1,4 @@
-"""Rows of Avro files by their logical types, decoded differently from the runs."""
+"""Rows of Avro files for the audit by fastavro: any year, nanoseconds cut off, maps, UUIDs."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ class _Far(int):
 
 def avro_rows(file: pa.NativeFile, columns: pa.Schema) -> Iterator[pa.Table]:
     """Yield the rows of an Avro file in batches of up to 50,000, decoded by fastavro.
+
+    Its fields are found by exact name. fastavro is patched in this process, for years beyond
+    Python's dates. A damaged file raises whatever fastavro does.
 
     Args:
         file: The file, decompressed.

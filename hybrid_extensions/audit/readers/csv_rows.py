@@ -1,4 +1,4 @@
-"""Rows of CSV files, parsed by Python; the runs parse the same files with PyArrow."""
+"""CSV rows for the audit, split by Python: header, quotes, escapes, nulls, misplaced quotes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ Split = Callable[[str], list[str | None]]
 def csv_rows(path: str, options: CsvOptions, columns: list[str]) -> Iterator[TextRow]:
     """Yield the rows of a CSV file, each with the texts of the columns in order.
 
-    A bad row has a ``reason``, and None for each text. The header and blank lines are no rows.
+    A bad row has a ``reason``, and None for each text. The header and blank lines are no rows. An
+    empty file has no rows, and its header is not checked.
 
     Args:
         path: Local path of the file, which may be compressed.

@@ -1,4 +1,4 @@
-"""Reader of Parquet files with differing columns for the audit, independent of the runs.
+"""Parquet files with differing columns in the audit: types, renames, defaults (`schema_drift`).
 
 Files with the same columns are read together; DuckDB combines the groups by name and finds the
 common types itself. Of times of nanoseconds it has all digits.

@@ -1,4 +1,4 @@
-"""Lines of text files, split by Python; the runs split the same files with PyArrow."""
+"""Lines of text files for the audit, split by Python: offsets, encoding, byte order mark."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class TextRow(NamedTuple):
 def lines_of(path: str, encoding: str | None = None) -> Iterator[tuple[int, str | None]]:
     """Yield the lines of a file (decompressed), each with its offset and line end.
 
-    A line ends with a line feed, a carriage return, or both.
+    A line ends with a line feed, a carriage return, or both. A byte order mark at the start of the
+    file is no part of the first line.
 
     Args:
         path: The file.

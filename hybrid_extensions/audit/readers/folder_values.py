@@ -1,4 +1,4 @@
-"""Partition columns for the audit: values from folder names, joined to the rows of files.
+"""Partition values in the audit: folder names (`day=…`, percent escapes, null) joined to rows.
 
 Not by DuckDB's own partitioning by folders, which refuses files whose folders have other columns.
 """
@@ -30,7 +30,7 @@ def options(names: Collection[str]) -> str:
 def values_in(path: str, names: Iterable[str]) -> dict[str, str | None]:
     """Return the partition values of a file as text, from folder names like ``day=2024-01-01``.
 
-    Percent escapes are decoded.
+    Percent escapes are decoded. Of a name that several folders have, the innermost one counts.
 
     Args:
         path: Path of the file.
@@ -40,7 +40,7 @@ def values_in(path: str, names: Iterable[str]) -> dict[str, str | None]:
         By column, its text; None for ``__HIVE_DEFAULT_PARTITION__``, which is null.
 
     Raises:
-        KeyError: The path has no value for one of them.
+        KeyError: The path has no folder for one of them; names are case-sensitive.
     """
     pairs = (part.split("=", 1) for part in Path(path).parent.parts if "=" in part)
     texts = {_decoded(name): None if text == _NULL else _decoded(text) for name, text in pairs}
@@ -60,7 +60,8 @@ def with_values(reader: str, paths: Sequence[str], names: Sequence[str]) -> str:
     """Return a query, in parentheses, for the rows of files with their partition values.
 
     A column inside the files that has the name of a partition column is left out, as by Spark.
-    Without partition columns the query is the reader itself.
+    Without partition columns the query is the reader itself. With partition columns, at least one
+    path is needed.
 
     Args:
         reader: Call of DuckDB's reader for the files, with :func:`options`.

@@ -1,4 +1,4 @@
-"""Reader of history files for the audit, independent of the runs' listing and parsing.
+"""Files of history for the audit: own search by globs (`_`, `.` are no data), own readers.
 
 DuckDB reads Parquet and text. fastavro and pyarrow read Avro and ORC files whole, without the byte
 ranges of the plan (:mod:`hybrid_extensions.audit.readers.own_columns`). For JSON lines and CSV see

@@ -1,4 +1,4 @@
-"""JSON rows: DuckDB parses values that it reads as the runs do, and Python the others."""
+"""JSON in the audit: which values DuckDB parses as the runs do; Python parses all other records."""
 
 from __future__ import annotations
 

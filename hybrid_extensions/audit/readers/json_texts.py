@@ -1,4 +1,4 @@
-"""JSON as written, parsed by Python, and Spark's texts of its values."""
+"""JSON text parsed by Python for the audit: single quotes, nesting, Java's texts of numbers."""
 
 from __future__ import annotations
 
@@ -92,6 +92,8 @@ def _depth(text: str) -> int:
 
 def as_text(value: Any) -> str:
     """Return a parsed value as the text that Spark would make of it for a column of strings.
+
+    The names and order of members are kept, also duplicates.
 
     Args:
         value: None, a boolean, a text, a :class:`Number`, a list, or :class:`Members`.

@@ -1,4 +1,4 @@
-"""Values of JSON that DuckDB may read differently from the runs, parsed by Python.
+"""Which JSON values fit a type, in topics (Spark's rules) and files: decimals, base64, maps.
 
 In topics they mean what Spark's ``from_json`` makes of them, in files what
 docs/values.md says of bad rows. Numbers keep their digits until their type is known.

@@ -1,4 +1,4 @@
-"""Local copies of files in remote stores, for readers that only read local files."""
+"""Copies of S3's and HDFS's files on this machine, for DuckDB: each once, paths shown as URLs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,14 @@ class Copies:
         self._folder = folder
 
     def local_path(self, path: str) -> str:
-        """Return the local path of a file's copy, made or not; a local path is unchanged."""
+        """Return the local path of a file's copy, made or not; without a scheme it is unchanged."""
         return path if "://" not in path else str(self._folder / path.replace("://", "/", 1))
 
     def as_declared(self, text: str) -> str:
-        """Return a text in which the paths of copies are the URLs of their files."""
+        """Return a text in which the paths of copies are the URLs of their files.
+
+        Other text is unchanged.
+        """
         return re.sub(rf"{re.escape(str(self._folder))}/(\w+)/", r"\1://", text)
 
     def local_pattern(self, pattern: str) -> str:

@@ -1,4 +1,4 @@
-"""Reader of Avro and ORC files by each file's own columns, for the audit.
+"""Avro and ORC files for the audit: whole, by each file's own columns; renames and defaults.
 
 DuckDB reads neither. Each file is read as a whole, without the regions of the plan, and Avro by
 another library than that of the runs; DuckDB combines files of different columns.
@@ -38,6 +38,7 @@ def own_rows(
     """Return a query, in parentheses, for the rows of Avro or ORC files, loaded into tables.
 
     Each file's columns are those that it declares itself; a declared schema gives their types.
+    Empty files (0 bytes) are skipped.
 
     Args:
         connection: The audit's database, which gets tables of the rows.

@@ -1,4 +1,4 @@
-"""Rows of tables in a lake for the audit, read by DuckDB or by the libraries of the tables."""
+"""Delta and other lake tables for the audit: by DuckDB, or by the table's own library."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def delta_rows(
     """Return a FROM clause for the rows of a Delta table.
 
     DuckDB reads the files of a table without partitions, deletion vectors and renamed columns; rows
-    of others are loaded into a new table by delta-rs.
+    of others are loaded into a new table by delta-rs. The new table is created in both cases; empty
+    in the first.
 
     Args:
         connection: The audit's database.

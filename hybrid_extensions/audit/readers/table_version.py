@@ -1,4 +1,4 @@
-"""At which version the audit reads a source that is a Delta table."""
+"""At which version the audit reads a Delta source: declared, found by the pipeline, or newest."""
 
 from __future__ import annotations
 

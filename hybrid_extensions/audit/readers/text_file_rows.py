@@ -1,4 +1,4 @@
-"""Reader of JSON lines, CSV and text for the audit, without PyArrow, which the runs use.
+"""JSON lines, CSV and text for the audit: by DuckDB where it reads as the runs do, else Python.
 
 DuckDB reads usual files as a whole. Where bad rows don't stop a run, or DuckDB refuses a file,
 Python splits the rows and notes the byte offset of each, and DuckDB checks their values

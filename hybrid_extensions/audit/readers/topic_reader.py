@@ -1,4 +1,4 @@
-"""Reader of a topic's records into a DuckDB table, by the Kafka client instead of Spark.
+"""Topic's records for the audit by the Kafka client: offsets fixed at creation, tombstones.
 
 Avro, Protobuf and Debezium records are decoded on the way, by the decoder of the runs; the text of
 JSON is stored as it is.
@@ -78,7 +78,8 @@ class TopicReader:
 
         Columns are ``_topic``, ``_partition``, ``_offset``, ``_timestamp_ms`` and ``_reason`` (why
         the record is bad; null for others), then those of the value, or its text as ``_value`` for
-        JSON.
+        JSON. Blocks until the last offset is read. Tombstones are left out if the source skips
+        them.
 
         Args:
             connection: The audit's database.

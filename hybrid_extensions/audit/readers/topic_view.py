@@ -1,4 +1,4 @@
-"""Topic in the audit: a DuckDB view of its rows, and a table of its bad records.
+"""Topic's rows in the audit as a view; apart: bad records, times out of bounds, broken rules.
 
 DuckDB and Python parse JSON on their own. Avro, Protobuf and Debezium records go through the
 decoder of the runs (:mod:`sources.decoding.row_decoder`): for them the audit proves which records

@@ -17,7 +17,8 @@ from sources.config.source.kafka_source import KafkaSource
 def absent_columns(connection: duckdb.DuckDBPyConnection, pipeline: Pipeline) -> list[str]:
     """Return a sentence for each JSON source that has rows, and columns without any value.
 
-    Such a column's name may be misspelled in ``schema``.
+    Such a column's name may be misspelled in ``schema``. In the order of the sources; empty if
+    there is none.
 
     Args:
         connection: The audit's database, with a view of each source.

@@ -1,4 +1,4 @@
-"""Report lines of a recounted ledger: whether each partition's hand-over agrees with the input."""
+"""Whether a recounted ledger agrees, differs or is unknown, by partition; holes at its start."""
 
 from __future__ import annotations
 

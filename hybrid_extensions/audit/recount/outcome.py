@@ -1,4 +1,4 @@
-"""Outcome of a recount of bad records, and the reason for it."""
+"""When a recount of bad records agrees, differs or is unknown: runs' count, quarantine, Kafka."""
 
 from __future__ import annotations
 

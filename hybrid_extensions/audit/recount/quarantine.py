@@ -1,4 +1,4 @@
-"""Quarantine table of a source, as a record of what the runs left out."""
+"""Quarantine table in the audit: which bad records are missing in it; claims about event times."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def count_not_quarantined(
 ) -> int:
     """Return how many of a table of bad records are missing in the source's quarantine.
 
-    Without a quarantine table all are.
+    Without a quarantine table all are. They are compared by place, partition and offset, whatever
+    their kind.
 
     Args:
         connection: The audit's database.
@@ -88,6 +89,8 @@ def count_quarantined(
     source: FileSource | KafkaSource, generation: Generation, stores: Stores, kind: str
 ) -> int:
     """Return how many records of a kind are in the source's quarantine; 0 without such a table.
+
+    0, too, if the table is of a time without kinds.
 
     Args:
         source: The source.

@@ -1,4 +1,4 @@
-"""Recount of bad records in topics and files, compared with the runs' count and quarantine."""
+"""Recount of bad records, times out of bounds and broken rules: only what runs read or planned."""
 
 from __future__ import annotations
 

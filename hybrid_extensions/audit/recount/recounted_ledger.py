@@ -1,4 +1,4 @@
-"""Recount of hand-over ledgers: rows of the seam, from topics and planned history.
+"""Recount of hand-over ledgers: which rows of the seam history holds, by key, time or sequence.
 
 The start offsets, the end of the seam and the rule that removes duplicates are taken from the
 ledger in the state; what is recounted is which rows the two sources hold.
@@ -41,7 +41,8 @@ def recount_ledgers(
     """Count the rows of each seam by partition, and compare them with what the run removed.
 
     The seam is the range of offsets, from a topic's start offset on, whose rows history may hold
-    too; the run removes those that it does hold.
+    too; the run removes those that it does hold. Both are empty without topics. A topic that begins
+    its chain has no seam.
 
     Args:
         connection: The audit's database, with a view for each source.

@@ -1,4 +1,4 @@
-"""The target's name in the catalog of Spark's session, such as a Hive metastore."""
+"""The target's name in Spark's catalog (`sink.table`): refused if taken, an external table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ class CatalogEntry:
     def require_free(self, spark: SparkSession) -> None:
         """Refuse a catalog name that is taken or can't be created; nothing is changed.
 
-        Called before the target is created; an entry of this target is fine.
+        Called before the target is created; an entry of this target is fine. The folder that an
+        entry of this name refers to may have no table yet, if it is the target's.
 
         Raises:
             InputError: Another table or a view has the name, or there is no such schema.
@@ -130,7 +131,10 @@ class CatalogEntry:
 
 
 def entry_of(name: str, target: Folder) -> CatalogEntry:
-    """Return the entry of a name, ``sink.table``, for the target in a folder."""
+    """Return the entry of a name, ``sink.table``, for the target in a folder.
+
+    Asks nothing.
+    """
     return CatalogEntry(name, target)
 
 

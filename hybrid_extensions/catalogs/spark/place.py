@@ -1,4 +1,4 @@
-"""Path of a history table that is declared by its name in Spark's catalog."""
+"""Folder of a history table that is declared by its catalog name (`table`): only a Delta table."""
 
 from __future__ import annotations
 

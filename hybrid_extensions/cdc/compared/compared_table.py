@@ -1,4 +1,4 @@
-"""The database table and the target of a pipeline that captures it, for comparisons of the two."""
+"""Which rows and columns of database and target are compared: renamed, gone, deleted, by shard."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def compared_table(loaded: LoadedPipeline) -> ComparedTable:
 def compared_tables(loaded: LoadedPipeline) -> list[ComparedTable]:
     """Return the database table and the target that a pipeline declares, for a comparison.
 
-    Columns that the generation's runs have adopted since are among them.
+    Columns that the generation's runs have adopted since are among them. Columns that the table has
+    lost are not among them.
 
     Returns:
         One, or the table of each shard with its rows of the target; the first one also has rows

@@ -1,4 +1,4 @@
-"""Results of comparisons with a database, range by range, kept in the generation's state."""
+"""State document `compare.json`: ranges compared with the database, whether the table is wrong."""
 
 from __future__ import annotations
 
@@ -57,24 +57,36 @@ class KeptCompare(KeptComparison, Record):
 
     @property
     def differing(self) -> int:
-        """Number of keys that differed when their range was last compared."""
+        """Number of keys that differed when their range was last compared.
+
+        Keys that were repaired since count until their range is compared again.
+        """
         return sum(each.differing for each in self.ranges)
 
     @property
     def is_wrong(self) -> bool:
-        """Whether keys are known to differ: those of a range that was compared since a repair."""
+        """Whether keys are known to differ: those of a range that was compared since a repair.
+
+        Differences that were found before the last repair of all do not count.
+        """
         repaired_ms = self.repaired_ms or 0
         return any(each.differing and each.at_ms >= repaired_ms for each in self.ranges)
 
     @property
     def is_answered(self) -> bool:
-        """Whether the whole table was compared once, no repair since, and the last attempt went."""
+        """Whether the whole table was compared once, no repair since, and the last attempt went.
+
+        Also true if keys are known to differ.
+        """
         is_known = self.is_wrong or not self.differing
         return self.finished_ms is not None and self.postponed is None and is_known
 
     @property
     def examples(self) -> list[str]:
-        """Examples of differing keys of all ranges, as text; empty if none differs."""
+        """Examples of differing keys of all ranges, as text; empty if none differs.
+
+        In the order of the ranges.
+        """
         return [text for each in self.ranges for text in each.examples]
 
     @property
@@ -120,7 +132,8 @@ def keep_compare(generation: Generation, kept: KeptCompare) -> None:
 def keep_whole(generation: Generation, whole: ComparedRange, begun_ms: int) -> None:
     """Write a comparison of the whole table to the state, replacing those of its ranges.
 
-    Those of ranges compared since ``begun_ms`` stay: they may have seen later rows.
+    The present pass begins again, and it is no longer postponed. Those of ranges compared since
+    ``begun_ms`` stay: they may have seen later rows.
 
     Args:
         generation: State of the generation.

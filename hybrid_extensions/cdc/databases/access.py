@@ -1,4 +1,4 @@
-"""Access to captured databases: the operations that each kind of database implements."""
+"""What each kind of database must do for capture: the functions that its extension has."""
 
 from __future__ import annotations
 

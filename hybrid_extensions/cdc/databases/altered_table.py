@@ -1,4 +1,4 @@
-"""Alterations of a captured table that no change event reports, and their records in the state."""
+"""State document of the table watch: alterations that no change event reports stop a run."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ class AlteredTable(Part):
     found_ms: int
 
     def error(self) -> InputError:
-        """Return the error to raise to stop a run of this table: what was altered, the way on."""
+        """Return the error to raise to stop a run of this table: what was altered, the way on.
+
+        It is not raised here.
+        """
         since = f"found at {iso(self.found_ms)}" if self.since_ms is None else iso(self.since_ms)
         by = "" if self.statement is None else f" Statement: `{self.statement}`."
         message = (
@@ -176,14 +179,20 @@ class TableWatch(Record):
     long_files: list[str] = Field(default_factory=list)
 
     def with_narrowed(self, narrowed: Sequence[NarrowedColumn]) -> TableWatch:
-        """Return the same with columns that were narrowed since, or once more."""
+        """Return the same with columns that were narrowed since, or once more.
+
+        Of a column that is there already, the new record counts.
+        """
         names = {each.column for each in narrowed}
         kept = [each for each in self.narrowed if each.column not in names]
         return self.model_copy(update={"narrowed": [*kept, *narrowed]})
 
     @property
     def doubt(self) -> str | None:
-        """Reason why an alteration can't be ruled out; None if it can."""
+        """Reason why an alteration can't be ruled out; None if it can.
+
+        Why the last inspection saw nothing, or else why statements may never be known.
+        """
         return self.unknown or self.gap
 
 
@@ -212,7 +221,8 @@ def keep_table_watch(generation: Generation, watch: TableWatch) -> None:
 def withdraw_alteration(generation: Generation, watch: TableWatch) -> None:
     """Replace a recorded alteration by a new inspection; runs may then continue.
 
-    Call it only once a comparison has found target and database equal.
+    Call it only once a comparison has found target and database equal. The inspection itself may
+    record another alteration.
 
     Raises:
         StateError: The state can't be written.
@@ -250,7 +260,8 @@ class Names(NamedTuple):
     def found_in(self, columns: Mapping[str, object]) -> dict[str, str]:
         """Return each captured column's present name in the database, by its name in ``schema``.
 
-        Columns that the database does not have are left out.
+        Columns that the database does not have are left out. Of several names that the database
+        has, the latest one counts.
 
         Args:
             columns: The table's columns in the database, by name.
@@ -273,7 +284,8 @@ class Names(NamedTuple):
             after: The table's columns by name, at the later time.
 
         Returns:
-            Names before and after, by the name in ``schema``.
+            Names before and after, by the name in ``schema``; without columns that the table lacks
+            at one of the times.
         """
         were, are = self.found_in(before), self.found_in(after)
         return {name: (old, are[name]) for name, old in were.items() if name in are}
@@ -283,7 +295,7 @@ class Names(NamedTuple):
     ) -> set[str]:
         """Return the columns that were narrowed, by their names in the ``schema``.
 
-        None if the declaration does not ignore that.
+        Empty if the declaration does not ignore that (``narrowed: ignore``).
 
         Args:
             both: What :meth:`in_both` returned.

@@ -1,4 +1,4 @@
-"""Captured table: the interface by which a snapshot and later look-ups ask a kind of database.
+"""Captured table as it is declared: key, columns that must be there, chunks; what readers offer.
 
 A kind is an extension of its own; :func:`hybrid_extensions.cdc.databases.kinds.access_to` chooses
 it.
@@ -114,6 +114,8 @@ class DatabaseTable(NamedTuple):
 
     def type_of(self, column: str) -> str:
         """Return the Spark SQL type of a column that was added to the captured table.
+
+        Names are case-sensitive.
 
         Raises:
             UnknownDefault: The table no longer has the column, or it can't be captured.
@@ -242,7 +244,8 @@ class CapturedTable:
     def require_columns(self, there: Sequence[str]) -> None:
         """Refuse a table whose columns are not those that are declared.
 
-        The order does not matter, and a column in ``ignored_columns`` counts as declared.
+        The order does not matter, and a column in ``ignored_columns`` counts as declared. Names are
+        case-sensitive.
 
         Args:
             there: Names of the table's columns, in its order.
@@ -302,7 +305,8 @@ class Division(NamedTuple):
     def ends(self, chunk: int) -> tuple[str | None, str | None]:
         """Return the first key of a chunk, and of the chunk after it (its exclusive end).
 
-        None in place of a key where the chunk has no such bound.
+        None in place of a key where the chunk has no such bound. Both are None for a table of one
+        chunk.
 
         Args:
             chunk: Number of the chunk, from 0.
@@ -312,6 +316,8 @@ class Division(NamedTuple):
 
     def extended(self, keys: Iterable[str]) -> Division:
         """Return this division with its last chunk divided further.
+
+        Without keys, or with one, nothing changes.
 
         Args:
             keys: First keys of whole chunks after the last bound. The last one is left out: a few
@@ -348,7 +354,10 @@ class OpenTable(Protocol):
 
     @property
     def warnings(self) -> Sequence[str]:
-        """Warnings about the table's settings, as sentences."""
+        """Warnings about the table's settings, as sentences.
+
+        Empty if there are none.
+        """
 
     @property
     def definition(self) -> TableDefinition | None:

@@ -1,4 +1,4 @@
-"""Lists of a connector's tables and topics, by the filters in its configuration.
+"""Whether a connector still captures a table: include and exclude lists, prefix, publication.
 
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html
 """
@@ -73,7 +73,8 @@ def find_capture(table: CapturedTable, topic: KafkaSource, before: str | None = 
 def publication_of(options: SnapshotOptions) -> str | None:
     """Return the publication of PostgreSQL that the declared connector reads.
 
-    None if no connector is declared, or Kafka Connect does not tell it; raises nothing.
+    None if no connector is declared, or Kafka Connect does not tell it; raises nothing. It is
+    ``dbz_publication`` if the configuration names none.
 
     Args:
         options: The declared snapshot.

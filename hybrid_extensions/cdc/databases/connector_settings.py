@@ -1,4 +1,4 @@
-"""Settings of Debezium's connector that lose changes or alter their values.
+"""Connector's settings that lose or alter changes are refused: skipped operations, masks, times.
 
 https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-connector-properties
 """
@@ -49,7 +49,10 @@ class Misset(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """How to correct the setting, as a clause."""
+        """How to correct the setting, as a clause.
+
+        Without a full stop, and beginning with a small letter.
+        """
         if not self.needed:
             return f"remove `{self.name}` from the connector's configuration"
         return f"set `{self.name}={self.needed}` in the connector's configuration"
@@ -147,6 +150,8 @@ def settings_problem(options: SnapshotOptions, topic: KafkaSource | None) -> str
 
 def left_out(config: Mapping[str, str]) -> Iterator[Misset]:
     """Yield a :class:`Misset` if the connector skips inserts, updates or deletes.
+
+    Nothing if it skips only TRUNCATEs, which is the default.
 
     Args:
         config: The connector's configuration.

@@ -1,4 +1,4 @@
-"""Client of Kafka Connect's REST interface: state and configuration of connectors.
+"""Client of Kafka Connect, 5 s: a connector's state, configuration, restart; no password shown.
 
 https://kafka.apache.org/documentation/#connect_rest
 """
@@ -41,6 +41,8 @@ class ConnectorState(NamedTuple):
 def read_state(url: str) -> ConnectorState:
     """Ask Kafka Connect whether a connector runs.
 
+    A connector without tasks does not run.
+
     Args:
         url: URL of the connector, ``http://host:8083/connectors/<name>``.
 
@@ -71,6 +73,8 @@ def find_connector_state(url: str) -> ConnectorState | str:
 
 def read_config(url: str) -> dict[str, Any]:
     """Return the configuration of a connector that a pipeline declares.
+
+    Waits up to 5 s. References to secrets are not resolved.
 
     Args:
         url: URL of the connector.
@@ -104,6 +108,8 @@ def read_config(url: str) -> dict[str, Any]:
 def restart_failed(url: str) -> None:
     """Restart a failed connector and its failed tasks; running tasks are left alone.
 
+    Waits up to 5 s. What does not run for another reason, such as a pause, is left alone, too.
+
     Args:
         url: URL of the connector.
 
@@ -116,7 +122,10 @@ def restart_failed(url: str) -> None:
 
 
 def restart_command(url: str) -> str:
-    """Return a ``curl`` command for hints that restarts a failed connector and its failed tasks."""
+    """Return a ``curl`` command for hints that restarts a failed connector and its failed tasks.
+
+    The URL is put into single quotes as it is.
+    """
     return f"curl -X POST '{_restart_url(url)}'"
 
 

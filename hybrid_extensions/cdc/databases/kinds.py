@@ -1,4 +1,4 @@
-"""Look-up of the extension for a kind of database, by a connection string."""
+"""Which extension is for a database, by its connection string (`dsn`); the extra it needs."""
 
 from __future__ import annotations
 

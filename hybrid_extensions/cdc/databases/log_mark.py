@@ -1,4 +1,4 @@
-"""Marks in a database's log: positions that divide its transactions, and their texts."""
+"""Marks in a database's log: a position that each transaction is wholly before or after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns of names: a connector's lists of regular expressions.
+"""Connector's lists of Java's patterns (`table.include.list`): whether a name is listed.
 
 https://debezium.io/documentation/reference/stable/connectors/mysql.html#mysql-property-table-include-list
 """

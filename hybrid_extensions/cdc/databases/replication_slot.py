@@ -1,4 +1,4 @@
-"""Replication slot: PostgreSQL keeps its log for a connector until the connector has read it.
+"""Replication slot lost, missing or moved: recorded in the state, so that changes are missing.
 
 https://www.postgresql.org/docs/current/view-pg-replication-slots.html
 """
@@ -76,6 +76,8 @@ class WatchedSlot(NamedTuple):
 
 def watched_slots(loaded: LoadedPipeline) -> list[WatchedSlot]:
     """Return the slots, or connectors, that the declared snapshots name: one for each shard.
+
+    Empty if none does.
 
     Args:
         loaded: The pipeline.
@@ -169,6 +171,8 @@ def slot_gone(
 
 def keep_gone(generation: Folder, gone: SlotGone, topic: str | None = None) -> None:
     """Write the record that a slot was missing or lost to the state, if it is not there yet.
+
+    Another record that is there, as of a slot with another name, is replaced.
 
     Args:
         generation: State folder of the generation.

@@ -1,4 +1,4 @@
-"""Required columns: those that became NOT NULL, and rows of the target with nulls in them.
+"""Columns that became NOT NULL: whether the target still has nulls, and how long to wait for it.
 
 A session without a strict ``sql_mode`` fills them with 0 or an empty text, and writes no change of
 a row. A strict one refuses the statement while there are nulls, which changes remove before. So the

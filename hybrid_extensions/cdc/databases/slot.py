@@ -1,4 +1,4 @@
-"""Slot of a connector: its position in the database's log, in one form for every kind."""
+"""State of a replication slot or of a connector's place: active, idle, lost; bytes not read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copy of a table as a snapshot in files: key ranges in parallel, as of one position of the log.
+"""Copy of a database table into Parquet files: chunks in parallel, interrupted and resumed.
 
 It can be interrupted: chunks that are written are kept, and the next call reads the others under a
 new snapshot. The position of the whole is that of the first one; changes that later chunks already

@@ -1,4 +1,4 @@
-"""Watch on captured tables: inspections for alterations that no change event reports.
+"""Watch on captured tables: when the database is asked for alterations, and a run is refused.
 
 Whoever inspects a table records what it saw, as for a replication slot. An alteration that was
 found stays recorded until a new generation, or until a comparison finds target and database equal:
@@ -37,7 +37,8 @@ def inspect_table(
     """Inspect the captured table for alterations that no change reports; writes nothing.
 
     Asks the database. None if the pipeline captures no table, or its snapshot is not read yet. A
-    database that does not answer is no error: the result's ``unknown`` says so.
+    database that does not answer is no error: the result's ``unknown`` says so. None, too, for a
+    table of shards. An alteration that is recorded is returned without asking.
 
     Args:
         loaded: The pipeline, with the columns that the generation's runs have followed.

@@ -1,4 +1,4 @@
-"""Decoding of Debezium's envelopes in JSON in whole batches, by Arrow.
+"""Debezium's JSON envelopes in batches: changes are parsed like one decoded before (model).
 
 Changes of one table mostly have the same members. One of them, the model, is decoded alone, with
 all checks; those that are written like it are parsed together. A value that holds anything unusual

@@ -1,4 +1,4 @@
-"""Reader of Debezium's change events: the row after each change, with metadata.
+"""Debezium's change to a row: which op, table or columns are refused; defaults, TRUNCATE.
 
 Envelopes: https://debezium.io/documentation/reference/stable/connectors/postgresql.html
 """

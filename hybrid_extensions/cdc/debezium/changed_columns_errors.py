@@ -1,4 +1,4 @@
-"""Errors for changes whose columns differ from the declared ones: what to declare."""
+"""Errors for a column that a change adds, lacks or widens, with what to declare for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declaration of ``format: debezium``: each value is the change of a row of a database table."""
+"""Declaration of `format: debezium` of a topic: what may not change under a checkpoint."""
 
 from __future__ import annotations
 
@@ -82,7 +82,10 @@ class DebeziumValues(DeclaredTable, ValueFormat):
         return found
 
     def located(self, locate: Callable[[str], str]) -> Self:
-        """Return a copy with absolute paths of the registry's TLS files."""
+        """Return a copy with absolute paths of the registry's TLS files.
+
+        Itself without a registry.
+        """
         if self.registry is None:
             return self
         return self.model_copy(update={"registry": self.registry.located(locate)})

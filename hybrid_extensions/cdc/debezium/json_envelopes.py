@@ -1,4 +1,4 @@
-"""Parsing of Debezium's change envelopes in JSON, as Kafka Connect's ``JsonConverter`` writes them.
+"""Debezium's envelopes in JSON, with or without the converter's schema; types by that schema.
 
 With or without the converter's schema in front of each payload, record by record.
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html

@@ -1,4 +1,4 @@
-"""Canonical form of MySQL's JSON documents, which server and Debezium format differently.
+"""Canonical form of MySQL's JSON documents: blanks, escapes, and digits of numbers do not count.
 
 MySQL stores values, not texts. The server writes blanks, and numbers with an exponent; Debezium no
 blanks, and all digits of such a number: https://dev.mysql.com/doc/refman/8.4/en/json.html

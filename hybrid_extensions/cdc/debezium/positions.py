@@ -1,4 +1,4 @@
-"""Positions of changes in the log of their database, as texts that sort in commit order."""
+"""Log position of a change as text that sorts by commit: LSN, GTID, binlog file; initial rows."""
 
 from __future__ import annotations
 

@@ -32,6 +32,8 @@ class Renaming:
     ) -> tuple[Mapping[str, Any], Mapping[str, Encoding]]:
         """Return a row and the encodings of its columns, under the names of ``schema``.
 
+        The arguments themselves are returned if no column has a new name.
+
         Args:
             row: Columns of a change by name, from before or after they were renamed.
             encodings: How each column is encoded, by the same names.

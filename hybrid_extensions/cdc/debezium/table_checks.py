@@ -1,4 +1,4 @@
-"""Checks of a captured table's declaration: its columns, and their later changes."""
+"""Refused declarations of a captured table: added, dropped, renamed, widened columns; `select`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long values (TOAST) that an update did not change: the log lacks them, Debezium marks them.
+"""Placeholder of a long value (TOAST) that an update left: its forms; when a row can keep it.
 
 The connector fits ``unavailable.value.placeholder`` to the type of each column:
 https://debezium.io/documentation/reference/stable/connectors/postgresql.html#postgresql-toasted-values
@@ -67,7 +67,10 @@ class Placeholder:
         }
 
     def stands_for(self, raw: Any) -> bool:
-        """Return whether a value is the placeholder, so that the log lacks the true value."""
+        """Return whether a value is the placeholder, so that the log lacks the true value.
+
+        False for None, and for a type in which Debezium writes none.
+        """
         is_one = self._forms.get(type(raw))
         return is_one is not None and is_one(raw)
 

@@ -1,4 +1,4 @@
-"""Conversion of the values in Debezium's envelopes to the types of the declared columns.
+"""Values of Debezium's envelopes by column type: units of times, decimals, bytes, bits, years.
 
 Temporal and decimal types depend on the connector's settings, and on the logical type that the
 converter's schema contains:

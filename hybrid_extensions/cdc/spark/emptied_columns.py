@@ -1,4 +1,4 @@
-"""Columns that the captured table no longer has, and that lose their values in the target."""
+"""Columns dropped from the captured table (`emptied_columns`): values removed from all rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns that were added to the source later, and are added to the target."""
+"""Columns added to the source later (`added_columns`): old rows get the default, or are refused."""
 
 from __future__ import annotations
 

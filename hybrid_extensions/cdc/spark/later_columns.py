@@ -1,4 +1,4 @@
-"""Columns that a captured table got, widened or lost later, in the target."""
+"""Order in which a target's columns are widened, added and emptied before a query starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check that a transform passes on the values that a change may lack.
+"""Transform refused with `sink.unchanged` or TRUNCATE: it must pass on rows and long values.
 
 Such a value is null in the DataFrame that the transform sees. What is computed from it would be
 wrong, and a change that the transform drops would take a value with it. So every row and every one

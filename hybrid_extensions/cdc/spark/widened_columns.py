@@ -1,4 +1,4 @@
-"""Widened columns: the target is rewritten with the wider type in one commit.
+"""Columns widened in the source (`widened_columns`): the target is rewritten in one commit.
 
 Delta's type widening would leave the files as they are; but delta-rs, and with it DuckDB and
 whatever else reads the target without Spark, refuses tables with it (deltalake 1.6).

@@ -1,4 +1,4 @@
-"""Commands on a file with `tables`, which act on the pipelines of all its tables.
+"""Commands on a file with `tables`: on all tables, in parallel or in turn, or `P/schema.table`.
 
 ``P/schema.table`` names one of them.
 """

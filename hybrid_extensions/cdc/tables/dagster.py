@@ -41,6 +41,7 @@ def load_table_pipelines(template: Template) -> tuple[list[LoadedPipeline], list
     """Return the pipelines of a file's tables, and the files of those that can't be loaded.
 
     Raises nothing for a table that can't be loaded: its file is in the second list, with the error.
+    Both are sorted by table, and empty before tables were found.
     """
     pipelines: list[LoadedPipeline] = []
     unreadable: list[UnreadableFile] = []

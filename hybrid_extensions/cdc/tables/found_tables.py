@@ -1,4 +1,4 @@
-"""Tables found in a database: new, known, gone and refused ones."""
+"""What a look for tables found: new, known, gone and refused ones, and columns left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file with `tables` as a group of pipelines."""
+"""A file with `tables` as a group of pipelines in Dagster; those that can't be loaded are shown."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TablesGroup(PipelineGroup):
     def load(self) -> tuple[list[LoadedPipeline], list[UnreadableFile]]:
         """Return the pipelines of the tables, and the files of those that can't be loaded.
 
-        Raises nothing for a table that can't be loaded.
+        Raises nothing for a table that can't be loaded. Both are empty before tables were found.
         """
         return load_table_pipelines(self._template)
 

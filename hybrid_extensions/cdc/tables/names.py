@@ -1,4 +1,4 @@
-"""Names derived from a table's name: of its pipeline, file, topic and folders.
+"""Names made of a table's name: pipeline, file, topic (as Debezium) and folder; odd characters.
 
 A database takes any text as the name of a table. Two tables with pipelines of different names have
 different topics and folders.
@@ -60,6 +60,8 @@ def file_part(table: str) -> str:
 
 def table_of_file(part: str) -> str | None:
     """Return the table (``schema.table``) that a part of a file name stands for; else None.
+
+    It has to have exactly one dot. Percent escapes are decoded.
 
     Args:
         part: Text as :func:`file_part` returns it.

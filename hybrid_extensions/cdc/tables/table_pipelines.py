@@ -1,4 +1,4 @@
-"""Pipelines of a database's tables: discovery of tables, and a file for each."""
+"""Discovery of a database's tables: which are added, refused or gone; files and copies of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declaration of many tables of one database: a template that makes a pipeline's file for each.
+"""File with `tables`: include, exclude, overrides; the pipeline made for each table with a key.
 
 ``shop.yaml`` with ``tables`` makes ``shop.<schema>.<table>.yaml`` next to it: an ordinary pipeline,
 with state, ledger, generations, health and restarts of its own. The file keeps the columns and the
@@ -51,7 +51,7 @@ class Tables(Declared):
     overrides: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
     def has(self, table: str) -> bool:
-        """Return whether a table matches ``include`` and does not match ``exclude``.
+        """Return whether a table matches ``include`` and not ``exclude``: globs, case-sensitive.
 
         Args:
             table: ``schema.table``.
@@ -150,13 +150,18 @@ class Template:
     def file_of(self, table: str) -> Path:
         """Return the path of a table's pipeline file; it need not exist.
 
+        Next to the template.
+
         Args:
             table: ``schema.table``.
         """
         return self.path.with_name(f"{self.path.stem}.{file_part(table)}{_ENDING}")
 
     def tables(self) -> list[str]:
-        """Return the tables for which there is a file, sorted, as ``schema.table``."""
+        """Return the tables for which there is a file, sorted, as ``schema.table``.
+
+        Only files that this project wrote count, by their first line.
+        """
         start = f"{self.path.stem}."
         found: list[str] = []
         for file in self.path.parent.glob(f"*{_ENDING}"):

@@ -1,4 +1,4 @@
-"""Small Spark job that loads the classes of a driver, to archive them."""
+"""Small Spark job that loads a driver's classes, run once an installation, to archive them."""
 
 from __future__ import annotations
 

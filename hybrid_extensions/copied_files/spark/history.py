@@ -1,4 +1,4 @@
-"""History whose files become files of the target as copies, micro-batch by micro-batch."""
+"""Which micro-batches of history become copies of files: only if no file of it needs rewriting."""
 
 from __future__ import annotations
 
@@ -101,7 +101,10 @@ class CopiedHistory:
 def copying_sink(
     query: QueryDeclaration, target: Folder, guard: TargetGuard, positions: CommitPositions
 ) -> CopyingSink | None:
-    """Return the sink that copies files of history into the target; None if none may be copied."""
+    """Return the sink that copies files of history into the target; None if none may be copied.
+
+    None without ``sink.copy_files``, for a topic, or where the plan allows no copies.
+    """
     history = _copied_history(query)
     if history is None:
         return None

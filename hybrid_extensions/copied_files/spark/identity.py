@@ -1,4 +1,4 @@
-"""Check that a transform leaves every row as it is: rows of a copied file are not evaluated."""
+"""Transform refused with `sink.copy_files` unless it only puts columns into another order."""
 
 from __future__ import annotations
 

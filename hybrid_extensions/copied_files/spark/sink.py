@@ -1,4 +1,4 @@
-"""Sink for history whose files may be copied: each micro-batch is one commit.
+"""Sink that copies files of history into the table: one commit each; copies checked before it.
 
 Bytes of a file that needs no change are copied into the table's folder, by the store where it can
 do that, and no row is evaluated. A process that dies between copy and commit leaves files that no

@@ -1,4 +1,4 @@
-"""Lacking values: long ones that PostgreSQL omits in changes, found independently of the runs.
+"""Placeholders of unchanged long values (TOAST): the audit refuses one that became a value.
 
 Only the bytes of Avro go through the runs' decoder.
 """

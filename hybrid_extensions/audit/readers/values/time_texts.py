@@ -1,4 +1,4 @@
-"""Times and dates in JSON texts, as days and microseconds since 1970.
+"""Which texts of JSON are dates and times, in topics and in files, and which moment they mean.
 
 In topics they mean what Spark's ``stringToTimestamp`` and ``stringToDate`` make of them.
 """
@@ -59,6 +59,8 @@ TIMES_OF_FILES = TimeForms(_DATE_OF_FILES, _TIME_OF_FILES, _DAY_SECONDS, str)
 def days_of(text: str, forms: TimeForms) -> int | None:
     """Return the days since 1970 of a date; None if the text has no such form or day.
 
+    A month or day that is left out, where the form allows it, is the first.
+
     Args:
         text: The date, such as ``2024-01-31``.
         forms: Forms of the source.
@@ -72,7 +74,8 @@ def days_of(text: str, forms: TimeForms) -> int | None:
 def micros_of(text: str, forms: TimeForms) -> int | None:
     """Return the microseconds since 1970 of a time; None if the text has no such form or time.
 
-    A time without a zone is in UTC. None, too, for one beyond 64 bits.
+    A time without a zone is in UTC. Digits after the microseconds are cut off. None, too, for one
+    beyond 64 bits.
 
     Args:
         text: The time, such as ``2024-01-31T12:00:00+01:00``.

@@ -1,4 +1,4 @@
-"""Rows that a topic's tombstones delete, computed independently of the runs.
+"""Which row a tombstone deletes, by the record's key: JSON, text or Avro, types without loss.
 
 Only the bytes of Avro go through the runs' decoder.
 """

@@ -1,4 +1,4 @@
-"""Checks in DuckDB SQL of whether the text of a CSV value fits its declared type.
+"""Which texts of CSV fit a type, in the audit's SQL: forms, spaces, ranges; rounding is refused.
 
 DuckDB converts some values that the runs refuse. Where it does, the form of the text decides here,
 so that audit and runs agree on which rows are bad.

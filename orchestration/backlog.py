@@ -289,9 +289,8 @@ class FolderBacklog:
             None if the run has not reported how many splits there are, or was stopped: what has
             arrived since then is in no report.
         """
-        if is_ended or beat.splits_total is None:
-            return None
-        return beat.splits_total - _done(beat)
+        total = None if is_ended else beat.splits_total
+        return None if total is None else total - _done(beat)
 
     def held(self) -> int:
         """Return 0: every file in a folder can be read."""

@@ -154,7 +154,8 @@ def _joined(first: str, then: str) -> str:
 def leaving(effect: str) -> Iterator[None]:
     """Let errors within ``with`` tell what became of the data, unless they tell it themselves.
 
-    Used by whoever knows what is being done, such as a step of a chain.
+    Used by whoever knows what is being done, such as a step of a chain. Errors of other types pass
+    as they are.
 
     Args:
         effect: A sentence, such as ``Nothing was changed.``; empty if it is not known.

@@ -204,8 +204,8 @@ def extensions() -> tuple[Extension, ...]:
     Looked up once per process.
 
     Raises:
-        InputError: An extension can't be loaded, is not an :class:`Extension`, or has the name of
-            another one.
+        InputError: An extension of an entry point can't be loaded, is not an :class:`Extension`, or
+            has the name of another one. One in the folder raises what its import raises.
     """
     found = {each.name: each for each in _own()}
     for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
@@ -221,7 +221,8 @@ def extensions() -> tuple[Extension, ...]:
 def contributions(what: str) -> Iterator[Any]:
     """Import and yield what each extension adds at one place, if it adds anything there.
 
-    In the order of :func:`extensions`; nothing is yielded if no extension adds anything.
+    In the order of :func:`extensions`; nothing is yielded if no extension adds anything. Each is
+    imported once the iteration reaches it.
 
     Args:
         what: The place: name of a field of :class:`Extension`, such as ``commands``.

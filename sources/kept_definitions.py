@@ -173,6 +173,8 @@ def in_service(loaded: LoadedPipeline) -> list[LoadedPipeline]:
 def kept_declaration(loaded: LoadedPipeline, generation: str) -> LoadedPipeline:
     """Load the declaration from the copy that was kept when a generation last started.
 
+    From a store the copy is copied to the cache folder of this machine.
+
     Raises:
         InputError: The copy is not valid, or needs an environment variable that is not set.
         StateError: The copied file is missing; the document next to it is missing that says from

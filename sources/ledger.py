@@ -175,6 +175,8 @@ def count_name(source: str) -> str:
 def read_ledger(generation: Folder, source: str) -> tuple[Ledger | None, SeamCount | None]:
     """Read the ledger of the hand-over to a source, and the count of the rows in its seam.
 
+    Unlike :func:`find_ledger`, it does not check whether ``start`` was changed since.
+
     Args:
         generation: State folder of the generation.
         source: Name of the Kafka source.

@@ -273,6 +273,8 @@ def own_table(loaded: LoadedPipeline, generation: str) -> Folder:
 def require_in_service(loaded: LoadedPipeline, generation: Generation) -> None:
     """Refuse to run a generation that another one has replaced, or is replacing.
 
+    A candidate passes, unless a switch is under way.
+
     Raises:
         StateError: Another generation serves in its place, or a promotion or rollback is under
             way (transient).

@@ -20,7 +20,7 @@ class Noun(NamedTuple):
     more: str
 
     def fitting(self, number: int) -> str:
-        """Return it in the number that fits a count."""
+        """Return the noun that fits a count: ``one`` for 1, else ``more``, also for 0."""
         return counted_as(number, self.one, self.more)
 
 

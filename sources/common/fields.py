@@ -47,6 +47,14 @@ def _columns(value: dict[str, str]) -> dict[str, str]:
     return value
 
 
+def _no_number(value: Any) -> Any:
+    if re.fullmatch(r"[-+]?\d+(\.\d+)?", str(value)):
+        # Pydantic would take 20240131 for a day of 1970.
+        message = f"`{value}` is a number, not a time. Write one such as 2024-01-31T00:00:00Z."
+        raise ValueError(message)
+    return value
+
+
 def _instant(value: datetime) -> datetime:
     if value.tzinfo is None:
         message = (
@@ -59,6 +67,8 @@ def _instant(value: datetime) -> datetime:
 
 def or_text(kind: type[BaseModel], field: str) -> BeforeValidator:
     """Return a validator for a model, in whose place a text stands for one with that field alone.
+
+    What is no text passes to the model unchanged.
 
     Args:
         kind: The model.
@@ -115,8 +125,8 @@ def parse_instant(text: str) -> datetime:
         raise InputError(message, hint, value=text) from None
 
 
-Instant = Annotated[datetime, AfterValidator(_instant)]
-"""Time with a time zone, converted to UTC; one without a zone is refused."""
+Instant = Annotated[datetime, BeforeValidator(_no_number), AfterValidator(_instant)]
+"""Time with a time zone, converted to UTC; one without a zone is refused, and so is a number."""
 Sequence = Annotated[int, BeforeValidator(_sequence)]
 """Log position of a database: an integer, or a PostgreSQL LSN such as ``16/B374D848``."""
 Reference = Annotated[str, Field(pattern=r"^[\w.]+:\w+$")]

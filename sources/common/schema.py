@@ -222,7 +222,7 @@ def ddl(schema: pa.Schema) -> str:
 def leaves(kind: pa.DataType) -> Iterator[pa.DataType]:
     """Yield the primitive types inside a nested type, depth first; a primitive type itself.
 
-    Nothing for a struct without fields.
+    Of a map the types of its keys, then those of its values. Nothing for a struct without fields.
     """
     if not pa.types.is_nested(kind):
         yield kind
@@ -262,9 +262,9 @@ def normalize(kind: pa.DataType) -> pa.DataType:
 
     Timestamps become microseconds in UTC (also without a zone: Spark and Arrow write Parquet's
     INT96 that way, and our sessions are in UTC), dictionaries their values, durations bigint,
-    fixed-size binary binary, and unsigned integers the next wider type; parts of nested types
-    likewise. A type that :func:`is_open` (null throughout, or a decimal of too many digits) is
-    returned unchanged.
+    fixed-size binary binary, and unsigned integers the next wider type (of 64 bits decimal(20,0));
+    parts of nested types likewise. A type that :func:`is_open` (null throughout, or a decimal of
+    too many digits) is returned unchanged.
 
     Args:
         kind: Arrow type of the column in the file.

@@ -41,6 +41,8 @@ class ShardSnapshots:
     def refusals(self, columns: Mapping[Any, str]) -> dict[str, str]:
         """Return SQL conditions of changes that must end the run, by the reason, a sentence.
 
+        They may be null, which counts as false.
+
         Args:
             columns: As for :meth:`holds`.
         """

@@ -40,8 +40,8 @@ class Record(Part):
             file: Its path, for the message of an error.
 
         Raises:
-            StateError: The document has another ``version`` than ``VERSION``, is not JSON, or has
-                missing, unknown or wrong fields.
+            StateError: The document has another ``version`` than ``VERSION``, or none, is not JSON,
+                or has missing, unknown or wrong fields.
         """
         try:
             document = json.loads(text)

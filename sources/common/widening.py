@@ -12,8 +12,8 @@ def is_wider(before: pa.DataType, now: pa.DataType) -> bool:
 
     True, too, if both are the same. Wider are integers with more bits, double for float, and
     decimals with no fewer digits on either side of the point. Spark reads Parquet files of the
-    narrower type as the wider one (SPARK-40876). Nothing else is wider: no decimal or double than
-    an integer, and no nested type than another.
+    narrower type as the wider one (SPARK-40876). Nothing else is wider: neither a decimal nor a
+    double than an integer, nor one nested type than another.
 
     Args:
         before: Arrow type, as :func:`sources.common.schema.parse_type` returns it.

@@ -151,9 +151,8 @@ class LoadedPipeline:
         Relative paths start from :attr:`folder`; ``~`` is the user's home. ``..`` is resolved in
         the text; links are not followed.
         """
-        if "://" in path:
-            return path
-        return os.path.normpath(self.folder / Path(path).expanduser())
+        local = self.folder / Path(path).expanduser()
+        return path if "://" in path else os.path.normpath(local)
 
     def open_generation(self, *, create: bool) -> Generation | None:
         """Open the generation that this declaration is about, after comparing the contract.
@@ -240,7 +239,8 @@ def declare(
 ) -> LoadedPipeline:
     """Declare a pipeline in code: check it, then write it to the file that its runs read.
 
-    A file that has the same text is left alone; another one is replaced.
+    A file that has the same text is left alone; another one is replaced. The file's folder is made
+    if it is missing.
 
     Args:
         path: YAML file to write. Its folder holds the pipeline's functions; relative paths start

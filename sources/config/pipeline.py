@@ -1,4 +1,4 @@
-"""Declaration of a pipeline: sources in order, a transform, a sink, a state folder."""
+"""Declaration of a pipeline: sources, transform, sink, state; what counts without `seam_filter`."""
 
 from __future__ import annotations
 

@@ -158,7 +158,10 @@ class RecordRows(RecordColumns):
 
     @property
     def extras(self) -> Sequence[tuple[str, str]]:
-        """Extras of this project that reading needs, each with what needs it, for messages."""
+        """Extras of this project that reading needs, each with what needs it, for messages.
+
+        Empty if it needs none.
+        """
         return self.value.extras
 
     @property

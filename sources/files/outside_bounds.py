@@ -106,7 +106,8 @@ def outside_of_parquet(
     """Yield the rows of a Parquet file whose event time is out of bounds, in lists.
 
     A :class:`BadRow`'s offset is the row's number in the file, from 0; its content is the row as
-    JSON.
+    JSON. There is a list for each batch that is read, in the order of the file; it may be empty.
+    Rows that its deletion vector marks are left out.
 
     Args:
         rows_of: The file.

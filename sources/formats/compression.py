@@ -125,7 +125,10 @@ class StreamedFile:
         return content
 
     def get_stream(self, offset: int, _: int) -> pa.NativeFile:
-        """Return a stream from an offset to the end; the second argument, a length, is ignored."""
+        """Return a stream from an offset to the end; the second argument, a length, is ignored.
+
+        The caller closes it. If the content ends before the offset, the stream is at its end.
+        """
         stream = self._open_stream()
         while offset and (skipped := stream.read(min(offset, _BLOCK_BYTES))):
             offset -= len(skipped)

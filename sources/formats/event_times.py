@@ -68,6 +68,7 @@ def table_of_ranges(ranges: Sequence[EventTimeRange]) -> pa.Table:
     """Return event-time ranges as an Arrow table: a row per range, an int64 column per field.
 
     A time that no int64 can hold becomes the nearest one that it can, which is out of all bounds.
+    Without ranges it has no rows.
     """
     columns = zip(*ranges, strict=True) if ranges else [()] * len(EventTimeRange._fields)
     return pa.table(

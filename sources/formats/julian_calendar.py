@@ -29,13 +29,15 @@ def may_be_julian(marks: Mapping[bytes, bytes]) -> bool:
     """Return whether old dates of a file are of the Julian calendar, by its key-value metadata.
 
     Those of Spark 2, which knew no other calendar, are; and those that a later one was told to
-    write so, which it marks.
+    write so, which it marks. False for a file without such metadata.
     """
     return any(mark in marks for mark in _MARKS) or marks.get(_SPARK, b"3") < b"3"
 
 
 def gregorian(rows: pa.RecordBatch, marks: Mapping[bytes, bytes], form: str) -> pa.RecordBatch:
     """Return rows of a file; refuse old dates and times, which would be taken for other days.
+
+    Values within lists, structs and maps count, but keys of maps do not.
 
     Args:
         rows: The rows.

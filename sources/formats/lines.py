@@ -103,7 +103,8 @@ def blocks(stream: pa.NativeFile, offset: int) -> Iterator[tuple[int, bytes]]:
     """Divide a stream into blocks of whole lines, each with the offset of its first byte.
 
     A line ends with a line feed, a carriage return, or both, as in Spark; a carriage return by
-    itself becomes a line feed. Blocks have about 4 MiB, and more for a longer line.
+    itself becomes a line feed. Blocks have about 4 MiB, and more for a longer line. The last line
+    need not end with one.
 
     Args:
         stream: The lines.

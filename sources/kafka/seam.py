@@ -74,9 +74,8 @@ def held_snapshot(
         for topic, source in pipeline.shards.items()
         if (snapshot := taken.get(source.name)) is not None
     }
-    if shards:
-        return ShardSnapshots(shards)
-    return ends[-1].snapshot if ends else None
+    last = ends[-1].snapshot if ends else None
+    return ShardSnapshots(shards) if shards else last
 
 
 def _is_passed(last: EndPosition, start: StartPosition, seam_end: Offsets) -> bool:

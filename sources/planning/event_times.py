@@ -136,7 +136,8 @@ def judge_outside(source: str, event_time: EventTime, times: EventTimes) -> list
 def event_range_ms(splits: pa.Table) -> tuple[int, int] | None:
     """Return the lowest and highest event time of splits, in Unix milliseconds.
 
-    Only of rows that count (within the bounds of ``event_time``); None if there are none.
+    Only of rows that count (within the bounds of ``event_time``); None if there are none. Both are
+    rounded down.
 
     Args:
         splits: A table of schema :data:`sources.files.listing.split_table.SPLITS`.

@@ -49,6 +49,8 @@ class ExportRecord(Record):
 def find_export(generation: Generation, source: ExportedFiles) -> ExportRecord | None:
     """Return the complete export of a source; None if there is none.
 
+    One that was made by another declaration of the source does not count.
+
     Raises:
         StateError: Its record is damaged.
         UnavailableError: The state's store does not answer.
@@ -120,6 +122,8 @@ def with_exports(loaded: LoadedPipeline, generation: Generation) -> LoadedPipeli
 
 def with_required_exports(loaded: LoadedPipeline, generation: Generation | None) -> LoadedPipeline:
     """Return a copy of a pipeline whose exported sources have files; refuse incomplete exports.
+
+    Of the files, names and sizes are compared.
 
     Args:
         loaded: The pipeline.

@@ -251,6 +251,8 @@ def remove_generation(
 ) -> None:
     """Remove the state folder of a generation; one that a crash left half removed counts as gone.
 
+    Nothing happens if there is none.
+
     Args:
         home: The pipeline's folder in the state folder.
         name: Name of the generation; its runs must have ended.

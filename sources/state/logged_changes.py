@@ -29,7 +29,8 @@ def changes(
 
     Returns:
         Two mappings from each changed field or file to its text: before, and now. A field that is
-        missing on one side is ``not declared``. Both are empty if no file was kept.
+        missing on one side is ``not declared``. A file that differs in comments or order only is in
+        both, by its name. Both are empty if no file was kept.
     """
     before: dict[str, str] = {}
     now: dict[str, str] = {}

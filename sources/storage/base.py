@@ -251,7 +251,7 @@ class LocalStorage:
             os.close(file)
 
     def uri(self, path: str) -> str:
-        """Return the ``file://`` URI of a path, as Spark reads it."""
+        """Return the ``file://`` URI of a path, percent-encoded, as Spark reads it."""
         return f"file://{quote(path)}"
 
 

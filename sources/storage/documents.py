@@ -220,11 +220,16 @@ class LocalDocuments:
             return None
 
     def exists(self, path: str) -> bool:
-        """Return whether there is a file or folder of this path."""
+        """Return whether there is a file or folder of this path.
+
+        False as well where this user may not look.
+        """
         return os.path.exists(path)
 
     def age_ms(self, path: str) -> int | None:
         """Return how long ago a document was written, in ms; None if it does not exist.
+
+        Never negative, even if the clock was set back.
 
         Raises:
             OSError: It can't be examined.
@@ -295,6 +300,8 @@ class LocalDocuments:
 
     def replace(self, path: str, data: bytes, tag: str) -> str | None:
         """Write over a document if it is still the version that was read.
+
+        Waits while another process replaces a document of the same folder.
 
         Returns:
             The new version tag; None if the document was changed or deleted meanwhile.

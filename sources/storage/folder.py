@@ -1,4 +1,4 @@
-"""A folder in any store, whose documents are written atomically and durably."""
+"""Folder in any store: documents read and written in one step; a full disk; how often to ask."""
 
 from __future__ import annotations
 
@@ -114,11 +114,17 @@ class Folder:
         return f"{self.url}/{name}"
 
     def folder(self, name: str) -> Folder:
-        """Return the subfolder of a name, in the same store; it need not exist."""
+        """Return the subfolder of a name, in the same store; it need not exist.
+
+        The name may have several parts, with slashes.
+        """
         return Folder(self.location(name), self.documents)
 
     def name_in(self, other: Folder) -> str | None:
-        """Return this folder's path relative to another one; None if it is not inside it."""
+        """Return this folder's path relative to another one; None if it is not inside it.
+
+        None for the same folder, too.
+        """
         start = f"{other.url}/"
         return self.url.removeprefix(start) if self.url.startswith(start) else None
 

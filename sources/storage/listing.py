@@ -148,6 +148,8 @@ def match_files(name: str, patterns: Sequence[str], folder: Path, stores: Stores
 def parse_glob(pattern: str, folder: Path) -> Glob:
     """Parse a glob: split it where its wildcards begin, and make it absolute; nothing is listed.
 
+    Upper and lower case matter.
+
     Args:
         pattern: Path or URL, in which ``*``, ``?`` and ``[…]`` match within a name, and ``**`` any
             number of folders. ``s3a://`` becomes ``s3://``, ``~`` the user's home.

@@ -1,4 +1,4 @@
-"""Settings of a pipeline's storages: their addresses, and how their clients connect."""
+"""Settings of S3 and HDFS: endpoint, region, namenode, and how long their clients try."""
 
 from __future__ import annotations
 

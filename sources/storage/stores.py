@@ -1,4 +1,4 @@
-"""The storages of a pipeline, by the scheme of a path."""
+"""Storages of a pipeline, by the scheme of a path; whether one answers, and what it may delete."""
 
 from __future__ import annotations
 

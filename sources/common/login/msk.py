@@ -14,7 +14,8 @@ _HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
 def msk_client_settings(region: str) -> dict[str, str | Callable[[str], tuple[str, float]]]:
     """Return librdkafka's settings for a login to Amazon MSK by IAM.
 
-    A callback among them makes a signed token from AWS's credentials whenever one is needed.
+    A callback among them makes a signed token from AWS's credentials whenever one is needed. All
+    but ``security.protocol``, which the caller adds.
 
     Args:
         region: Region of the cluster, such as ``eu-central-1``.

@@ -8,8 +8,8 @@ import zlib
 def server_id_of(connector: str) -> int:
     """Return the server id by which a connector registers with a MariaDB or MySQL server.
 
-    Always the same for a name: a hash of it from 10,000 on, so that it most likely differs from
-    those of other connectors and of replicas.
+    Always the same for a name: a hash of it, from 10,000 to 1,009,999, so that it most likely
+    differs from those of other connectors and of replicas.
 
     Args:
         connector: Name of the connector.

@@ -124,7 +124,8 @@ class TimestampCall(NamedTuple):
 def timestamp_call(tree: exp.Expr | None) -> TimestampCall | None:
     """Recognize ``timestamp_seconds``, ``timestamp_millis`` or ``timestamp_micros`` of a number.
 
-    None for every other expression, and for None.
+    None for every other expression, and for None. Upper and lower case of the function's name are
+    alike.
     """
     if not isinstance(tree, exp.Anonymous) or len(tree.expressions) != 1:
         return None

@@ -183,8 +183,8 @@ class Selection:
     def is_computed(self, name: str) -> bool:
         """Return whether an output column is more than a renamed column or a converted instant.
 
-        False without ``select``. A converted instant is ``timestamp_seconds`` (or millis, micros)
-        of a column.
+        False without ``select``, and for a column that it lacks. A converted instant is
+        ``timestamp_seconds`` (or millis, micros) of a column.
 
         Args:
             name: Output column.

@@ -16,7 +16,10 @@ def in_backticks(name: str) -> str:
 
 
 def column_list(names: Iterable[str]) -> str:
-    """Return names, each in double quotes, separated by commas: a select list or column list."""
+    """Return names, each in double quotes, separated by commas: a select list or column list.
+
+    Empty without names.
+    """
     return ", ".join(map(quoted, names))
 
 

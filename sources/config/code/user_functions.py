@@ -79,7 +79,8 @@ def load_function(loaded: LoadedPipeline, field: str, name: str) -> Callable[[An
 def find_line(loaded: LoadedPipeline, module: str, error: BaseException) -> CodeLine | None:
     """Return the innermost line of the user's code that an error passed through; None if none.
 
-    The user's code are the modules next to the pipeline's file and the package of the function.
+    The user's code are the modules next to the pipeline's file and the package of the function. Of
+    a SyntaxError it is the place of the error itself.
 
     Args:
         loaded: The pipeline.

@@ -1,4 +1,4 @@
-"""Conflicts between options of a file source, and with the source after it: all are refused."""
+"""Conflicts of a file source's bad rows, drift, order, interval, snapshot, sequence: refused."""
 
 from __future__ import annotations
 

@@ -172,7 +172,10 @@ class FileSource(BadRecords):
 
     @property
     def reads_candidate(self) -> bool:
-        """Whether it reads the table of another pipeline's candidate, which no reader sees yet."""
+        """Whether it reads the table of another pipeline's candidate, which no reader sees yet.
+
+        False here; a source of an extension may do so.
+        """
         return False
 
     @property
@@ -256,7 +259,10 @@ class FileSource(BadRecords):
 
     @property
     def extras(self) -> list[tuple[str, str]]:
-        """Extras of this project that reading needs, each with what needs it, for messages."""
+        """Extras of this project that reading needs, each with what needs it, for messages.
+
+        Empty if it needs none.
+        """
         found = (
             [(_EXTRAS[self.format], f"`format: {self.format}`")] if self.format in _EXTRAS else []
         )
@@ -373,7 +379,10 @@ class FileSource(BadRecords):
 
     @property
     def follows_while_reading(self) -> bool:
-        """Whether it is a database snapshot that is still read while its changes are followed."""
+        """Whether it is a database snapshot that is still read while its changes are followed.
+
+        As declared (``follow``), whether or not all of it is read by now.
+        """
         return self.snapshot is not None and self.snapshot.follows_while_reading
 
     def check_before(self, after: DeclaredSource | None, chain: Chain) -> None:

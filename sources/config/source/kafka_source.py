@@ -102,7 +102,7 @@ class KafkaSource(RecordRows, BadRecords):
 
     @property
     def boundedness(self) -> Boundedness:
-        """``BOUNDED`` if ``until`` is declared, as with Flink's ``KafkaSource.setBounded``."""
+        """``BOUNDED`` if ``until`` is declared, else ``CONTINUOUS_UNBOUNDED``."""
         is_bounded = self.until is not None
         return Boundedness.BOUNDED if is_bounded else Boundedness.CONTINUOUS_UNBOUNDED
 

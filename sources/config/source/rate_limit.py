@@ -36,7 +36,7 @@ class RateLimit(Declared):
 
     @property
     def in_words(self) -> str:
-        """The limit as text, such as ``5,000 offsets per second``."""
+        """The limit as text, such as ``5,000 offsets per second``; ``no limit`` without values."""
         given = self.model_dump(exclude_none=True)
         shown = ", ".join(f"{number:,} {name}" for name, number in given.items())
         return f"{shown} per second" if shown else "no limit"
@@ -72,6 +72,8 @@ def parse_limit(
     offsets: int | None = None,
 ) -> RateLimit:
     """Return a rate limit from texts and numbers of a command line or form; all are per second.
+
+    Without any value it is no limit.
 
     Args:
         size: Bytes of files on disk, such as ``50MB``; None for no limit, as for the others.
@@ -117,7 +119,8 @@ def rate_of(generation: Generation, source: str, declared: RateLimit) -> RateLim
 def put_in_force(generation: Generation, source: str, limit: RateLimit) -> None:
     """Put a rate limit of a source into force in place of the declared one, until it is set again.
 
-    Written to the state; a run in progress adopts it.
+    Written to the state; a run in progress adopts it. Whether the source has such quantities is not
+    checked: ``check_rate`` of the source does that.
 
     Args:
         generation: State of the generation.

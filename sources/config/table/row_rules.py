@@ -85,7 +85,10 @@ class RowRules:
         return [name for name, how in self._policies.items() if how == "fail"]
 
     def text(self, name: str) -> str:
-        """Return a rule as it is written in the pipeline's file, for messages."""
+        """Return a rule as it is written in the pipeline's file, for messages.
+
+        Raises KeyError if there is no rule of this name.
+        """
         return f"`rules.{name}: {self.rules[name].check}`"
 
     def contract(self) -> dict[str, object]:

@@ -91,7 +91,11 @@ class DeclaredTable(Declared):
 
     @property
     def policies(self) -> SchemaPolicies:
-        """What a run does at each kind of change of the table's columns."""
+        """What a run does at each kind of change of the table's columns.
+
+        ``on_schema_change`` in full: ``stop`` is that for all, ``follow`` that for added and
+        widened columns alone.
+        """
         if isinstance(self.on_schema_change, SchemaPolicies):
             return self.on_schema_change
         return FOLLOWED if self.on_schema_change == "follow" else ALL_STOP
@@ -125,7 +129,7 @@ class DeclaredTable(Declared):
 
 
 def lacking(field: str) -> str:
-    """Return the message that a captured table is declared without a field."""
+    """Return the message that a captured table is declared without a field, such as ``table``."""
     return (
         "`format: debezium` needs a `schema`, and the `table`, such as `public.orders`. "
         f"Declare `{field}`."

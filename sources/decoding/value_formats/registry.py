@@ -59,7 +59,10 @@ else:
 
 
 def formats_of_fields() -> dict[str, list[str]]:
-    """Return, by field of any value format, the names of the formats that have this field."""
+    """Return, by field of any value format, the names of the formats that have this field.
+
+    The field ``format`` is in all of them.
+    """
     found: dict[str, list[str]] = {}
     for name, model in VALUE_FORMATS.items():
         for field in model.model_fields:

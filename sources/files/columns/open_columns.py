@@ -39,7 +39,7 @@ def with_open_columns(
 ) -> Opened:
     """Set the type of columns without any value to null, where the types of files clash.
 
-    Such a column then takes its type from other files. Footers and, if needed, values are read.
+    Such a column then takes its type from other files. Footers are read, and only if types clash.
 
     Args:
         source: Declaration of the source, with ``schema_drift``.

@@ -41,7 +41,7 @@ class FilesOfVersion(NamedTuple):
         """Return number of rows and event-time range of each file, in order.
 
         Files without statistics are opened, and so are files with deleted rows, as their statistics
-        include these.
+        include these. Deleted rows are not counted.
 
         Args:
             known: Statistics of each file from the table's log; None where there are none.
@@ -66,7 +66,7 @@ class FilesOfVersion(NamedTuple):
         """Return number of rows and event-time range of each file if the event time is a partition.
 
         All rows of a file then have the same event time. Only footers are read, where the log lacks
-        the number of rows.
+        the number of rows. Deleted rows are not counted.
 
         Args:
             column: The partition column, with its type.

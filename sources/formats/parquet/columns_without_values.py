@@ -21,7 +21,7 @@ def columns_without_values(
     """Return, for each Parquet file, which columns are null in every row, by its statistics.
 
     A column that the file lacks, or has no statistics of, is not among them. Only footers are read.
-    Of a file without rows all that it has are.
+    In a file without rows each column that it has counts as null in every row.
 
     Args:
         paths: The files.

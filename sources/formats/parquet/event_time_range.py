@@ -70,6 +70,8 @@ def read_range(
 ) -> EventTimeRange:
     """Read the event-time column of a Parquet file, and return the range of its values.
 
+    In a file that lacks the column, and may, no row has an event time.
+
     Args:
         path: The file.
         stores: Storages that the file may be in.

@@ -58,7 +58,8 @@ def statistics(file: pq.FileMetaData, columns: pa.Schema, names: Collection[str]
     """Return a file's statistics as the JSON text that the ``add`` action of a Delta log has.
 
     Lowest and highest values only of integers, dates and timestamps: what a footer says of texts
-    may be cut short, and of fractions it may leave out NaN.
+    may be cut short, and of fractions it may leave out NaN. A column that the file lacks, or has no
+    number of nulls of, is left out.
 
     Args:
         file: The file's footer.

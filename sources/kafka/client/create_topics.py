@@ -23,7 +23,8 @@ _LOOK_S = 0.2
 def create_missing_topics(source: KafkaSource) -> list[str]:
     """Create the topics of a source that do not exist, if it declares ``missing_topic: {create}``.
 
-    A topic that somebody else creates at the same time is left as it is.
+    A topic that somebody else creates at the same time is left as it is. Waits up to 10 s until the
+    broker knows them.
 
     Returns:
         Names of the topics that were missing; empty if there are none, or nothing is to be created.

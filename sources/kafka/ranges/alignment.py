@@ -85,6 +85,9 @@ class PartitionAlignment:
     def ends(self, starts: Offsets, latest: Offsets, limit: int) -> Offsets:
         """Return the offsets at which the next micro-batch ends, for each partition of the topic.
 
+        One of which nothing is read ends where it starts, or at its log end if that is before. Asks
+        the broker, and replaces :attr:`drift`.
+
         Args:
             starts: Offset at which each partition is read on; without those that appeared since.
             latest: Log end of each partition.

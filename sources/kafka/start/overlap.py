@@ -12,7 +12,8 @@ def likely_overlap(
     """Estimate how many offsets from the start on are in history, too, by record timestamps.
 
     For people only, in the plan: it counts offsets before each partition's first record that is
-    later than the end of history. None unless the start was decided by a time.
+    later than the end of history. 0 if there is none; None unless the start was decided by the end
+    time of history.
 
     Args:
         log: Look-ups on the topics; timestamps are those set by producers.

@@ -112,7 +112,7 @@ class FilePlan(FoundFiles):
 
     @property
     def out_of_orderness(self) -> str:
-        """The out-of-orderness in words; "unknown" where event times are only sampled."""
+        """The out-of-orderness in words; ``unknown (in samples: …)`` where times are sampled."""
         found = in_full(self.disorder_ms)
         return found if self.end.event_times == "exact" else f"unknown (in samples: {found})"
 
@@ -293,7 +293,7 @@ def plans_alike(
     """Return the plans of earlier file sources that declare the same ``offsets`` as a source.
 
     Only the files of all of them together show which Kafka offsets history holds. Empty if there
-    are none.
+    are none. Sources without ``offsets`` are alike, too.
 
     Args:
         pipeline: The pipeline's declaration.

@@ -19,8 +19,8 @@ def batch_ends(lengths: Sequence[int], limit: FileBatch) -> Ints:
     """Divide splits into micro-batches: return the cumulative number of splits at each one's end.
 
     A batch takes splits until it has reached one of its limits, as Delta's source does
-    (``AdmissionLimits``). The last number is the number of splits; empty without splits. So it has
-    one split at least, and may have more bytes than the limit by one split at most.
+    (``AdmissionLimits``): at least one, and the last one may exceed the bytes. The last number is
+    the number of splits; empty without splits.
 
     Args:
         lengths: Bytes of each split, in reading order.

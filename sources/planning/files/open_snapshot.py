@@ -152,7 +152,7 @@ def open_source(context: PipelineContext) -> FileSource | None:
     """Return the source whose snapshot is still open in a generation; None if the table is whole.
 
     Raises:
-        StateError: The state is damaged.
+        StateError: There is no plan yet, or the state is damaged.
         UnavailableError: The state's store does not answer.
     """
     return _open_source(context, context.plan)

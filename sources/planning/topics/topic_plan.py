@@ -134,7 +134,8 @@ def start_factory(
         expected: Start position that the plan expected; None while it is being planned.
 
     Raises:
-        InputError: The source is not in the chain, or the user's factory can't be loaded.
+        InputError: The source is not in the chain. The function raises it, too: the broker refuses,
+            or the user's factory can't be loaded.
     """
     pipeline = loaded.pipeline
     before = pipeline.sources[max(pipeline.hybrid_source().index(source.name) - 1, 0)]

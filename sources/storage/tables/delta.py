@@ -1,4 +1,4 @@
-"""Delta tables in any store, opened by delta-rs with the store's address and login."""
+"""Delta tables opened by delta-rs: the store's login, attempts, and features it can't read."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _INT96_AS_MICROS = "SET datafusion.execution.parquet.coerce_int96 = 'us'"
 def delta_table(folder: Folder, version: int | None = None) -> DeltaTable:
     """Open a Delta table by delta-rs, with the present login, which the object keeps.
 
-    Open it again after the login was renewed. In a store it tries up to five times, within half a
-    minute.
+    Open it again after the login was renewed. In a store, what fails with an OSError is tried up to
+    five times, within half a minute.
 
     Args:
         folder: The table's folder.

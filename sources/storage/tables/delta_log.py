@@ -45,5 +45,5 @@ def has_log(table: Folder) -> bool:
 
 
 def is_absolute(name: str) -> bool:
-    """Return whether a path in a Delta log is absolute, not relative to the table's folder."""
+    """Return whether a path in a Delta log is absolute, or a URI, not relative to the folder."""
     return _ABSOLUTE.match(name) is not None

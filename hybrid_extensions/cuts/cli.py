@@ -1,4 +1,4 @@
-"""Commands about consistent cuts: publish them, and read one."""
+"""Commands `hybrid publish-cuts` and `hybrid cut`: publish consistent cuts, and show one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declaration of consistent cuts: table versions that equal the database as of one commit."""
+"""Declaration of consistent cuts, which need merge, the log's position, and one database."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class CutGroup:
         return next(iter(self.pipelines.values())).pipeline.stores
 
     def tables(self) -> list[CutTable]:
-        """Return the tables with the generations that serve now.
+        """Return the tables, in the order given, with the generations that serve now.
 
         Raises:
             InputError: The kept declaration of a generation is not valid, or a state's store

@@ -1,4 +1,4 @@
-"""Publication of a cut: an attempt, and one commit with its result.
+"""Publication of a cut: one attempt at a time, given up after 300 s, and one commit.
 
 :func:`publish` waits until the attempt ends; :func:`advance` does what needs no waiting, and
 returns what a later call continues from.

@@ -1,4 +1,4 @@
-"""Command line of the export to Feast: the command `hybrid export feast`."""
+"""Command `hybrid export feast`: entities, feature view and source, for a Feast repository."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Feature view of Feast for a pipeline's table: keys, times, and columns with their types."""
+"""Feature view for Feast: of appended tables only; the key, when a row was known, and types."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ class View:
         path: Path or URL of the Delta table.
         endpoint: Endpoint of an S3 store other than Amazon's; else None.
         keys: Columns of the key with their names in Feast's ``ValueType``; each is an entity.
-        known_at: Column with the time at which a row became known.
+        known_at: Column with the time at which a row became known: ``known_at``, else the event
+            time.
         created: Column that decides between rows of a key of the same time: the latest is taken.
             None if there is none.
         features: The other columns, with their types in ``feast.types``.
@@ -60,6 +61,8 @@ class View:
 
 def view_of(loaded: LoadedPipeline, key: Sequence[str] = ()) -> View:
     """Return the feature view of a pipeline's table.
+
+    Columns of types that Feast does not have are left out; ``notes`` names them.
 
     Args:
         loaded: The pipeline.

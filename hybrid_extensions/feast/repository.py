@@ -1,4 +1,4 @@
-"""Files of a Feast repository: a module of definitions, and the store's settings."""
+"""Files of a Feast repository: a module, replaced only if written here; settings are kept."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def write_repository(view: View, folder: Path) -> list[Path]:
         folder: The folder.
 
     Returns:
-        The files that were written.
+        The files that were written: the module, and the settings if there were none.
 
     Raises:
         InputError: The module is not one that was written here, or the folder can't be written.

@@ -1,4 +1,4 @@
-"""Base interface of second sinks, through which a follower feeds them."""
+"""Interface of second sinks: position, interrupted deliveries, one follower, comparison."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Comparison:
 
     @property
     def share(self) -> float:
-        """Share of the compared rows that are equal, from 0 to 1."""
+        """Share of the compared rows that are equal, from 0 to 1; 1 if none was compared."""
         return 1 - self.different / self.compared if self.compared else 1.0
 
     @property

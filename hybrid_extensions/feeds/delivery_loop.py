@@ -1,4 +1,4 @@
-"""Loop that follows the table while a process runs: one thread for each feed."""
+"""Loop of `hybrid feed`: a thread for each feed; a failed delivery is tried again in 1 to 60 s."""
 
 from __future__ import annotations
 

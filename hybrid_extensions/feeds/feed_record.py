@@ -1,4 +1,4 @@
-"""Records of feeds in the state, from which other processes know their progress."""
+"""Records of feeds in the state: how far each sink is, and when it is late or not healthy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Position of a sink: the version of the table that it has."""
+"""Position of a sink: its version of the table, and why a load is needed instead of changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows in the forms that sinks need, as SQL of DuckDB."""
+"""Rows in the forms that sinks need, as SQL of DuckDB: joined keys, JSON, bytes, NaN, nulls."""
 
 from __future__ import annotations
 

@@ -76,9 +76,10 @@ class Rows:
         Args:
             form: ``arrow``: the columns as they are. ``text``: the same, each as DuckDB writes it,
                 with nested columns as JSON and bytes as PostgreSQL's hexadecimal text. ``json``:
-                ``key`` and ``row`` as JSON objects. ``fields``: ``name``, the texts of the key
-                joined by colons, and ``fields``, a JSON array with name and text of each column
-                that is not null. In all of them ``_is_deleted`` is the last column.
+                ``key`` and ``row`` as JSON objects, with times in ISO 8601 with microseconds, bytes
+                in base64, and numbers that are not finite as texts. ``fields``: ``name``, the texts
+                of the key joined by colons, and ``fields``, a JSON array with name and text of each
+                column that is not null. In all of them ``_is_deleted`` is the last column.
             sample: Largest number of rows, chosen at random; None for all.
         """
         selected = selected_as(form, self._connection.table(_ROWS), self._key)
@@ -92,7 +93,7 @@ class Rows:
         return reader
 
     def read_to_keep(self, is_deleted: str, is_new: str) -> pa.RecordBatchReader:
-        """Return the rows with the columns as they are, in batches of up to 20,000.
+        """Return the rows with the columns as they are, in no order, in batches of up to 20,000.
 
         Args:
             is_deleted: Name of a further column: whether the row is deleted.
@@ -154,8 +155,8 @@ def changed_rows(
         columns: Columns that are delivered, which both versions have.
 
     Yields:
-        A row for each key whose row is new, differs or is gone; they are deleted when the context
-        ends.
+        A row for each key whose row is new, differs or is gone, of the last kind with nothing but
+        the key; none if the versions have the same rows. They are deleted when the context ends.
 
     Raises:
         CannotFollow: The changes can't be computed from the files of both versions.

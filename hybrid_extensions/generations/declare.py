@@ -79,7 +79,11 @@ class GenerationsSection(Section):
         return [COMPARED]
 
     def check(self, pipeline: Pipeline) -> None:
-        """Refuse reruns beside ``inputs``, and those that promote where ``approvers`` are named."""
+        """Refuse reruns beside ``inputs``, and those that promote where ``approvers`` are named.
+
+        Raises:
+            ValueError: Says which of them, and the way out.
+        """
         reruns = self.generations.reruns
         if pipeline.inputs and reruns:
             raise ValueError(refused_with_inputs("generations.reruns"))

@@ -1,4 +1,4 @@
-"""Discards of the newest generation, beside promotions by other processes."""
+"""Discard of the candidate: not of one that serves or served, or that another process promotes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lifecycle of a pipeline's generations: list them, compute a new one, remove one.
+"""Discard of the newest generation, and rerun: the whole table again, promoted if it passes.
 
 What begins one, without computing it, is in :mod:`sources.generations`.
 """

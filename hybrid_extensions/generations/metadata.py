@@ -1,4 +1,4 @@
-"""Metadata of generations in Dagster's UI."""
+"""Metadata of generations in Dagster's UI, and when the check ``same_rows`` passes."""
 
 from __future__ import annotations
 

@@ -74,6 +74,8 @@ class HdfsDocuments:
     def exists(self, path: str) -> bool:
         """Return whether there is a document of this path, or anything else.
 
+        True for a folder, too.
+
         Raises:
             UnavailableError: The cluster does not answer.
             InputError: The cluster refuses, for example without permission.
@@ -148,6 +150,8 @@ class HdfsDocuments:
     def put(self, path: str, data: bytes) -> str:
         """Write a document, over an existing one if there is one; return its version tag.
 
+        The tag is empty if another writer has replaced the document already.
+
         Raises:
             UnavailableError: The cluster does not answer.
             InputError: The cluster refuses, for example without permission.
@@ -156,6 +160,8 @@ class HdfsDocuments:
 
     def put_if_absent(self, path: str, data: bytes) -> str | None:
         """Write a document unless it exists; return its version tag, None if another is there.
+
+        If another with the same bytes is there, that counts as written.
 
         Raises:
             UnavailableError: The cluster does not answer.

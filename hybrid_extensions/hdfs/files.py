@@ -1,4 +1,4 @@
-"""Files in HDFS: a client without a JVM lists and reads them.
+"""Files in HDFS, read without a JVM: namenode and user as Hadoop finds them; refusals and outages.
 
 It finds namenodes and user as Hadoop's own client does: by ``HADOOP_CONF_DIR``,
 ``HADOOP_USER_NAME`` and a Kerberos ticket

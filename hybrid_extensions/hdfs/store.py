@@ -1,4 +1,4 @@
-"""Registration of HDFS as a kind of store."""
+"""Registration of HDFS, ``hdfs://namenode/path``, as a kind of store."""
 
 from sources.storage.store_kind import StoreKind
 

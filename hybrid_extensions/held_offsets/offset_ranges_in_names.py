@@ -1,4 +1,4 @@
-"""Ranges of Kafka offsets from file names, checked against the row counts of the files.
+"""Offset ranges in file names against row counts: overlaps, duplicated rows, missing files.
 
 A partitioner by time or by a field distributes neighbours over several files, so that the range in
 one name may lie inside that of another. Only numbers of rows then show whether a file is missing.

@@ -1,4 +1,4 @@
-"""Columns of an Iceberg table: their types for Spark, and their mapping to files by field id."""
+"""Columns of an Iceberg table: types that Spark lacks are refused (time, uuid); field ids."""
 
 from __future__ import annotations
 
@@ -56,6 +56,8 @@ _TEXT_OF = {
 def require_readable(source: FileSource, schema: Schema, unknown: Mapping[str, str]) -> None:
     """Refuse a column of an Iceberg table that is read and whose type Spark does not have.
 
+    Names are compared with their case; one that the table lacks is not refused here.
+
     Args:
         source: Declaration of the source, whose ``schema`` may leave the column out.
         schema: Columns of the snapshot, of types that PyIceberg knows.
@@ -87,7 +89,8 @@ def children(field: NestedField) -> Sequence[NestedField]:
 def all_fields(fields: Iterable[NestedField], above: str = "") -> Iterator[tuple[str, NestedField]]:
     """Yield the columns of an Iceberg schema and all fields inside them, each with its full name.
 
-    The name of a field is such as ``address.city``.
+    A column comes before what is inside it. The name of a field is such as ``address.city``, or
+    ``tags.element`` for the elements of a list.
 
     Args:
         fields: The columns.

@@ -1,4 +1,4 @@
-"""Columns that some data files of an Iceberg table lack, with values from the manifests.
+"""Columns that some files of an Iceberg table lack: the partition's value, or it is refused.
 
 A file that was added from a folder such as ``v=a`` lacks the column ``v``: the partition in its
 manifest has the value (https://iceberg.apache.org/spec/#column-projection).

@@ -1,4 +1,4 @@
-"""Listing of an Iceberg snapshot's data files, with their event times and deleted rows.
+"""Listing of an Iceberg snapshot: Parquet only, event times, deletes by position, not by value.
 
 From the snapshot's manifests (https://iceberg.apache.org/spec/#manifests); files without bounds, or
 with deleted rows, are opened.

@@ -44,6 +44,8 @@ def read_metadata(place: str, files: StoredFiles) -> Metadata:
     Raises:
         ValueError: The file is no valid metadata.
         OSError: The file can't be read, or is damaged.
+        KeyError, TypeError, pyiceberg.exceptions.ValidationError: As ValueError.
+        EOFError, zlib.error: The file is packed and damaged.
     """
     with files.new_input(place).open() as file:
         content = bytes(file.read())

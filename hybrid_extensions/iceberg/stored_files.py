@@ -1,4 +1,4 @@
-"""Files of an Iceberg table, opened by a pipeline's storages with their logins."""
+"""Files of an Iceberg table: locations (``s3a:``, ``file:``) as paths; opened by the storages."""
 
 from __future__ import annotations
 

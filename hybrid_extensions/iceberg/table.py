@@ -1,4 +1,4 @@
-"""Iceberg table, opened by its metadata file, its folder, or its name in a catalog."""
+"""Opening of an Iceberg table by metadata file, folder or catalog, at the declared snapshot."""
 
 from __future__ import annotations
 

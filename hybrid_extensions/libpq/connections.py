@@ -1,6 +1,6 @@
-"""Connections to PostgreSQL (libpq), which end with an error if the server goes silent.
+"""Connections to PostgreSQL: one with a silent server ends; whether a server is away or refuses.
 
-And whether a server answers at all, and its address for messages.
+And its address for messages, without password.
 """
 
 from __future__ import annotations

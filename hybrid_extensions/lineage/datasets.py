@@ -1,4 +1,4 @@
-"""Datasets that a pipeline reads and writes, in OpenLineage's names and facets.
+"""Datasets that a pipeline reads and writes, in OpenLineage's names and facets; lineage of columns.
 
 Names: https://openlineage.io/docs/spec/naming
 """
@@ -61,7 +61,8 @@ def inputs_of(
         loaded: The pipeline.
         context: The pipeline with its plan; None if nothing is planned yet, which leaves columns,
             sizes, offsets, and the place of an export out.
-        source: Name of the only source; None for all of them. Of an unknown one the list is empty.
+        source: Name of the only source; None for all of them, in the order of the declaration. Of
+            an unknown one the list is empty.
 
     Raises:
         InputError: The state's store refuses.

@@ -1,4 +1,4 @@
-"""OpenLineage events of a pipeline's runs: START, RUNNING, COMPLETE, FAIL."""
+"""OpenLineage events of runs: START, RUNNING, COMPLETE, FAIL, ABORT; a lost one stops nothing."""
 
 from __future__ import annotations
 

@@ -16,7 +16,11 @@ if TYPE_CHECKING:
 
 
 def observer(loaded: LoadedPipeline) -> StepObserver | None:
-    """Return the observer that sends a pipeline's events; None without declared ``lineage``."""
+    """Return the observer that sends a pipeline's events; None without declared ``lineage``.
+
+    Its methods raise InputError where OpenLineage's client is not configured, except for the end of
+    a live run.
+    """
     lineage = loaded.section(LineageSection).lineage
     return None if lineage is None else _Events(loaded, lineage)
 

@@ -1,4 +1,4 @@
-"""Interface of clients for managed Spark services."""
+"""Interface of clients for managed Spark: a run is started once, found by name, cancelled."""
 
 from __future__ import annotations
 

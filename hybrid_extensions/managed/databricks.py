@@ -1,4 +1,4 @@
-"""Client of Databricks for one-time job runs, by the Databricks SDK.
+"""Client of Databricks: one-time job runs, which it never repeats; their states, by its SDK.
 
 https://docs.databricks.com/api/workspace/jobs/submit
 """
@@ -136,6 +136,8 @@ class Databricks:
 
 def read_status(run: Run) -> DriverStatus:
     """Return the state of a driver from the answer to ``jobs/runs/get``. A pure function.
+
+    A state that is not known here counts as running.
 
     Returns:
         ``unknown`` if the answer has no state.

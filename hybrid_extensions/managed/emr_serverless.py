@@ -1,4 +1,4 @@
-"""Client of Amazon EMR Serverless, by boto3.
+"""Client of Amazon EMR Serverless: job runs, which it never repeats; their states, by boto3.
 
 https://docs.aws.amazon.com/emr-serverless/latest/APIReference/Welcome.html
 """
@@ -124,7 +124,10 @@ class EmrServerless:
 
 
 def read_status(run: Mapping[str, Any]) -> DriverStatus:
-    """Return the state of a driver from ``jobRun`` of the answer to ``GetJobRun``; pure."""
+    """Return the state of a driver from ``jobRun`` of the answer to ``GetJobRun``; pure.
+
+    A state that is not known here counts as running.
+    """
     state, why = run["state"], str(run.get("stateDetails") or "").strip()[:_LONGEST]
     if state in _WAITING:
         return DriverStatus("waiting", reason=why)

@@ -1,4 +1,4 @@
-"""Launcher of drivers on managed Spark, by the service's own API.
+"""Launcher on managed Spark: one run for each launch; a cancelled one is waited for up to 90 s.
 
 A launch is one run of the service. The launch's id is its idempotency token, so that a request that
 is sent twice starts one run, and its name, so that it is found whatever became of the launcher.

@@ -1,4 +1,4 @@
-"""Managed services as masters of a pipeline's file, with the fields that they need."""
+"""Databricks and EMR Serverless as masters: which fields they need, and which the launch sets."""
 
 from __future__ import annotations
 

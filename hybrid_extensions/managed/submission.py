@@ -1,4 +1,4 @@
-"""Submission of drivers to managed services.
+"""Submission of drivers to managed services: which stores these reach; sent twice, one run.
 
 ``python -m hybrid_extensions.managed.submission FILE`` takes the place of ``spark-submit``: a
 process that holds the launch lock until the service has the driver, prints into the run's log, and

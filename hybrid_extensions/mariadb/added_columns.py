@@ -71,7 +71,7 @@ def find_types(options: SnapshotOptions, table: str) -> dict[str, str]:
         table: The table, ``database.table``.
 
     Raises:
-        InputError: The database refuses.
+        InputError: The database refuses, or has no such table.
         UnavailableError: The database does not answer.
     """
     with asking(options, table) as connection:

@@ -1,4 +1,4 @@
-"""Definition of a table in the catalog of MariaDB or MySQL, and its alterations.
+"""Definition of a MariaDB or MySQL table: another key, or types that lose values, alter it.
 
 An ALTER TABLE that rewrites rows writes no changes of rows to the binary log.
 """

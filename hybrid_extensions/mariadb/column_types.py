@@ -42,7 +42,7 @@ _THREE_BYTES = {"utf8", "utf8mb3", "ucs2"}
 
 
 def plain_type(written: str) -> str:
-    """Return a type in one spelling, without display attributes: ``int`` for ``int(11) zerofill``.
+    """Return a type in one spelling, without display attributes: ``int`` for ``INT(11) zerofill``.
 
     Args:
         written: The type as the database or a connector writes it.
@@ -93,7 +93,8 @@ class _Type(NamedTuple):
 def keeps_values(old: BinlogColumn, new: BinlogColumn) -> bool:
     """Return whether a change of a column's type keeps every value that it may hold.
 
-    Nulls in a column that becomes NOT NULL are not considered.
+    Nulls in a column that becomes NOT NULL are not considered. False where it is not known, such as
+    for a number that becomes a text.
 
     Args:
         old: The column before.

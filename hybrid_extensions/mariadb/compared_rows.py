@@ -1,4 +1,4 @@
-"""Rows of a MariaDB or MySQL table for comparisons, printed by the database's own client."""
+"""Rows of a MariaDB or MySQL table for comparisons, by its client program; zero dates are null."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ def write_rows(
 ) -> str:
     """Write rows of a table to a file with tabs; texts and bytes are hexadecimal.
 
-    Implements :meth:`hybrid_extensions.cdc.compared.database_rows.DatabaseRows.write_rows`.
+    Implements :meth:`hybrid_extensions.cdc.compared.database_rows.DatabaseRows.write_rows`. Rows
+    come in any order; zero dates are null, as Debezium reports them.
 
     Args:
         dsn: Connection string of the database; the password is in MYSQL_PWD.

@@ -1,4 +1,4 @@
-"""Judgment of DDL statements, as a connector reports them: their effects on a captured table."""
+"""Judgment of reported DDL statements: table dropped or altered, columns NOT NULL or narrowed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long files of the binary log, which exceed the range of event positions.
+"""Long files of the binary log: behind 4 GiB, written by one transaction, positions repeat.
 
 An event has 32 bits for its position, which begins again behind 4 GiB: measured with MySQL 9.7. A
 file becomes as long only by a transaction, which is never divided.
@@ -26,6 +26,8 @@ def find_long_files(
     connection: Connection[Cursor], table: CapturedTable, variables: Mapping[str, str], since: int
 ) -> list[str]:
     """Return the names of log files longer than 4 GiB, beyond which positions are ambiguous.
+
+    In the order of the log; maybe none.
 
     Args:
         connection: Open connection to the server.

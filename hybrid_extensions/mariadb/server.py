@@ -1,4 +1,4 @@
-"""Connections to a MariaDB or MySQL server: address, password, errors."""
+"""Connections to MariaDB or MySQL: address, password, TLS, time limits, and transient errors."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def needs_public_key(address: Address) -> bool:
 
 
 def ask(connection: pymysql.Connection[Cursor], query: str, *values: object) -> list[Any]:
-    """Return all rows of a query, as tuples.
+    """Return all rows of a query, as tuples; empty for a statement that has none.
 
     Args:
         connection: Open connection to the server.
@@ -232,7 +232,10 @@ def ask(connection: pymysql.Connection[Cursor], query: str, *values: object) -> 
 
 @contextmanager
 def query_errors() -> Iterator[None]:
-    """Raise an error of the driver in the body of ``with`` as a :class:`QueryError`."""
+    """Raise an error of the driver in the body of ``with`` as a :class:`QueryError`.
+
+    So is an OSError; all others pass.
+    """
     try:
         yield
     except (pymysql.MySQLError, OSError) as error:
@@ -268,7 +271,10 @@ def connect_raw(address: Address) -> pymysql.Connection[Cursor]:
 
 
 def is_lost(error: Exception) -> bool:
-    """Return whether an error of a statement means that the connection was lost, or never made."""
+    """Return whether an error of a statement means that the connection was lost, or never made.
+
+    A login or a certificate that is refused is no loss.
+    """
     if _is_of_tls(error):
         return False
     if isinstance(error, pymysql.MySQLError):

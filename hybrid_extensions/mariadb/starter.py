@@ -32,6 +32,8 @@ class MariaDb(CapturedKind):
     def tables(self, options: CaptureOptions) -> tuple[list[DatabaseTable], list[str]]:
         """Return the tables with columns and keys, and a warning if no Kafka Connect is named.
 
+        They are in the order in which they are asked for; names are compared with their case.
+
         Raises:
             InputError: The server refuses, or there is no such table.
             UnavailableError: The server does not answer.

@@ -1,4 +1,4 @@
-"""Tables of a MariaDB or MySQL server, with columns and keys as a pipeline declares them."""
+"""Tables of MariaDB or MySQL as a pipeline declares them: columns, key, and what is left out."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ _COLUMNS = (
 def find_tables(dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTable]:
     """Return the tables of a server with the columns and keys that a pipeline declares.
 
-    Those of a database whose name has a dot can't be named, and are left out.
+    Ordered by database and name, without views and the server's own. Those of a database whose name
+    has a dot can't be named, and are left out.
 
     Args:
         dsn: How the database is reached, as ``snapshot.dsn``.
@@ -94,7 +95,8 @@ def _columns_of(connection: Connection[Cursor], table: str) -> list[tuple[Column
 def describe_table(connection: Connection[Cursor], table: str) -> DatabaseTable:
     """Return columns and key of a table, as a pipeline declares them.
 
-    Columns that can't be captured are in ``left_out``, with the reason.
+    Columns that can't be captured are in ``left_out``, with the reason. The key is empty if nothing
+    identifies a row.
 
     Args:
         connection: Open connection to the server.

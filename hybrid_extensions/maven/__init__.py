@@ -1,6 +1,7 @@
 """Download of JVM parts from a repository of Maven, with the Ivy inside PySpark.
 
-Belongs here: how a set of jars is downloaded once, and what its failures mean.
+Belongs here: how a set of jars is downloaded once, from which repository and with which login, and
+what its failures mean.
 """
 
 from sources.extensions import Extension

@@ -1,4 +1,4 @@
-"""Download of the jars of a set, as a machine does it once."""
+"""Download of the jars of a set from Maven Central or ``HYBRID_MAVEN_REPOSITORY``, with Java."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Downloads by Apache Ivy: its module and settings files, and its errors."""
+"""Apache Ivy: a repository with its login, pinned and excluded jars, and what its errors mean."""
 
 from __future__ import annotations
 

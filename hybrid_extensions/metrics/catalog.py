@@ -1,4 +1,4 @@
-"""Catalog of the metrics: names, meanings, and sources of the values."""
+"""Catalog of the metrics for Prometheus: names, meanings, and sources of the values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command line of the metrics: the command `hybrid metrics`, which serves them to Prometheus."""
+"""Command `hybrid metrics`, which serves the metrics of pipelines to Prometheus until Ctrl-C."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prometheus collector that reads the status of every pipeline at each scrape."""
+"""Collector for Prometheus: each pipeline's status at each scrape; one that fails is just 0."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Files of Apache ORC (https://orc.apache.org/specification/), read by Arrow.
 
-Belongs here: how a file is read, and the time zone that its times count in.
+Belongs here: how a file is read, the time zone that its times count in, and which dates and times
+are refused.
 """
 
 from sources.extensions import Extension

@@ -1,4 +1,4 @@
-"""Reader of ORC files, by Arrow."""
+"""Reader of ORC files: dates before 1582 and times of another zone than UTC are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check before a snapshot that PostgreSQL can deliver all changes of a table.
+"""Checks that PostgreSQL delivers all changes: views, partitions, identity, publication, key.
 
 A snapshot reads whatever a SELECT returns. The changes come from the write-ahead log, through a
 publication, and some of what a SELECT returns is never there.
@@ -88,7 +88,8 @@ def require_capturable(
 ) -> list[str]:
     """Refuse a table if some of its changes would never arrive; return warnings.
 
-    A table that does not exist, or that no publication includes, is not refused here.
+    A table that does not exist, or that no publication includes, is not refused here; a partitioned
+    one without publication is.
 
     Args:
         connection: Open connection to the database.

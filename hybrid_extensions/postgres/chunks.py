@@ -1,4 +1,4 @@
-"""Chunks of a PostgreSQL table: key ranges of about equal numbers of rows."""
+"""Chunks of a PostgreSQL table by its statistics, or one chunk; newest rows are walked over."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def divide(
 
 
 def where(division: Division, chunk: int) -> sql.Composable:
-    """Return the SQL condition of the rows of one chunk.
+    """Return the SQL condition of the rows of one chunk; ``true`` if the table is one chunk.
 
     Args:
         division: Division of the table.

@@ -1,4 +1,4 @@
-"""Rows of a PostgreSQL table for comparisons, written by COPY."""
+"""Rows of a PostgreSQL table for comparisons, by COPY, in UTC; row security is an error."""
 
 from __future__ import annotations
 

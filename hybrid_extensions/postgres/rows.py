@@ -1,4 +1,4 @@
-"""Rows of a PostgreSQL query as Arrow batches, read by Arrow's own driver (ADBC).
+"""Rows of a PostgreSQL query as Arrow batches; infinite times and nested arrays are refused.
 
 The driver decodes PostgreSQL's binary COPY outside Python: other threads run meanwhile, and one
 batch is in memory rather than the whole result. It converts only some types as they are needed

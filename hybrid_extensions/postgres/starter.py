@@ -60,7 +60,10 @@ class Postgres(CapturedKind):
         return tables, warnings
 
     def connector(self, options: CaptureOptions, tables: Sequence[DatabaseTable]) -> dict[str, str]:
-        """Return the settings of the connector, by name, that only PostgreSQL has; asks nobody."""
+        """Return the settings of the connector, by name, that only PostgreSQL has; asks nobody.
+
+        The password is not among them.
+        """
         where = conninfo_to_dict(options.dsn)
         config = {
             "connector.class": "io.debezium.connector.postgresql.PostgresConnector",

@@ -1,4 +1,4 @@
-"""Checks of a PostgreSQL table before its snapshot: columns, replication slot, publication."""
+"""Checks before a PostgreSQL snapshot: hidden rows, columns, slot missing or lost, publication."""
 
 from __future__ import annotations
 

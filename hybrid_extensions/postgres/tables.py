@@ -1,4 +1,4 @@
-"""Tables of a PostgreSQL database, with columns and keys as a pipeline declares them."""
+"""Tables of PostgreSQL as a pipeline declares them: columns, key, and what is left out."""
 
 from __future__ import annotations
 
@@ -108,6 +108,8 @@ def raise_if_away(error: psycopg.Error, dsn: str, meanwhile: str) -> None:
 def find_tables(dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTable]:
     """Return the tables of a database with the columns and keys that a pipeline declares.
 
+    In the order of :func:`list_tables`, which leaves some out.
+
     Args:
         dsn: Connection string of the database.
         is_wanted: Returns whether a table is wanted, by its name ``schema.table``.
@@ -132,7 +134,7 @@ def find_tables(dsn: str, is_wanted: Callable[[str], bool]) -> list[DatabaseTabl
 def list_tables(connection: psycopg.Connection[Any]) -> list[str]:
     """Return the names of all tables of a database, ``schema.table``, in order.
 
-    Left out are its own catalog, partitions, and unlogged or temporary tables.
+    Left out are its own catalog, views, partitions, and unlogged or temporary tables.
 
     Raises:
         psycopg.Error: The server does not answer, or refuses.
@@ -144,7 +146,8 @@ def list_tables(connection: psycopg.Connection[Any]) -> list[str]:
 def describe_table(connection: psycopg.Connection[Any], table: str) -> DatabaseTable:
     """Return columns and key of a table, as a pipeline declares them.
 
-    Columns that can't be captured are in ``left_out``, with the reason.
+    Columns that can't be captured are in ``left_out``, with the reason. The key is empty without a
+    primary key.
 
     Args:
         connection: Open connection to the database.

@@ -1,4 +1,4 @@
-"""Decoding of Protocol Buffers values, whose message type a ``FileDescriptorSet`` describes."""
+"""Decoder of Protobuf values by a ``FileDescriptorSet``: null or default, wrappers, enums."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class ProtobufReader(BaseReader):
     """Decoder that reads each value as one Protobuf message of a declared type.
 
     A field with presence is None where it was not set; any other then has its default. Wrappers
-    become the values that they wrap, ``Timestamp`` a datetime, enum numbers their names.
-    https://protobuf.dev/programming-guides/field_presence/
+    become the values that they wrap, ``Timestamp`` a datetime, enum numbers their names; a number
+    without a name stays one. https://protobuf.dev/programming-guides/field_presence/
 
     Args:
         descriptors: A serialized ``FileDescriptorSet``, imports included.

@@ -1,4 +1,4 @@
-"""The commands that recompute ranges of targets."""
+"""Commands `hybrid backfill` and `hybrid follow`, which recompute ranges of event times."""
 
 from __future__ import annotations
 

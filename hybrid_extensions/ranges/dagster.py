@@ -1,4 +1,4 @@
-"""Ranges of the target as partitions of an asset, for backfills in Dagster."""
+"""Ranges of the target in Dagster: partitions of an asset, and the job for any range."""
 
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta

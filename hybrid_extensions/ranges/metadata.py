@@ -1,4 +1,4 @@
-"""Metadata of recomputed ranges in Dagster's UI."""
+"""Metadata of recomputed ranges in Dagster's UI, and the check that warns of empty ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of a range: those that its backfill reads, by source."""
+"""Files that a range's backfill reads, by source; damaged ones of other times are left out."""
 
 from __future__ import annotations
 

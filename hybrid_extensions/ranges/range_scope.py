@@ -1,4 +1,4 @@
-"""Scope of a range: what it covers, and whether it can be backfilled."""
+"""Scope of a range: which rows it covers, and why ranges of a pipeline can't be recomputed."""
 
 from __future__ import annotations
 

@@ -103,7 +103,8 @@ def recompute_all(
         tell: Called with a line before and after each range.
 
     Returns:
-        One outcome for each range of each pipeline, in order.
+        One outcome for each range of each pipeline, in order; a range that is there twice counts
+        once.
     """
     asked = [(loaded, span) for loaded in pipelines for span in dict.fromkeys(spans)]
     found: list[RangeOutcome] = []

@@ -68,7 +68,10 @@ class RangeStep(NamedTuple):
 
 
 def definitions(pipelines: Sequence[LoadedPipeline]) -> dg.Definitions:
-    """Return the job for ranges of several pipelines of a code location; none for a single one."""
+    """Return the job for ranges of several pipelines of a code location; none for a single one.
+
+    None either if a pipeline has the name of the job, or one from which that would be made.
+    """
     files = {each.pipeline.name: each.path for each in pipelines}
     if len(files) < 2 or not {NAME, NAME.removesuffix(BACKFILL.ending)}.isdisjoint(files):
         return dg.Definitions()

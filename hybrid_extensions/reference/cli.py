@@ -1,4 +1,4 @@
-"""Command line of the reference: the command `hybrid reference`."""
+"""Command `hybrid reference`: all fields of a pipeline's file, as Markdown or JSON Schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keys that are asked for, to which a repair is limited: a list, or a file."""
+"""Keys to which a repair is limited: a list in JSON, or a file in CSV or Parquet."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ ASKED = "audit.asked"
 
 def read_asked(connection: duckdb.DuckDBPyConnection, table: RepairedTable, given: str) -> None:
     """Read the keys that a repair is limited to into :data:`ASKED`.
+
+    A key that is there twice counts once; one that the table lacks is not refused.
 
     Args:
         connection: DuckDB.

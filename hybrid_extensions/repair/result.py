@@ -1,4 +1,4 @@
-"""Result of a repair, as a document and in words."""
+"""Result of a repair: rows that differ, files rewritten, keys left as they are; in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTML page of a report, and the file that it is written to."""
+"""HTML page of a report, and its file: values are escaped, credentials removed."""
 
 from __future__ import annotations
 

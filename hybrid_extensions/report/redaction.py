@@ -1,4 +1,4 @@
-"""Redaction: removal of credentials from texts of any origin."""
+"""Redaction of reports: logins, queries of URLs, secrets of declaration and environment."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ _SHORTEST = 4
 
 class Redaction:
     """Function that removes credentials from a text; call the object with the text.
+
+    Secrets of fewer than four characters stay, as ordinary words may contain them.
 
     Args:
         pipeline: The declaration, whose secret fields are removed wherever they occur.

@@ -111,7 +111,8 @@ def timelines(
 def offset_lanes(partitions: Sequence[PartitionLine]) -> list[Lane]:
     """Return a lane for each of the first partitions: what is skipped, the seam, what follows.
 
-    Each has a scale of its own, from the start of the log to the highest offset that is known.
+    Each has a scale of its own, from the start of the log to the highest offset that is known. At
+    most :data:`MOST_PARTITIONS`; empty without partitions.
     """
     return [_offset_lane(line) for line in partitions[:MOST_PARTITIONS]]
 

@@ -1,4 +1,4 @@
-"""Lifecycle and versioning rules of a bucket that affect a pipeline's objects."""
+"""Warnings about a bucket: lifecycle rules that delete or archive, old versions, object locks."""
 
 from __future__ import annotations
 

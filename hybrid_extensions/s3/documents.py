@@ -126,6 +126,8 @@ class S3Documents:
     def listing(self, folder: str) -> list[Listed]:
         """Return all documents below a prefix, sorted by path.
 
+        Empty if there are none.
+
         Raises:
             UnavailableError: The store does not answer, or can't serve the request at the moment.
             InputError: The store refuses: no such bucket, or no permission.
@@ -148,6 +150,8 @@ class S3Documents:
     def folders(self, folder: str) -> list[str]:
         """Return the names of the folders directly below a prefix (parts of keys), sorted.
 
+        Empty if there are none.
+
         Raises:
             UnavailableError: The store does not answer, or can't serve the request at the moment.
             InputError: The store refuses: no such bucket, or no permission.
@@ -169,6 +173,8 @@ class S3Documents:
     def put_if_absent(self, path: str, data: bytes) -> str | None:
         """Write a document unless it exists; return its version tag, None if another is there.
 
+        If one with the same content is there, it counts as this writer's own.
+
         Raises:
             UnavailableError: The store does not answer, or can't serve the request at the moment.
             InputError: The store refuses, for example without permission.
@@ -177,6 +183,8 @@ class S3Documents:
 
     def replace(self, path: str, data: bytes, tag: str) -> str | None:
         """Write over a document if it is still the version that was read.
+
+        One that has the new content already counts as written.
 
         Returns:
             The new version tag; None if the document was changed or deleted meanwhile.
@@ -189,6 +197,8 @@ class S3Documents:
 
     def copy(self, source: str, path: str) -> None:
         """Copy an object within the store, in parts if it is large; no data passes through here.
+
+        An object of the second path is replaced.
 
         Raises:
             FileNotFoundError: There is no such object.
@@ -220,6 +230,8 @@ class S3Documents:
 
     def delete_folder(self, folder: str) -> None:
         """Delete all objects below a prefix, up to 1,000 with one request.
+
+        After an error some of them may be gone.
 
         Raises:
             UnavailableError: The store does not answer, or can't serve the request at the moment.

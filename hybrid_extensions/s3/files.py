@@ -1,4 +1,4 @@
-"""Files in an object store with the S3 API: boto3 lists them, Arrow reads them.
+"""Files in an S3 store: listing, reading, repeated requests, and which errors are transient.
 
 Credentials come from where boto3 looks for them (environment, profile, role of the machine;
 https://boto3.amazonaws.com/v1/documentation/api/latest/guide/credentials.html), never from a

@@ -164,7 +164,9 @@ class LocalBroker(Service):
         return self._folder / "broker.log"
 
     def start(self) -> None:
-        """Start the broker on free ports and wait until it answers; do nothing if it runs.
+        """Start the broker and wait until it answers; do nothing if it runs.
+
+        Its ports are free ones, but for that of the plain listener if it was given.
 
         Raises:
             RunError: The broker ended, did not answer within 60 s, can't prepare its data folder,
@@ -192,7 +194,10 @@ class LocalBroker(Service):
             raise
 
     def stop(self) -> None:
-        """End the broker, with SIGTERM first, then SIGKILL; do nothing if it is not running."""
+        """End the broker, with SIGTERM first, then SIGKILL; do nothing if it is not running.
+
+        A data folder that was given is kept, with its topics; a temporary one is removed.
+        """
         process, self._process = self._process, None
         if process is not None:
             self._remove_address(process.pid)
@@ -337,7 +342,7 @@ def create_topic(
 
 
 def topics_of(bootstrap_servers: str) -> set[str]:
-    """Return the names of a broker's topics.
+    """Return the names of a broker's topics, Kafka's own among them.
 
     Args:
         bootstrap_servers: Address of a broker that answers.

@@ -61,8 +61,9 @@ class Connectors:
             config: Settings of the connector, such as those of :func:`debezium_config`.
 
         Raises:
-            RunError: Connect refuses the connector, its task fails, or the task does not run within
-                120 s; carries what Connect answers, or the last lines of its log.
+            RunError: Connect refuses the connector, as one whose name exists, its task fails, or
+                the task does not run within 120 s; carries what Connect answers, or the last lines
+                of its log.
         """
         self._ask("POST", "/connectors", {"name": name, "config": dict(config)})
         self._wait(lambda: self._has_come_up(name), f"run connector `{name}`")

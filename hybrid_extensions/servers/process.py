@@ -1,4 +1,4 @@
-"""Processes of servers: started under a guard, ended, and the end of their logs."""
+"""Processes of servers: under a guard, as ``nobody`` for root, ended; free ports, ends of logs."""
 
 from __future__ import annotations
 
@@ -236,7 +236,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_taken(port: int) -> bool:
-    """Return whether another process listens on a TCP port of the loopback address."""
+    """Return whether a process, maybe this one, listens on a TCP port of the loopback address."""
     with socket.socket() as probe:
         # As servers do: a port whose connections are just being closed is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""A real Redis on this machine: it ends with its owner."""
+"""A real Redis on this machine: in memory, with a password; it ends with its owner."""
 
 from __future__ import annotations
 

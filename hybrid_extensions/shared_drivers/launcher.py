@@ -1,4 +1,4 @@
-"""Launcher of runs in a driver that several pipelines share, one thread for each.
+"""Launcher of runs in a shared driver: each is known by its lock; a frozen driver is killed.
 
 A run holds the launch lock of its generation as a driver of its own does, so that whether it is
 there is known by that lock.
@@ -99,7 +99,10 @@ class SharedLauncher:
             raise RunError(message, hint, source=source)
 
     def logs(self, _: Launch, lines: int) -> str:
-        """Return the last lines of the run's log, or of the driver's if the run printed nothing."""
+        """Return the last lines of the run's log, or of the driver's if the run printed nothing.
+
+        Empty if neither printed any.
+        """
         return run_log.last_lines(self._log, lines) or run_log.last_lines(
             log_of(self._folder), lines
         )

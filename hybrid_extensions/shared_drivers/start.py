@@ -1,4 +1,4 @@
-"""Start of runs in a shared driver, which is started if it does not run."""
+"""Start of runs in a shared driver, which is started if need be; other settings are refused."""
 
 from __future__ import annotations
 
@@ -111,6 +111,8 @@ class SharedDriver:
         descriptors: Sequence[int],
     ) -> int:
         """Submit a run to the shared driver, starting the driver if needed; return its process id.
+
+        The id is that of this process if the driver has ended already.
 
         Args:
             sources: Names of the sources to be read one after the other.

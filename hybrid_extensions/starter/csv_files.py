@@ -22,7 +22,7 @@ def dialect_of(path: Path) -> dict[str, str | bool]:
     """Return the options of a CSV file that differ from the defaults, as DuckDB detects them.
 
     Options are named as in a pipeline's ``csv``. Whether values have line ends is seen in the first
-    100,000 rows.
+    100,000 rows. Empty for a file of the usual dialect.
 
     Raises:
         duckdb.Error: DuckDB can't read the file as CSV.

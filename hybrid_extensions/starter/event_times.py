@@ -1,4 +1,4 @@
-"""Detection of the event time in one file, for ``hybrid init``."""
+"""Detection of the event time, for ``hybrid init``: the only time, or integers since 1970."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ INTEGERS = ("int", "bigint")
 
 def find_event_time(path: Path, form: str, columns: Mapping[str, str]) -> str:
     """Return the only column that has the type of an event time, or values of one.
+
+    Columns that loaders add, and integers that are named as a key, do not count.
 
     Args:
         path: The file.

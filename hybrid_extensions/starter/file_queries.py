@@ -1,4 +1,4 @@
-"""Queries over one file of history, by DuckDB, for ``hybrid init``."""
+"""Format of a file by its suffix, and queries over it by DuckDB, for ``hybrid init``."""
 
 from __future__ import annotations
 

@@ -18,7 +18,10 @@ _NUMBERED = re.compile(r"_\d+$")
 
 
 def begins_with_object(path: Path) -> bool:
-    """Return whether the first line of a JSON file that is not blank begins an object."""
+    """Return whether the first line of a JSON file that is not blank begins an object.
+
+    Only the first 64 KiB, after decompression, are looked at.
+    """
     with pa.input_stream(str(path), compression="detect") as file:
         head: bytes = file.read(1 << 16)
     return head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{")

@@ -1,4 +1,4 @@
-"""Detection of the columns that identify a row in one file, for ``hybrid init``."""
+"""Detection of the key, for ``hybrid init``: ``id``, or one or two columns unique in a file."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ _MOST_KEYS = 12
 
 def find_key(path: Path, form: str, columns: Mapping[str, str], at: str) -> tuple[list[str], str]:
     """Return the columns that identify a row, and why: `id`, or else what is unique in the file.
+
+    The reason is a sentence for people to check; empty if `id` is unique.
 
     Args:
         path: The file.

@@ -43,6 +43,8 @@ def expression_of(columns: Mapping[str, str], name: str) -> tuple[str, str]:
 def fields_of_type(columns: Mapping[str, str], kind: str) -> list[str]:
     """Return the paths of all fields of structs that have a type, such as ``event.at``.
 
+    Columns themselves are left out; maybe none.
+
     Args:
         columns: Names and Spark SQL types of the columns.
         kind: The Spark SQL type.

@@ -1,4 +1,4 @@
-"""Starter pipeline over existing files of history: declaration, transform and audit query."""
+"""Files of a starter pipeline over history: declaration (names quoted), transform and query."""
 
 from __future__ import annotations
 

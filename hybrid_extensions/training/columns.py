@@ -1,4 +1,4 @@
-"""Columns of a point-in-time join, and checks of labels and table for them."""
+"""Columns of a point-in-time join: key, time, ``known_at``; missing or of another type."""
 
 from __future__ import annotations
 

@@ -85,8 +85,9 @@ def training_set(
 
     A label gets the values of the row with its key that became known last, at its time or before
     it. Of several that became known at the same time it is the one with the highest remaining
-    columns of ``sink.key``, such as the latest window. Rows without a time are never known. DuckDB
-    reads the Delta table as it is now; Spark takes no part in it.
+    columns of ``sink.key``, such as the latest window. Rows without a time are never known, and a
+    null in the key of a label matches no row. DuckDB reads the Delta table as it is now; Spark
+    takes no part in it.
 
     Args:
         loaded: The pipeline; its table is that of the generation that it is about.

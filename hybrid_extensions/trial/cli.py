@@ -1,4 +1,4 @@
-"""Command line of trial runs: the command `hybrid try`."""
+"""Command `hybrid try`, which runs a pipeline on a sample of its keys and changes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Declaration of the pipeline that reads the sample of another one."""
+"""Sample of a pipeline's keys: its share, columns and range, and the declaration that reads it."""
 
 from __future__ import annotations
 

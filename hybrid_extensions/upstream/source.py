@@ -1,4 +1,4 @@
-"""Source that is the table of another pipeline: a version of it, and what is appended later."""
+"""Source that is another pipeline's table: a version, or appends; no circle, no followed merge."""
 
 from __future__ import annotations
 
@@ -93,7 +93,10 @@ class UpstreamFiles(FileSource):
 
     @property
     def reads_candidate(self) -> bool:
-        """Whether the table is one that readers of the other pipeline do not see yet."""
+        """Whether the table is one that readers of the other pipeline do not see yet.
+
+        False if the other pipeline can't be loaded.
+        """
         upstream = self._upstream
         return upstream is not None and self.patterns != [upstream.target.url]
 

@@ -73,12 +73,12 @@ class ServedAsTrained:
 
     @property
     def share(self) -> float:
-        """Share of the compared look-ups that found what training takes, from 0 to 1."""
+        """Share of compared look-ups that found what training takes, 0 to 1; 1 if none was."""
         return 1 - self.different / self.compared if self.compared else 1.0
 
     @property
     def is_within(self) -> bool:
-        """Whether no larger share differs than is declared."""
+        """Whether no larger share differs than is declared; True if none is declared."""
         limit = self.max_different
         return limit is None or self.different <= limit * self.compared
 

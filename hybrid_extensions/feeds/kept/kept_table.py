@@ -1,4 +1,4 @@
-"""Delta table in which the rows of a feed's deliveries are kept."""
+"""Delta table of kept deliveries: one for each feed, with columns of its own; old days go."""
 
 from __future__ import annotations
 

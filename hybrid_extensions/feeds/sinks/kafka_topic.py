@@ -334,7 +334,7 @@ class KafkaSink(FeedSink):
         return UnavailableError(message, hint, **self._fields | {"partition": partition})
 
     def close(self) -> None:
-        """Close the clients; an uncommitted transaction is aborted."""
+        """Close the clients, which :meth:`held` opens again; an open transaction is aborted."""
         if self._consumer is not None:
             self._consumer.close()
         self._consumer = self._producer = None

@@ -70,7 +70,7 @@ class PostgresSink(FeedSink):
         self._types: dict[str, str] = {}
 
     def close(self) -> None:
-        """Close the connection; uncommitted changes are rolled back."""
+        """Close the connection, which :meth:`held` opens again; what is not committed is lost."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -417,7 +417,11 @@ class PostgresSink(FeedSink):
 
 
 def column_type(kind: pa.DataType) -> str:
-    """Return PostgreSQL's type for a column of the Delta table; nested ones become ``jsonb``."""
+    """Return PostgreSQL's type for a column of the Delta table; nested ones become ``jsonb``.
+
+    Decimals keep precision and scale, timestamps their zone or none; what is not known here is
+    ``text``.
+    """
     for is_kind, name in _TYPES:
         if is_kind(kind):
             return name

@@ -1,4 +1,4 @@
-"""Comparison of the candidate's table with the serving one, before a promotion."""
+"""Comparison of candidate and serving table by key: rows missing, added, changed; types."""
 
 from __future__ import annotations
 
@@ -93,7 +93,10 @@ class GenerationComparison:
 
     @property
     def is_same(self) -> bool:
-        """Whether the tables have the same rows, columns and types."""
+        """Whether the tables have the same rows, columns and types.
+
+        Values within ``audit.tolerance`` count as the same.
+        """
         return self.passed and not (self.added or self.columns_added)
 
     @property

@@ -27,7 +27,7 @@ class FileReader:
         self._files = {fragment.path: fragment for fragment in self._all.get_fragments()}
 
     def rows(self, row: dict[str, Any], columns: Iterable[str] | None = None) -> pa.Table:
-        """Read the rows of one file of the table, partition columns included.
+        """Read the rows of one file of the table, in its order, partition columns included.
 
         Args:
             row: The file's row in ``DeltaTable.get_add_actions``.

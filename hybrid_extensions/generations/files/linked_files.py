@@ -29,6 +29,7 @@ def link_files(source: Folder, target: Folder, names: Mapping[str, str]) -> None
 
     Raises:
         StateError: A file is missing.
+        InputError, UnavailableError: A store refuses, or does not answer.
     """
 
     def one(pair: tuple[str, str]) -> None:

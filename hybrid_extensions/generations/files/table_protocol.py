@@ -1,4 +1,4 @@
-"""Delta's table protocol: features that readers and writers of a table need.
+"""Delta's table features: which a version implies, and which another table can take over.
 
 Source of the rules: https://github.com/delta-io/delta/blob/master/PROTOCOL.md#table-features.
 """

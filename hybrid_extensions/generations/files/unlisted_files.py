@@ -68,6 +68,9 @@ def forget_log(table: Folder, target: Folder) -> None:
     Args:
         table: Folder of the table that it had until then.
         target: Folder of the target, which lists its files or has links to them.
+
+    Raises:
+        InputError, UnavailableError: A store refuses, or does not answer.
     """
     (table if table.name_in(target) is None else table.folder(LOG)).delete_all()
 

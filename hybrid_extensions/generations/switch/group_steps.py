@@ -143,7 +143,8 @@ def execute(
 ) -> list[PipelineContext]:
     """Complete the switches that are left; return the generations whose runs are to be started.
 
-    All are committed before one is recorded as done: until then all of them can be undone.
+    All are committed before one is recorded as done: until then all of them can be undone. Of those
+    that were recorded before an interruption no run is returned: the supervision starts it.
 
     Args:
         home: The pipeline in whose state the group is recorded.
@@ -193,7 +194,11 @@ def _followers_go_on(
 
 
 def start_all(started: Sequence[PipelineContext], say: Say) -> None:
-    """Start the live runs; the error of one is raised after the others are started."""
+    """Start the live runs; the error of one is raised after the others are started.
+
+    Raises:
+        HybridError: One does not start; it stays requested.
+    """
 
     def start_one(context: PipelineContext) -> None:
         with naming(context.loaded):
@@ -258,7 +263,11 @@ def remove_switches(
 
 
 def resume_all(group: Group, loaded: Mapping[str, LoadedPipeline]) -> None:
-    """Start the live runs of all members that are requested, after the group was given up."""
+    """Start the live runs of all members that are requested, after the group was given up.
+
+    Raises:
+        HybridError: One does not start; it stays requested, and the others are started.
+    """
 
     def resume(each: Member) -> None:
         with naming(loaded[each.file]):

@@ -52,6 +52,8 @@ def give_up(loaded: LoadedPipeline, switch: Switch, by: str | None) -> None:
 def resume_requested(loaded: LoadedPipeline, switch: Switch) -> list[str]:
     """Start the live runs that are requested after a switch was given up; return their generations.
 
+    Empty if none is requested.
+
     Raises:
         HybridError: One does not start; the others are started by then, and it stays requested.
     """

@@ -1,4 +1,4 @@
-"""Progress of a connector in a binary log, as Kafka Connect reports it.
+"""Connector of a binary log: whether it runs, how far it has read, and that it has heartbeats.
 
 https://kafka.apache.org/documentation/#connect_rest (``/offsets`` since version 3.6)
 """

@@ -1,4 +1,4 @@
-"""MariaDB's global transaction ids (GTID): domain, server and sequence number.
+"""GTIDs of MariaDB: domain, server and sequence number; a log with several domains is refused.
 
 https://mariadb.com/kb/en/gtid/
 """
@@ -37,7 +37,10 @@ class Gtid(NamedTuple):
 
 
 def parse_gtids(text: str) -> list[Gtid]:
-    """Return the GTIDs in MariaDB's list, such as ``0-1-129,1-1-7``; empty for MySQL's GTIDs."""
+    """Return the GTIDs in MariaDB's list, such as ``0-1-129,1-1-7``; empty for MySQL's GTIDs.
+
+    Parts of another form are left out.
+    """
     parts = [each.strip().split("-") for each in text.split(",") if ":" not in each]
     return [Gtid(*map(int, each)) for each in parts if len(each) == 3]
 

@@ -1,4 +1,4 @@
-"""Schema changes of a table: DDL statements that the connector reports in their own topic.
+"""Statements (DDL) in the connector's own topic, in order; gaps, where some may be missing.
 
 Debezium writes each to the topic that has the name of ``topic.prefix``, before the first change of
 a row that has the new definition.
@@ -91,6 +91,8 @@ class Statements(NamedTuple):
 
 def read_schema_changes(source: KafkaSource, connector: str) -> list[SchemaChange]:
     """Return a table's DDL statements with the definitions after them, in order.
+
+    Statements without a definition of this table are left out.
 
     Args:
         source: The topic of the table's changes; its broker and encoding are those of the topic

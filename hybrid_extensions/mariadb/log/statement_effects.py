@@ -1,4 +1,4 @@
-"""Effects of statements on a MariaDB or MySQL table that no change of a row reports.
+"""Effects of DDL on a table's rows that no change reports: RENAME, partitions, ENGINE, IGNORE.
 
 Found in the text of a statement: a connector reports definitions of tables, and not the effects
 on rows. Names are compared without regard to case, as some servers do.
@@ -106,7 +106,8 @@ def effect_on(table: str, statement: str, database: str) -> str | None:
 def reused_names(statement: str) -> set[str]:
     """Return the column names that a statement drops, or renames columns to, in lower case.
 
-    One of these that the table has afterwards is the name of another column than before.
+    One of these that the table has afterwards is the name of another column than before. Empty if
+    there are none, or the statement is not understood; comments do not count.
 
     Args:
         statement: An ALTER TABLE, as it is in the binary log.
@@ -120,6 +121,8 @@ def reused_names(statement: str) -> set[str]:
 
 def formulas(statement: str) -> set[str]:
     """Return the names, in lower case, of columns that a statement makes generated columns.
+
+    Empty if there are none.
 
     Args:
         statement: An ALTER TABLE, as it is in the binary log.

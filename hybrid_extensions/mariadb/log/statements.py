@@ -64,7 +64,10 @@ class Alteration:
         return not self.is_known and _RENAMES.search(self._statement) is not None
 
     def renames(self) -> dict[str, str]:
-        """Return the new names of renamed columns, by the old ones, in lower case."""
+        """Return the new names of renamed columns, by the old ones, in lower case.
+
+        Empty if the statement could not be parsed.
+        """
         found = {}
         for action in self._actions:
             if isinstance(action, exp.RenameColumn):

@@ -1,4 +1,4 @@
-"""Begin of snapshots in MariaDB and MySQL: transactions at known positions of the binary log."""
+"""Begin of snapshots: MariaDB reports their log positions, and MySQL locks commits meanwhile."""
 
 from __future__ import annotations
 

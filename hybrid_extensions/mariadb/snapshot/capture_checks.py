@@ -1,4 +1,4 @@
-"""Checks before a snapshot that the server's log will contain every change of the table."""
+"""Checks of MariaDB or MySQL: binary log by row, full, uncompressed; no XA; engine; columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chunks of a MariaDB or MySQL table: key ranges of equal numbers of rows."""
+"""Chunks of a MariaDB or MySQL table: its key is walked over; some types of keys make one chunk."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def divide(
         connection: Connection of :func:`connect_raw`, in the transaction of a snapshot.
         table: The table.
         key: First column of its primary key.
-        known: First keys of chunks, after the last of which it begins to walk.
+        known: First keys of chunks, which the result begins with; it walks on after the last one.
 
     Raises:
         pymysql.MySQLError: The server refuses, or the connection ended.

@@ -1,4 +1,4 @@
-"""Columns of a MariaDB or MySQL table, read with the same values that Debezium reports.
+"""Columns of MariaDB or MySQL as Debezium reports them: types that may be declared; zero dates.
 
 The connector's documentation defines the values:
 https://debezium.io/documentation/reference/stable/connectors/mariadb.html#mariadb-data-types
@@ -111,8 +111,8 @@ def require_type(column: Column, declared: pa.DataType) -> None:
 def declared_type(column: Column) -> str | None:
     """Return the Spark SQL type that holds every value of a MariaDB or MySQL column, or None.
 
-    It is one of those that :func:`require_type` takes. ``tinyint(1)`` is a number, as it may hold
-    more than 0 and 1.
+    It is one of those that :func:`require_type` takes; None if the column can't be captured.
+    ``tinyint(1)`` is a number, as it may hold more than 0 and 1.
 
     Args:
         column: The column.
@@ -153,13 +153,16 @@ def expression(column: Column) -> str:
 def typed(column: Column, declared: pa.Field, values: pa.Array) -> pa.Array:
     """Return values as the server sends them, converted to the declared type.
 
+    Zero dates become null, as with Debezium.
+
     Args:
         column: The column in the database.
         declared: Its name and type in the ``schema``.
         values: Binary values, the text of each; null for a null.
 
     Raises:
-        Misfit: A value does not fit the declared type.
+        Misfit: A value does not fit the declared type; or there is a zero date in a column that is
+            not nullable or a ``timestamp``.
     """
     if pa.types.is_binary(declared.type):
         return values

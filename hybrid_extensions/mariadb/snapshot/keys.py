@@ -1,4 +1,4 @@
-"""Keys of MariaDB and MySQL tables, by which Debezium identifies rows."""
+"""Keys of MariaDB and MySQL tables: primary, or unique and never null; ``sink.key`` has to fit."""
 
 from __future__ import annotations
 

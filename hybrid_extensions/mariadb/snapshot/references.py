@@ -1,4 +1,4 @@
-"""References of a table to itself: foreign keys that change rows without entries in the log."""
+"""Foreign keys that change rows without entries in the log (CASCADE, SET NULL) are refused."""
 
 from __future__ import annotations
 

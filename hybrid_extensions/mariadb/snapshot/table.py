@@ -1,4 +1,4 @@
-"""MariaDB or MySQL table, read under snapshots with known log positions."""
+"""MariaDB or MySQL table, read under snapshots: readers at known log positions, and chunks."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ class MariaDbReader(NamedTuple):
     columns: Mapping[str, Column]
 
     def rows(self, division: Division, chunk: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one chunk, in batches of 20,000 rows.
+        """Yield the rows of one chunk, in batches of up to 20,000 rows; none if it has no rows.
 
         Args:
             division: Division of the table.

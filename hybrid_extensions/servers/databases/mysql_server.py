@@ -161,7 +161,10 @@ class MySqlServer(Service):
         self._folder = None
 
     def kill(self) -> None:
-        """End the server by SIGKILL; :meth:`start` starts it again if its folder was given."""
+        """End the server by SIGKILL; :meth:`start` starts it again if its folder was given.
+
+        Does nothing if it is not running.
+        """
         if self._process is not None and self._folder is not None:
             os.kill(int((self._folder / "data" / "server.pid").read_text()), signal.SIGKILL)
             self._process.wait()

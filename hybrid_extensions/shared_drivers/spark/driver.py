@@ -1,4 +1,4 @@
-"""Driver that several pipelines share: one Spark application, one thread and session for each."""
+"""Driver that several pipelines share: one Spark application, a thread for each; ends if idle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reader of CSV files (RFC 4180) and others with a separator, which Arrow parses."""
+"""Reader of CSV files: header, encoding, nulls in quotes, values of several lines, bad rows."""
 
 from __future__ import annotations
 

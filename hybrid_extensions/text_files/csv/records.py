@@ -47,19 +47,28 @@ class CsvRecords:
         self._pair = re.compile(before + b"([" + before + mark + b"])")
 
     def ends(self, text: bytes) -> list[int]:
-        """Return the offset, in bytes, after each complete record of a text, line end included."""
+        """Return the offset, in bytes, after each complete record of a text, line end included.
+
+        They end before the first record that is malformed, or that has no line end.
+        """
         ends = [0]
         while found := self._record.match(text, ends[-1]):
             ends.append(found.end())
         return ends[1:]
 
     def first_end(self, text: bytes) -> int:
-        """Return the offset, in bytes, after a text's first record; 0 if that is incomplete."""
+        """Return the offset, in bytes, after a text's first record; 0 if that is not whole.
+
+        One that is malformed is not whole.
+        """
         found = self._record.match(text)
         return found.end() if found else 0
 
     def whole(self, text: bytes) -> int:
-        """Return the offset, in bytes, after a text's last complete record; 0 without any."""
+        """Return the offset, in bytes, after a text's last complete record; 0 without any.
+
+        What is after it is incomplete, or begins with a malformed record.
+        """
         end = self._certain_end(text)
         return end or max(self.ends(text), default=0)
 

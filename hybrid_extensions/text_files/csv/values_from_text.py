@@ -1,4 +1,4 @@
-"""CSV values that are parsed as text first, because Arrow would convert them differently."""
+"""CSV values parsed as text first, as Arrow differs: times without a zone, decimals, infinity."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single JSON objects, parsed by Python where Arrow's reader fails.
+"""JSON objects parsed by Python where Arrow fails: maps, dates, numbers as texts, names twice.
 
 Arrow knows no maps, reads dates as numbers only, and no text for a number that is not finite. What
 the values mean is what Spark's ``from_json`` makes of them

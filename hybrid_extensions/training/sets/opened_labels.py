@@ -1,4 +1,4 @@
-"""Labels of a training set, opened as a view of DuckDB, with the range that each is in."""
+"""Labels of a training set: without a time, out of the ranges or there twice they are refused."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def require_unique(
 
 
 def in_ranges(keys: Sequence[str]) -> str:
-    """Return the SQL condition of rows that are in some ranges."""
+    """Return the SQL condition of rows that are in some ranges, of which there is one at least."""
     return f"{quoted(LABEL_RANGE)} IN ({', '.join(literal(each) for each in keys)})"
 
 

@@ -1,4 +1,4 @@
-"""Selection of files to compact together: small ones of the same partition and kind."""
+"""Selection of files to compact: under half the target size, of one partition and kind."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def small_files(table: TableSnapshot, history: set[str]) -> list[SmallFiles]:
 
     A file is small if it has less than half the target size. Files stay as they are that have a
     deletion vector, that were clustered, or that lie outside the table's folder. A group has at
-    least two files of one partition.
+    least two files of one partition; maybe there is none.
 
     Args:
         table: The table.
@@ -75,7 +75,7 @@ def small_files(table: TableSnapshot, history: set[str]) -> list[SmallFiles]:
 def commits(groups: list[SmallFiles]) -> Iterator[list[SmallFiles]]:
     """Yield the groups that one commit replaces: either history or live rows, never both.
 
-    Each has at most :data:`FILES_PER_COMMIT` files.
+    Each has at most :data:`FILES_PER_COMMIT` files. None without groups.
 
     Args:
         groups: Those of :func:`small_files`, in their order.

@@ -52,6 +52,5 @@ def sparkline(
 
 def _bar(value: float, highest: float) -> str:
     """Return the bar of a value; the lowest one is zero alone."""
-    if value <= 0:
-        return _BARS[0]
-    return _BARS[max(round(value / highest * (len(_BARS) - 1)), 1)]
+    at = 0 if value <= 0 else max(round(value / highest * (len(_BARS) - 1)), 1)
+    return _BARS[at]

@@ -208,7 +208,8 @@ class RedisSink(FeedSink):
                     own = {column: found.pop(column, None) for column in (VERSION, LOAD)}
                     if found != known or None in own.values():
                         different.append(name)
-            count = sum(1 for _ in self._names())
+            # SCAN may return a key twice, while Redis resizes its table.
+            count = len(set(self._names()))
         return len(different), different[:EXAMPLES], count
 
     def _write(self, rows: pa.RecordBatchReader, end: Position) -> None:

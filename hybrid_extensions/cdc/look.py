@@ -46,7 +46,10 @@ class DatabaseLook(CaptureLook):
         self.doubt = None if table is None else table.doubt
 
     def keep(self, generation: Generation) -> None:
-        """Write what was seen to the state, for the next look; a failure to write is ignored."""
+        """Write what was seen to the state, for the next look; a failure to write is ignored.
+
+        A connector's slot that is gone is recorded for good.
+        """
         keep_slot(generation, self._slot)
         keep_silence(generation, self._silence)
         if self._table is not None:

@@ -12,7 +12,8 @@ _PART = 1 << 30  # bytes
 def copy_apart(source: str, path: str) -> None:
     """Copy a file of this machine, never as a link: later changes to one do not affect the other.
 
-    The file system copies, where it can (XFS and Btrfs share the blocks).
+    The file system copies, where it can (XFS and Btrfs share the blocks). What a failed call has
+    written stays.
 
     Args:
         source: The file.

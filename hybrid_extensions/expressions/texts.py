@@ -141,6 +141,8 @@ def like(name: str, values: Sequence[Value]) -> Value:
 def matches(name: str, values: Sequence[Value]) -> Value:
     """Translate ``RLIKE``: whether a literal regular expression matches a part of a text.
 
+    Null for a null text; case-sensitive.
+
     Raises:
         UnprovenError: The expression is no literal, or not one that Java and RE2 read alike.
     """

@@ -60,6 +60,8 @@ def load_batches(
 ) -> None:
     """Load the rows that a lake table's library reads into a new table of the audit's database.
 
+    The table has the columns of ``batches`` also without rows.
+
     Args:
         connection: The audit's database.
         batches: The rows.

@@ -183,7 +183,8 @@ def load_lines(
 
     Returns:
         The SQL name of the table of good rows. It has the columns of ``schema`` and, as text, the
-        partition columns; columns of CSV are text too.
+        partition columns; columns of CSV are text too. Besides it has ``_place``, ``_offset`` and
+        ``_reason``, which is null.
 
     Raises:
         InputError: A file can't be read, or its header does not fit.

@@ -49,6 +49,9 @@ def line_of(
 ) -> LedgerLine:
     """Return the report's line on a partition: its recount compared with ledger and run's count.
 
+    Its outcome is ``unknown`` where Kafka has deleted rows of the seam, no key decides about a row,
+    or the run has not counted its rows yet.
+
     Args:
         source: Name of the topic's source.
         entry: The partition in the ledger.

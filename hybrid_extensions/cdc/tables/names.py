@@ -20,6 +20,8 @@ _ABOVE_UTF_16 = 0xFFFF
 def pipeline_name(name: str, table: str) -> str:
     """Return the name of a table's pipeline: lower case letters, digits and underscores.
 
+    Two tables may get the same name.
+
     Args:
         name: Name that the template of all tables declares.
         table: ``schema.table``.
@@ -40,6 +42,9 @@ def topic_part(name: str) -> str:
 
 def folder_part(name: str) -> str:
     """Return a name for use in a path or glob: characters that have a meaning there are replaced.
+
+    They become underscores, so that two names may get the same one; a name of dots alone is
+    replaced as a whole.
 
     Args:
         name: Name of a schema, a database or a table.

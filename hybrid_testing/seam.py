@@ -69,7 +69,7 @@ def across_seam(  # noqa: PLR0913 - what a test may vary
 
     With several inputs, rows are given by the name of the input. All of them are merged by event
     time, and a cut is a number of these: each input is cut there. ``live`` is given by input if
-    ``history`` is, and has no other inputs: what is given otherwise is not read.
+    ``history`` is, and has no other inputs; anything else is refused.
 
     Args:
         transform: The function that a pipeline names as its ``transform``.
@@ -119,7 +119,15 @@ def _inputs(
     if not isinstance(history, Mapping):
         history, live, schema = {ONE: history}, {ONE: live}, schema and {ONE: schema}
     given, inputs = Counter[str](), Inputs()
-    after = live if isinstance(live, Mapping) else {}
+    is_empty = isinstance(live, list | tuple) and not live
+    after = live if isinstance(live, Mapping) else {} if is_empty else {"live": live}
+    if lost := sorted(after.keys() - history.keys()):
+        message = (
+            f"`history` has the inputs {', '.join(history)}, and `live` has rows of `{lost[0]}`, "
+            "which would not be read."
+        )
+        hint = "Give `live` the rows of the same inputs by name, `{name: rows}`."
+        raise InputError(message, hint, field="live")
     for name, rows in history.items():
         own = schema[name] if isinstance(schema, Mapping) else None
         before = arrow_table(rows, None if own is None else arrow_schema(own))

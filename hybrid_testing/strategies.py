@@ -51,7 +51,7 @@ def rows_of(  # noqa: PLR0913 - what a test may vary
         columns: Strategies for the values of some columns, by name; by default any value of the
             type. A few values for what a transform groups by make it meet the same group often.
         key: Columns that identify a row: no two rows have the same values in them. The event time
-            does not count: name another column, too.
+            does not count; alone it is refused.
         min_size: Smallest number of rows.
         max_size: Largest number of rows.
 
@@ -66,6 +66,9 @@ def rows_of(  # noqa: PLR0913 - what a test may vary
         if name not in made.names:
             message = f"There is no column `{name}`; the schema has {', '.join(made.names)}."
             raise InputError(message, "Name a column of the schema.", column=name)
+    if [*key] == [time]:
+        message = f"`key` is `{time}` alone, the event time, in which rows of a stream repeat."
+        raise InputError(message, "Name another column, too.", field="key")
     values = {
         field.name: named.get(field.name, _values(field.type, is_null=field.name in nullable))
         for field in made

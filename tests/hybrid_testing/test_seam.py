@@ -245,3 +245,12 @@ def test_an_input_without_rows_is_refused_by_its_name(hybrid_spark: SparkSession
     of = {"orders": SCHEMA, "payments": SCHEMA}
     with pytest.raises(InputError, match="Input `payments` has no row"):
         across_seam(paid, history={"orders": rows(1), "payments": []}, schema=of)
+
+
+@pytest.mark.parametrize(
+    "live",
+    [pytest.param(rows(5), id="a list"), pytest.param({"b": rows(5)}, id="of another input")],
+)
+def test_rows_of_live_that_no_input_has_are_refused(live: Any) -> None:
+    with pytest.raises(InputError, match="which would not be read"):
+        across_seam(distinct, history={"a": rows(1, 2)}, live=live, schema={"a": SCHEMA})

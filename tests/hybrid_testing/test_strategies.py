@@ -99,3 +99,8 @@ def test_what_has_no_rows_is_refused_by_name(
 ) -> None:
     with pytest.raises(InputError, match=message):
         rows_of(schema, **options)
+
+
+def test_the_event_time_alone_is_no_key() -> None:
+    with pytest.raises(InputError, match="`key` is `at` alone"):
+        rows_of({"at": "timestamp", "id": "bigint"}, key=["at"])

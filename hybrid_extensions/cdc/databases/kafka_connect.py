@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from http import HTTPStatus
+from http.client import HTTPException
 from typing import Any, NamedTuple
 
 from sources.errors import InputError, UnavailableError
@@ -141,8 +142,12 @@ def ask_connect(url: str, path: str) -> Any:
     Raises:
         OSError, ValueError: It does not answer, or does not know the connector.
     """
-    with urllib.request.urlopen(f"{url.rstrip('/')}{path}", timeout=_TIMEOUT_S) as answer:
-        return json.loads(answer.read())
+    try:
+        with urllib.request.urlopen(f"{url.rstrip('/')}{path}", timeout=_TIMEOUT_S) as answer:
+            return json.loads(answer.read())
+    except HTTPException as error:
+        text = f"what answers at {url} does not speak HTTP ({type(error).__name__})"
+        raise ConnectionError(text) from None
 
 
 def without_passwords(text: str) -> str:

@@ -73,7 +73,7 @@ def act(words: list[str], run: Run) -> int | None:
 def _act_on_all(
     template: Template, before: list[str], after: list[str], run: Run, show: Any
 ) -> int:
-    from sources.errors import InputError
+    from sources.errors import HybridError, InputError
 
     if before[0] in _COPYING:
         from hybrid_extensions.cdc.tables import table_pipelines
@@ -95,7 +95,7 @@ def _act_on_all(
             words = [*before, str(template.load(table).path), *after]
             with OwnOutput.into(out, err):
                 status = run(words if is_json or before[0] != "status" else [*words, "--json"])
-        except InputError as error:
+        except HybridError as error:
             tell(f"{table}: {error}")
             return table, 2, json.dumps({"ok": False, **error.report().model_dump()})
         if status == INTERRUPTED:

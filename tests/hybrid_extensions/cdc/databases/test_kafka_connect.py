@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from email.message import Message
 from typing import Any
 from urllib.error import HTTPError
@@ -18,7 +20,7 @@ from hybrid_extensions.cdc.databases.kafka_connect import (
     restart_command,
     restart_failed,
 )
-from sources.errors import InputError
+from sources.errors import InputError, UnavailableError
 from tests.services.connect_worker import RUNNING, worker
 
 # As Kafka Connect 4.3 answers after MySQL was started again, shortened.
@@ -97,3 +99,20 @@ def test_a_connector_whose_configuration_is_refused_is_not_to_be_started(
     with pytest.raises(InputError, match=r"can't be read: .* answers 401") as raised:
         read_config("http://connect:8083/connectors/shop")
     assert "Start" not in raised.value.hint
+
+
+def test_what_does_not_speak_http_is_told_in_words() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def answer() -> None:
+            for _ in range(2):
+                asked, _ = server.accept()
+                with asked:
+                    asked.recv(1000)
+                    asked.sendall(b"SSH-2.0-OpenSSH_9\r\n")
+
+        threading.Thread(target=answer, daemon=True).start()
+        url = f"http://127.0.0.1:{server.getsockname()[1]}/connectors/shop"
+        assert "does not speak HTTP (BadStatusLine)" in str(find_connector_state(url))
+        with pytest.raises(UnavailableError, match="does not speak HTTP"):
+            read_config(url)

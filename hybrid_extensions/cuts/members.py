@@ -167,7 +167,9 @@ def load_group(paths: Sequence[Path]) -> CutGroup:
                 f"`cuts.path` {folder} overlaps the table {each.target} of pipeline "
                 f"`{each.pipeline.name}`."
             )
-            hint = "Give the table of the cuts a folder of its own."
+            hint = (
+                "Give the table of the cuts a folder of its own (`cuts.path`), then publish again."
+            )
             raise InputError(message, hint, field="cuts.path", value=cuts.path)
         captured = each.pipeline.topics[-1].changes
         assert captured is not None  # `cuts` needs the position of changes
@@ -189,7 +191,7 @@ def _load(path: Path) -> list[LoadedPipeline]:
     template = Template(path)
     if not (tables := template.tables()):
         message = f"{path.name} has no pipeline of a table yet, so it has no cuts."
-        hint = "Look for the tables in the database: `hybrid tables P`."
+        hint = "Look for the tables in the database, `hybrid tables P`, then start their runs."
         raise InputError(message, hint, file=str(path))
     return [template.load(table) for table in tables]
 
@@ -238,5 +240,5 @@ def require_following(tables: Sequence[CutTable]) -> None:
     if reading := [each.name for each in tables if not each.follows]:
         verb = "reads its snapshot" if len(reading) == 1 else "read their snapshots"
         message = f"No cut yet: {', '.join(reading)} still {verb} of the database."
-        hint = "Wait until the run of each table follows its changes: `hybrid status P`."
+        hint = "Publish again once the run of each table follows its changes: `hybrid status P`."
         raise StateError(message, hint, table=reading[0])

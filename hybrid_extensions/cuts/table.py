@@ -279,7 +279,9 @@ def _open(folder: Folder) -> DeltaTable | None:
             f"{folder} is not a table of cuts: it has the columns {', '.join(names)}, not "
             f"{', '.join(_SCHEMA.names)}."
         )
-        raise InputError(message, "Name another folder in `cuts.path`.", table=folder.url)
+        raise InputError(
+            message, "Name another folder in `cuts.path`, then publish again.", table=folder.url
+        )
     return table
 
 

@@ -133,6 +133,9 @@ def _chosen(loaded: LoadedPipeline, names: list[str]) -> list[AnyFeed]:
 
     if not feeds_of(loaded):
         message = f"Pipeline `{loaded.pipeline.name}` declares no `feeds`."
-        hint = f"Add `feeds` to {loaded.path.name}; `hybrid reference` prints their fields."
+        hint = (
+            f"Add `feeds` to {loaded.path.name}, then run the command again; `hybrid reference` "
+            "prints their fields."
+        )
         raise InputError(message, hint, pipeline=loaded.pipeline.name, field="feeds")
     return [feed_of(loaded, name) for name in names] or feeds_of(loaded)

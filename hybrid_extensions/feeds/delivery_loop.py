@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
-from hybrid_extensions.feeds.base import Comparison
+from hybrid_extensions.feeds.base import AGAIN, REPEATED, Comparison
 from hybrid_extensions.feeds.declare import AnyFeed
 from hybrid_extensions.feeds.feed_record import (
     Compared,
@@ -179,7 +179,7 @@ def _catch_up(
 def _unknown(error: Exception) -> HybridError:
     why = str(error).strip().rstrip(".") or type(error).__name__
     message = f"The feed failed for a reason that is not foreseen: {why}."
-    hint = "Correct what the message names; a follower tries again."
+    hint = f"Correct what the message names. {REPEATED} {AGAIN}"
     return UnavailableError(message, hint)
 
 

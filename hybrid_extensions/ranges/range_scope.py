@@ -220,7 +220,7 @@ def _require_complete(
         f"History of generation {name} is complete through {complete}, but the range ends at "
         f"{utc(until)}: later rows come from the live run, not from files."
     )
-    hint = f"Set `until` to {complete} or earlier."
+    hint = f"Set `until` to {complete} or earlier, then recompute the range again."
     if to_ms(since) > end.complete_through_ms:
         hint = (
             f"Choose a range before {complete}. What the live run delivered is recomputed with the "
@@ -262,7 +262,7 @@ def _scope_of_windows(
     )
     message = f"The last window of the range ends at {utc(read.until)}, but {why}."
     latest = windows.latest_until(final.moment)
-    hint = f"Set `until` to {utc(latest)} or earlier."
+    hint = f"Set `until` to {utc(latest)} or earlier, then recompute the range again."
     if latest <= since:
         hint = (
             f"Choose a range before {utc(latest)}. Later windows are recomputed with the whole "

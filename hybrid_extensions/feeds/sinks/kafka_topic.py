@@ -99,7 +99,9 @@ class KafkaSink(FeedSink):
                     f"and had {partitions}: keys have moved to other partitions, and their old "
                     "records stay. Nothing was delivered."
                 )
-                hint = "Name a new topic in `topic`; the whole table is then loaded into it."
+                hint = (
+                    f"Name a new topic in `topic`; the whole table is then loaded into it. {AGAIN}"
+                )
                 raise InputError(message, hint, **self._fields | {"field": "topic"})
             if position is not None and time.monotonic() - self._renewed_s > _RENEW_S:
                 with self._transaction() as producer:
@@ -354,7 +356,7 @@ class KafkaSink(FeedSink):
                     f"Another follower feeds `{self._feed.name}` now, so the sink refuses what "
                     "this one writes."
                 )
-                hint = "Run one follower of a feed at a time."
+                hint = f"Run one follower of a feed at a time. {REPEATED}"
                 raise StateError(message, hint, transient=True, **self._fields) from None
             refused = (
                 KafkaError._AUTHENTICATION,

@@ -331,7 +331,7 @@ class RedisSink(FeedSink):
                     f"Another follower feeds `{self._feed.name}` now, so the sink refuses what "
                     "this one writes."
                 )
-                hint = "Run one follower of a feed at a time."
+                hint = f"Run one follower of a feed at a time. {REPEATED}"
                 raise StateError(message, hint, transient=True, **self._fields) from None
             message = f"The server refuses feed `{self._feed.name}`: {str(error).rstrip('.')}."
             hint = f"Correct what it names. {REPEATED} {AGAIN}"

@@ -179,7 +179,7 @@ def compare_generations(loaded: LoadedPipeline) -> GenerationComparison:
         path = target_of(loaded, name)
         if (table := open_target(path)) is None:
             message = f"Generation {name} of pipeline `{pipeline}` has no table yet: {path}."
-            hint = f"Compute the table of {name} first: `hybrid run P`."
+            hint = f"Compute the table of {name} first (`hybrid run P`), then compare again."
             if name == serving:
                 hint = (
                     f"There is nothing to compare {candidate} with: check its table yourself, and "

@@ -103,7 +103,7 @@ def find_unready(context: PipelineContext) -> Unready | None:
                 f"Generation {generation.name} can't be promoted: it has not read `{source.name}` "
                 "to its end."
             )
-            hint = f"Run {generation.name} to its end first: `hybrid run P`."
+            hint = f"Run {generation.name} to its end (`hybrid run P`), then promote it again."
             return Unready(message, hint, source.name)
         if is_bounded:
             continue

@@ -97,7 +97,9 @@ def fingerprints(
         found = connection.execute(query).fetchall()
     except duckdb.Error as error:
         message = f"The labels can't be read: {error_text(error)}"
-        raise InputError(message, "Restore the files of the labels, then try again.") from None
+        raise InputError(
+            message, "Restore the files of the labels, then compute the set again."
+        ) from None
     return {key: Fingerprint(rows, f"{rows}:{digest}") for key, rows, digest in found}
 
 
@@ -113,7 +115,7 @@ def require_in_ranges(
     if (without := found.get(None)) is not None:
         has = counted_as(without.rows, "has", "have")
         message = f"{counted(without.rows, 'label')} of {labels.path} {has} no `{labels.time}`."
-        hint = "Leave them out of the labels, or name another column in `labels.time`."
+        hint = "Leave them out, or name another column in `labels.time`; then compute again."
         raise InputError(message, hint, column=labels.time)
     outside = [
         key

@@ -52,7 +52,7 @@ def quality(loaded: LoadedPipeline, declared: DeclaredSet, ranges: Sequence[str]
     folder = loaded.place(declared.path).called("training set")
     if (table := open_target(folder)) is None:
         message = f"There is no table {folder} of training set `{declared.name}` yet."
-        hint = f"Compute it: `hybrid training P --set {declared.name}`."
+        hint = f"Compute it first: `hybrid training P --set {declared.name}`."
         raise StateError(message, hint, table=folder.url)
     where = in_ranges(ranges)
     made = [f"{each.name}__{name}" for each in declared.tables for name in each.columns]

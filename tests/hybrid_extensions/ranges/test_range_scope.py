@@ -200,7 +200,10 @@ def test_windows_that_end_after_the_watermark_of_history_are_the_live_runs(tmp_p
     refused = case.refused(3, 16)
     assert "The last window of the range ends at 2024-03-01T17:00:00Z, but history" in str(refused)
     assert "left the watermark 2024-03-01T16:00:00Z to the live run" in refused.message
-    assert refused.hint == "Set `until` to 2024-03-01T15:00:00Z or earlier."
+    assert (
+        refused.hint
+        == "Set `until` to 2024-03-01T15:00:00Z or earlier, then recompute the range again."
+    )
     assert "Choose a range before 2024-03-01T15:00:00Z." in case.refused(15, 16).hint
     assert latest_end(case.loaded) == at(15)
 

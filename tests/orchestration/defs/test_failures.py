@@ -132,8 +132,8 @@ def test_a_refusal_in_a_job_names_the_jobs_to_use_instead_of_commands(tmp_path: 
     assert told.message == (
         "Pipeline `events` has no candidate: no generation was begun that was not "
         "promoted yet. The promotion was not begun, so it changed nothing.\n"
-        "What to do: Begin a new generation: the job `events_generation` with the action NEW. Then run it: the job "
-        "`events`.\n"
+        "What to do: Begin a new generation: the job `events_generation` with the "
+        "action NEW. Then run it: the job `events`.\n"
     )
 
 

@@ -97,7 +97,8 @@ def read_status(pod: str, answer: Answer) -> DriverStatus:
 
     Returns:
         The state; ``unknown`` if the command failed, its output has no status, or the node of the
-        pod does not answer; ``ended`` if there is no such pod.
+        pod does not answer; ``ended`` if there is no such pod, or its driver has ended and others
+        of its containers still run.
     """
     if answer.status != 0:
         return DriverStatus("unknown", reason=f"Kubernetes does not answer: {answer.last_words}")
@@ -111,7 +112,7 @@ def read_status(pod: str, answer: Answer) -> DriverStatus:
     if phase == "Pending":
         return DriverStatus("waiting", reason=_why(status, "waiting"))
     if phase == "Running":
-        return DriverStatus("running")
+        return _of_container(pod, status) or DriverStatus("running")
     if phase == "Succeeded":
         return DriverStatus("ended", is_good=True, reason=f"as {phase} on Kubernetes (pod {pod})")
     if phase == "Failed":
@@ -122,6 +123,21 @@ def read_status(pod: str, answer: Answer) -> DriverStatus:
     return DriverStatus(
         "unknown", reason=f"pod {pod} is in phase {phase}: its node does not answer"
     )
+
+
+def _of_container(pod: str, status: dict[str, Any]) -> DriverStatus | None:
+    """Return the end of the driver's container in a pod that runs on; None if it has not ended.
+
+    A pod has its phase by all of its containers, such as that of a proxy of a service mesh.
+    """
+    for container in status.get("containerStatuses", []):
+        found = container.get("state", {}).get("terminated")
+        if container.get("name") == _CONTAINER and found is not None:
+            of_driver = {"containerStatuses": [container]}
+            why = _why(of_driver, "terminated")
+            text = f"in its container on Kubernetes (pod {pod}){why and f': {why}'}"
+            return DriverStatus("ended", is_good=found.get("exitCode") == 0, reason=text)
+    return None
 
 
 def _why(status: dict[str, Any], state: str) -> str:

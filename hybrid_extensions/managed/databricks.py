@@ -12,7 +12,7 @@ from typing import Any
 
 from hybrid_extensions.managed.client import no_answer
 from sources.common.optional import needs_extra
-from sources.errors import InputError, RunError
+from sources.errors import InputError, RunError, UnavailableError
 from spark_jobs.launch.places.base import DriverStatus
 
 with needs_extra("databricks", "`master: databricks://…`"):
@@ -90,14 +90,12 @@ class Databricks:
         try:
             with _answers(NotFound):
                 found = self._jobs.get_run(int(run))
-                status = read_status(found)
-                if status.is_good is False and (output := self._output(found)) is not None:
-                    why = (output.error or "").strip()
-                    status = status._replace(
-                        reason=f"{status.reason}{why and f': {why}'}"[:_LONGEST]
-                    )
         except NotFound:
             return DriverStatus("ended", reason=f"and Databricks does not know run {run} any more")
+        status = read_status(found)
+        if status.is_good is False:
+            why = self._error(found)
+            status = status._replace(reason=f"{status.reason}{why and f': {why}'}"[:_LONGEST])
         return status
 
     def cancel(self, run: str) -> None:
@@ -128,6 +126,18 @@ class Databricks:
             return ""
         text = "" if output is None else "\n".join(filter(None, (output.logs, output.error_trace)))
         return "\n".join(text.splitlines()[-lines:])
+
+    def _error(self, run: Run) -> str:
+        """Return the error that a run ended with; empty if it has none, or it can't be fetched.
+
+        Of a run that was cancelled before its task began, the service refuses the question.
+        """
+        try:
+            with _answers():
+                output = self._output(run)
+        except UnavailableError:
+            return ""
+        return "" if output is None else (output.error or "").strip()
 
     def _output(self, run: Run) -> RunOutput | None:
         task = run.tasks[0].run_id if run.tasks else None

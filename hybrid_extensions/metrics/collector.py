@@ -54,7 +54,8 @@ class PipelineCollector(Collector):
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
-        self._paths = list(paths)
+        # A file that can't be read has the name that it had, by which alerts know the pipeline.
+        self._names = {path: path.stem for path in paths}
         self._headroom = HeadroomLooks()
         self._lock = threading.Lock()
 
@@ -65,7 +66,7 @@ class PipelineCollector(Collector):
         maybe without a value.
         """
         with self._lock:
-            samples = [sample for path in self._paths for sample in self._samples(path)]
+            samples = [sample for path in self._names for sample in self._samples(path)]
         added = [each.metric for each in samples if each.metric not in catalog.EVERY]
         for metric in dict.fromkeys([*catalog.EVERY, *added]):
             own = [each for each in samples if each.metric == metric]
@@ -84,10 +85,9 @@ class PipelineCollector(Collector):
         return []
 
     def _samples(self, path: Path) -> list[Sample]:
-        name = path.stem
         try:
             loaded = load_pipeline(path)
-            name = loaded.pipeline.name
+            self._names[path] = loaded.pipeline.name
             found = status_of(loaded)
             own = list(self._of(loaded, found))
             if found.served_by is not None:
@@ -95,9 +95,9 @@ class PipelineCollector(Collector):
             own += _of_parts(found)
         # Whatever it is, the metrics of the other pipelines must be there.
         except Exception:
-            _LOG.exception("The status of pipeline `%s` can't be read.", name)
-            return [Sample(catalog.LOOK, {"pipeline": name}, 0)]
-        return [Sample(catalog.LOOK, {"pipeline": name}, 1), *own]
+            _LOG.exception("The status of pipeline `%s` can't be read.", self._names[path])
+            return [Sample(catalog.LOOK, {"pipeline": self._names[path]}, 0)]
+        return [Sample(catalog.LOOK, {"pipeline": self._names[path]}, 1), *own]
 
     def _of(self, loaded: LoadedPipeline, found: Status) -> Iterator[Sample]:
         """Yield the metrics of one generation; none if nothing was planned yet."""

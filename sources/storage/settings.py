@@ -27,8 +27,7 @@ def _endpoint() -> str | None:
 
 def _region() -> str:
     # https://docs.aws.amazon.com/sdkref/latest/guide/feature-region.html
-    found = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
-    return found or "us-east-1"
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or "us-east-1"
 
 
 class S3Settings(Declared):

@@ -10,8 +10,7 @@ import time
 
 from sources.errors import StateError, UnavailableError
 from sources.state.generation import Generation
-from sources.state.local_copy import local_path
-from spark_jobs.launch.launch_record import Launch, last_launch
+from spark_jobs.launch.launch_record import Launch, last_launch, log_of
 from spark_jobs.launch.places.base import DriverStatus, Launcher
 from spark_jobs.launch.places.choice import launcher_at
 from spark_jobs.run_state import run_log
@@ -44,7 +43,7 @@ class DriverState:
         Raises:
             InputError: No installed extension knows the place where the driver runs.
         """
-        log = local_path(generation, launch.log)
+        log = log_of(generation, launch)
         return cls(generation, launch, launcher_at(launch.place, generation, log))
 
     @property
@@ -186,7 +185,7 @@ class DriverState:
         Raises:
             UnavailableError: The state's store does not answer.
         """
-        log = local_path(self.generation, self.launch.log)
+        log = log_of(self.generation, self.launch)
         own = self.launcher.logs(self.launch, count) or run_log.last_lines(log, count)
         return own or run_log.kept_lines(self.generation, self.launch.log, count)
 

@@ -256,6 +256,20 @@ def log_name(source: str) -> str:
     return f"run/{source}.log"
 
 
+def log_of(generation: Generation, launch: Launch) -> Path:
+    """Return the local path of a launch's log; the file need not exist.
+
+    If only the machine that launched it has the log, as for a state in a store, no file of this
+    machine has the path that is returned: its own log of the source is of an earlier launch.
+
+    Args:
+        generation: State folder of the generation.
+        launch: The launch.
+    """
+    is_here = generation.is_local or launch.is_from_here
+    return local_path(generation, launch.log if is_here else f"{launch.log}.{launch.host}")
+
+
 def log_path(generation: Generation, source: str) -> Path:
     """Return the local path of the log of a source's last run; the file need not exist.
 

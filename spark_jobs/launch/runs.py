@@ -21,6 +21,7 @@ from spark_jobs.launch.launch_record import (
     Place,
     last_launch,
     log_name,
+    log_of,
     record_group,
     record_launch,
 )
@@ -132,7 +133,7 @@ def last_lines(
     if driver is None:
         return None
     if previous:
-        log = run_log.previous(local_path(generation, driver.launch.log))
+        log = run_log.previous(log_of(generation, driver.launch))
         return driver.source, run_log.last_lines(log, lines)
     return driver.source, driver.last_lines(lines)
 

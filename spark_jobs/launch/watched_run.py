@@ -10,9 +10,9 @@ from datetime import timedelta
 
 from sources.common.durations import duration
 from sources.errors import RunError
-from sources.state.local_copy import local_path
 from spark_jobs.launch.driver_error import DriverError
 from spark_jobs.launch.driver_state import DriverState
+from spark_jobs.launch.launch_record import log_of
 from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.launch.places.local import GRACE_S, kill_group, wait_until
 from spark_jobs.launch.submission import submit
@@ -41,7 +41,7 @@ class WatchedRun:
         self.driver = driver
         self._process = process
         self._generation = driver.generation
-        self._log = local_path(driver.generation, driver.launch.log)
+        self._log = log_of(driver.generation, driver.launch)
         # A process that did not launch the run gets what is printed from now on.
         self._output = run_log.Tail(self._log, 0 if process is not None else None)
 
@@ -208,7 +208,7 @@ class WatchedRun:
     def _last_words(self) -> str:
         driver = self.driver
         printed = driver.launcher.logs(driver.launch, _TAIL_LINES)
-        if driver.is_on_cluster and printed:
+        if driver.is_on_cluster and printed and self._log.exists():
             # Next to ``spark-submit``'s output: the pod, and YARN's logs, are removed some day.
             with self._log.open("a") as log:
                 log.write(f"\n{printed}\n")
@@ -219,11 +219,9 @@ class WatchedRun:
             return True
         if self.driver.is_on_cluster:
             return self.driver.recorded() is not None and self.driver.is_there()
-        return (
-            self._process is None
-            and self.driver.recorded() is not None
-            and is_launched(self._generation)
-        )
+        if self._process is not None or self.driver.recorded() is None:
+            return False
+        return is_launched(self._generation)
 
     def _hand_on(self, on_output: OnOutput) -> None:
         for line in self._output.new_lines():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from datetime import date
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -82,12 +83,12 @@ def with_added(rows: DataFrame, added: Mapping[str, AddedColumn]) -> DataFrame:
         rows: Rows of a source.
         added: Type and default of each column that the source got later, by name.
     """
-    lacking = {name: column for name, column in added.items() if name not in rows.columns}
-    if not lacking:
-        return rows
-    return rows.withColumns(
-        {name: F.lit(column.value).cast(column.type) for name, column in lacking.items()}
-    )
+    for name, column in added.items():
+        if name not in rows.columns:
+            # Times as text, since Java's old calendar has other days in the far past.
+            value = str(column.value) if isinstance(column.value, date) else column.value
+            rows = rows.withColumn(name, F.lit(value).cast(column.type))
+    return rows
 
 
 def with_emptied(rows: DataFrame, emptied: Collection[str]) -> DataFrame:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,15 @@ def test_rows_that_are_there_get_the_default(target: Target) -> None:
     target.start({**SEVEN, "note": {"type": "string"}}, 2)
     target.start({**SEVEN, "note": {"type": "string"}}, 3)
     assert target.rows() == [{"id": n, "discount": 7, "note": None} for n in (1, 2, 3)]
+
+
+def test_a_default_of_the_far_past_is_the_declared_one(target: Target) -> None:
+    first = datetime(1, 1, 1, tzinfo=UTC)
+    since = {"type": "timestamp", "default": first.isoformat()}
+    columns = {"since": since, "day": {"type": "date", "default": first.date().isoformat()}}
+    target.start({}, 1)
+    target.start(columns, 2)
+    assert target.rows() == [{"id": n, "since": first, "day": first.date()} for n in (1, 2)]
 
 
 def test_a_column_with_a_default_may_be_null_from_the_beginning(target: Target) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
@@ -45,3 +46,49 @@ def test_far_times_are_in_the_target_as_every_reader_reads_them(
         assert [row["valid_to"] for row in found.read("arrow").read_all().to_pylist()] == [
             *(FAR, EARLY)
         ]
+
+
+@pytest.mark.parametrize("limit", [datetime(1500, 1, 1, tzinfo=UTC), datetime(1, 1, 9, tzinfo=UTC)])
+def test_a_range_of_the_far_past_begins_and_ends_at_its_times(
+    tmp_path: Path, spark: SparkSession, limit: datetime
+) -> None:
+    (tmp_path / "transforms.py").write_text(TRANSFORMS)
+    after = limit + timedelta(days=9)
+    tick = timedelta(microseconds=1)
+    times = [limit - tick, limit, limit + timedelta(days=1), after - tick, after]
+    rows = {"id": [*range(5)], "at": pa.array(times, pa.timestamp("us", "UTC"))}
+    pq.write_table(pa.table(rows), tmp_path / "a.parquet")
+    source = {"name": "history", "type": "files", "path": "*.parquet", "format": "parquet"}
+    loaded = minimal_pipeline(
+        tmp_path,
+        {**source, "time_range": {"since": limit.isoformat(), "until": after.isoformat()}},
+        event_time={"column": "at", "not_before": "0001-01-01T00:00:00Z"},
+        spark={"conf": dict(SMALL)},
+    )
+    run_history(spark, loaded)
+    written = DeltaTable(str(tmp_path / "out")).to_pyarrow_table()
+    assert sorted(written["id"].to_pylist()) == [1, 2, 3]
+    assert audit(loaded).ok
+
+
+def test_a_default_of_the_far_past_is_the_declared_one(tmp_path: Path, spark: SparkSession) -> None:
+    (tmp_path / "transforms.py").write_text(TRANSFORMS)
+    micros = pa.timestamp("us", "UTC")
+    lacking = pa.table({"id": [1], "at": pa.array([moment(1)], micros)})
+    full = pa.table({"id": [2], "at": pa.array([moment(2)], micros)})
+    for name, kind, value in (("since", micros, FAR), ("day", pa.date32(), FAR.date())):
+        full = full.append_column(name, pa.array([value], kind))
+    pq.write_table(lacking, tmp_path / "a.parquet")
+    pq.write_table(full, tmp_path / "b.parquet")
+    source = {"name": "history", "type": "files", "path": "*.parquet", "format": "parquet"}
+    defaults = {"since": EARLY, "day": EARLY.date()}
+    loaded = minimal_pipeline(
+        tmp_path,
+        {**source, "schema_drift": {"defaults": defaults}},
+        spark={"conf": dict(SMALL)},
+    )
+    run_history(spark, loaded)
+    written = DeltaTable(str(tmp_path / "out")).to_pyarrow_table().sort_by("id")
+    assert written["since"].to_pylist() == [EARLY, FAR]
+    assert written["day"].to_pylist() == [EARLY.date(), FAR.date()]
+    assert audit(loaded).ok

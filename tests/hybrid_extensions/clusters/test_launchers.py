@@ -500,6 +500,31 @@ class TestKubernetesAnswers:
                     "ended", False, f"as Failed {recorded.POD}: Evicted: {recorded.EVICTED}"
                 ),
             ),
+            (
+                recorded.pod(
+                    "Running",
+                    containerStatuses=[
+                        {"name": "istio-proxy", "state": {"running": {}}},
+                        *recorded.container("terminated", exitCode=137, reason="OOMKilled"),
+                    ],
+                ),
+                DriverStatus(
+                    "ended",
+                    False,
+                    "in its container on Kubernetes (pod hybrid-a): OOMKilled: out of memory; "
+                    "raise `spark.driver.memoryOverhead`",
+                ),
+            ),
+            (
+                recorded.pod(
+                    "Running",
+                    containerStatuses=[
+                        {"name": "init-proxy", "state": {"terminated": {"exitCode": 0}}},
+                        *recorded.container("running"),
+                    ],
+                ),
+                DriverStatus("running"),
+            ),
             ("", DriverStatus("ended", None, "and Kubernetes has no pod hybrid-a")),
         ],
     )

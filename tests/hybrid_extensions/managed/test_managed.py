@@ -16,13 +16,17 @@ from hybrid_extensions.managed import launcher, submission
 from sources.config.loader import LoadedPipeline
 from sources.config.requirements import require_extras
 from sources.errors import InputError, RunError, StateError, UnavailableError
+from sources.state.generation import Generation
+from sources.state.local_copy import local_path
 from spark_jobs.jvm.jar_sets import packages
 from spark_jobs.launch import driver_state
+from spark_jobs.launch.driver_state import DriverState
 from spark_jobs.launch.launch_record import Place, last_launch
 from spark_jobs.launch.places.base import DriverStatus
 from spark_jobs.launch.places.choice import driver_place, launcher_at
 from spark_jobs.launch.run_control import run_to_end, stop
 from spark_jobs.launch.runs import find_or_launch, find_run, why_ended
+from spark_jobs.launch.watched_run import WatchedRun
 from spark_jobs.run_state.driver_lock import QueryLock
 from spark_jobs.run_state.heartbeat import read_heartbeat
 from tests.hybrid_extensions.managed import recorded_services as recorded
@@ -333,6 +337,22 @@ class TestStates:
             ),
             (
                 [
+                    recorded.databricks_run("TERMINATED", "CANCELED", "Cancelled by etl"),
+                    Answer(
+                        "GET",
+                        recorded.DATABRICKS_OUTPUT.path,
+                        {"error_code": "INVALID_STATE", "message": "Run result is empty."},
+                        400,
+                    ),
+                ],
+                DriverStatus(
+                    "ended",
+                    False,
+                    f"as CANCELED on Databricks (run {recorded.RUN}): Cancelled by etl",
+                ),
+            ),
+            (
+                [
                     Answer(
                         "GET",
                         recorded.databricks_run("RUNNING").path,
@@ -383,6 +403,47 @@ def asked_now(loaded: LoadedPipeline) -> DriverStatus:
     generation = loaded.require_generation()
     log = generation.path(launch.log)
     return launcher_at(launch.place, generation, log).status(launch)
+
+
+def test_a_launch_of_another_machine_is_not_taken_for_an_earlier_one_of_this_one(
+    tmp_path: Path, service: ManagedService, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HYBRID_CACHE", str(tmp_path / "cache"))
+    loaded = loaded_for(case, service, tmp_path)
+    launch = launched(loaded, host="worker-7")
+    # As of a state in a store: each machine has the logs of its own launches.
+    generation = Elsewhere(loaded.require_generation())
+    earlier = local_path(generation, launch.log)
+    earlier.parent.mkdir(parents=True)
+    earlier.write_text(f"{launcher.SUBMITTED.format('1', case.name)}\n")
+    service.says(case.listed, case.running)
+    driver = DriverState.of(generation, launch)
+    assert driver.status() == DriverStatus("running")
+    asked = service.asked[-1]
+    assert re.search(f"{recorded.JOB_RUN}|{recorded.RUN}", f"{asked.path}?{asked.query}")
+    assert "Submitted" not in driver.last_lines(9)
+
+
+def test_how_a_launch_of_another_machine_failed_is_told_without_a_log_of_it(
+    tmp_path: Path, service: ManagedService, case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HYBRID_CACHE", str(tmp_path / "cache"))
+    loaded = loaded_for(case, service, tmp_path)
+    launch = launched(loaded, host="worker-7")
+    service.says(case.listed, *case.failed)
+    run = WatchedRun(DriverState.of(Elsewhere(loaded.require_generation()), launch))
+    assert f"as FAILED on {case.name}" in str(run.failure())
+
+
+class Elsewhere(Generation):
+    """A generation as if its state folder were in a store."""
+
+    def __init__(self, generation: Generation) -> None:
+        vars(self).update(vars(generation))
+
+    @property
+    def is_local(self) -> bool:
+        return False
 
 
 def test_a_run_is_launched_followed_and_its_failure_told(

@@ -27,6 +27,20 @@ def test_an_error_of_any_kind_is_that_of_one_pipeline(
 
     monkeypatch.setattr(collector, "status_of", look)
     found = collector.PipelineCollector([other, case.loaded.path])
+    assert looks(found) == {"events": 1, "other": 0}
+
+
+def test_a_file_that_became_unreadable_is_told_under_the_name_of_its_pipeline(
+    tmp_path: Path,
+) -> None:
+    case = GenerationCase(tmp_path)
+    path = case.loaded.path.rename(tmp_path / "of-another-name.yaml")
+    found = collector.PipelineCollector([path])
+    assert looks(found) == {"events": 1}
+    path.write_text("name: [")
+    assert looks(found) == {"events": 0}
+
+
+def looks(found: collector.PipelineCollector) -> dict[str, float]:
     [success] = [each for each in found.collect() if each.name == "hybrid_look_success"]
-    values = {each.labels["pipeline"]: each.value for each in success.samples}
-    assert values == {"events": 1, "other": 0}
+    return {each.labels["pipeline"]: each.value for each in success.samples}

@@ -8,6 +8,7 @@ the files without it; and for each default a partition column that says which fi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import date
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -100,7 +101,9 @@ def as_one(
             value = F.coalesce(value, *(F.col(in_backticks(other)) for other in others))
         default = default_of(drift, field.name, field.type)
         if default is not None:
-            constant = F.lit(default).cast(type_name(field.type))
+            # As text, since Java's old calendar has other days in the far past.
+            given = str(default) if isinstance(default, date) else default
+            constant = F.lit(given).cast(type_name(field.type))
             value = F.when(F.col(in_backticks(_lacking(field.name))), constant).otherwise(value)
         columns.append(value.alias(field.name))
     return rows.select(*map(in_backticks, kept), *columns)

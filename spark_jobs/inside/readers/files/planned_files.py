@@ -341,11 +341,12 @@ class PlannedSource:
         if BOUNDS.names[0] in kept:
             rows = rows.where(event_time_counts(column)).drop(*BOUNDS.names)
         time_range, at = self._source.time_range, F.col(in_backticks(column))
-        # A row without an event time lies in no range and must not be lost: it is kept.
+        # A row without an event time lies in no range and must not be lost: it is kept. Times as
+        # text, since Java's old calendar has other days in the far past.
         if time_range.since is not None:
-            rows = rows.where(at.isNull() | (at >= F.lit(time_range.since)))
+            rows = rows.where(at.isNull() | (at >= F.lit(str(time_range.since)).cast("timestamp")))
         if time_range.until is not None:
-            rows = rows.where(at.isNull() | (at < F.lit(time_range.until)))
+            rows = rows.where(at.isNull() | (at < F.lit(str(time_range.until)).cast("timestamp")))
         return within_sample(rows, self._rules)
 
     def _spread(self, spark: SparkSession, entries: DataFrame) -> DataFrame:

@@ -40,7 +40,7 @@ def parse_json(
     """
     as_parsed = pa.schema([field.with_type(parsed_as(field.type)) for field in of_value])
     schema = f"{ddl(as_parsed)}, `{_CORRUPT}` string"
-    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT}
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT, "timeZone": "UTC"}
     parsed = F.from_json(F.col(VALUE).cast("string"), schema, options)
     row = F.col(_ROW)
     too_large = is_too_large(row, of_value, F.col(VALUE))

@@ -104,7 +104,9 @@ def _change(
     for each in pipelines:
         if (left := each.state.read(Group.NAME, Group)) is not None:
             _settle(each, left, say)
-    members = earlier_of(pipelines) if is_rollback else candidates_of(pipelines)
+    kind = "rollback" if is_rollback else "promotion"
+    with leaving(f"The {kind} was not begun, so it changed nothing."):
+        members = earlier_of(pipelines) if is_rollback else candidates_of(pipelines)
     group = Group(members=members, at_ms=now_ms(), by=by, is_rollback=is_rollback)
     loaded = {each.file: each.load() for each in members}
     home = loaded[members[0].file]

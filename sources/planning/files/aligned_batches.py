@@ -26,8 +26,8 @@ def with_ticks(
     """Return tables of splits that say in which micro-batch each split is read.
 
     Of all inputs, the micro-batch with the earliest row comes next; the next one of each other
-    input is read with it if it begins before that one ends. The number of a split's micro-batch,
-    from 0, is in the column :data:`TICK`; those of all sources are counted together.
+    input is read with it if it begins before that one ends, or at its end. The number of a split's
+    micro-batch, from 0, is in the column :data:`TICK`; those of all sources are counted together.
 
     Args:
         splits: Splits of the sources that one run reads together, in reading order, by name.

@@ -1,4 +1,4 @@
-"""Metadata of assets and checks in Dagster's UI; its shapes are defined only here."""
+"""Metadata in Dagster's UI: its shapes, and findings of a run as checks; pending ones warn."""
 
 from __future__ import annotations
 

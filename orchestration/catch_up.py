@@ -1,4 +1,4 @@
-"""Waiting for the live run to catch up with its input: all of it, or what exists at one moment."""
+"""Waiting until the live run has caught up with its input: transactions open for 15 min end it."""
 
 from __future__ import annotations
 

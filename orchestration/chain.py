@@ -1,4 +1,4 @@
-"""Steps of a pipeline's chain, each an object that runs itself, and the loop over them.
+"""Steps of a chain, which run themselves: their order, what a repeated or failed one leaves.
 
 The command line, Dagster's assets, reruns and other orchestrators all run these steps. They differ
 in the :class:`Observer` that shows the progress, and in nothing else.

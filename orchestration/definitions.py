@@ -1,4 +1,4 @@
-"""Definitions of every pipeline that is found: the entry point for Dagster.
+"""Entry point for Dagster: which files are pipelines (`HYBRID_PIPELINES`); bad ones stand apart.
 
 ``HYBRID_PIPELINES`` lists folders and files to search, separated like ``PATH``; the examples are
 used if it is not set.
@@ -50,7 +50,7 @@ def find_pipelines(places: Iterable[Path]) -> Declared:
 
     So are files ``*.yml`` of a folder that declare ``sink`` or ``tables``, as pipelines do. A file
     that can't be loaded raises nothing: it is in ``unreadable``. Files of a group's pipelines count
-    as part of the group.
+    as part of the group. They come in the order of the places, those of a folder by name.
 
     Args:
         places: Files and folders; folders below a folder are not searched.

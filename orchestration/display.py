@@ -35,7 +35,8 @@ def time_left(seconds: float) -> str:
 def estimated_duration(seconds: float) -> str:
     """Return an estimated duration as text, rounded up: ``30 s`` for 21 s, ``4 min`` for 200 s.
 
-    To 10 s below a minute, to minutes below an hour, to 10 min below ten hours, then to hours.
+    To 10 s below a minute, to minutes below an hour, to 10 min below ten hours, then to hours. It
+    is 10 s at least.
 
     Args:
         seconds: The estimate.
@@ -49,6 +50,8 @@ def estimated_duration(seconds: float) -> str:
 
 def ago(then_ms: int, now_ms: int) -> str:
     """Return how long ago a time was, such as ``4 min ago``; its date if days ago.
+
+    ``now`` below a second, and for a time to come.
 
     Args:
         then_ms: When it was, in ms since 1970.

@@ -1,4 +1,4 @@
-"""Checks of whether a pipeline's declaration, or one of its sources, can be run now."""
+"""Checks before a launch: Java, packages, turn, approval, hand-over; which definition is kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All Dagster definitions of one pipeline, for this code location or another one."""
+"""All Dagster definitions of one pipeline; which assets and checks its chain materializes."""
 
 from __future__ import annotations
 

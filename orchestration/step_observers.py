@@ -1,4 +1,4 @@
-"""Observers of a pipeline's steps, which extensions add."""
+"""Observers of a pipeline's steps, which extensions add; one that is not set up stops a step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Analysis job: process that answers questions to Spark while a plan is made.
+"""Analysis job: answers on stdout what plans ask Spark: a transform's result, tables' paths.
 
 How a transform's result looks, and where tables are that are declared by their names. Started by
 :mod:`spark_jobs.launch.questions.spark_process`, which writes requests to stdin and reads answers
@@ -41,7 +41,8 @@ def main() -> None:
 def answer(spark: SparkSession, question: str) -> str:
     """Answer a planner's question to Spark; question and answer are JSON in one line.
 
-    An error of this project is part of the answer; others pass.
+    An error of this project is part of the answer; any other is raised, as for a text that is no
+    question.
 
     Args:
         spark: The Spark session.

@@ -1,4 +1,4 @@
-"""Spark job that reads sources of a pipeline, one after the other, in one driver.
+"""Spark job that reads sources of a pipeline in one driver, in order; its exit statuses.
 
 It continues from each source to the next by itself (:mod:`spark_jobs.inside.driver.warm_switch`).
 

@@ -1,4 +1,4 @@
-"""Spark job of a driver that is started before its run: see :mod:`spark_jobs.launch`.
+"""Spark job of a driver that waits for its run; it ends with status 0 if it is given none.
 
 Started by :mod:`spark_jobs.launch.waiting_driver`, never by hand. It answers the plan's questions,
 then becomes :mod:`spark_jobs.job`. If it is given no run, or whoever started it ends, it ends with

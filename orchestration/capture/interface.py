@@ -1,4 +1,4 @@
-"""Interface of the capture of database tables, and the installed one."""
+"""Interface of the capture of database tables: snapshots, wait for the log, looks, comparisons."""
 
 from __future__ import annotations
 

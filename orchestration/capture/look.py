@@ -1,4 +1,4 @@
-"""What one look sees of a pipeline's capture."""
+"""What one look sees of a capture: the slot or connector, a silent database, an altered table."""
 
 from __future__ import annotations
 

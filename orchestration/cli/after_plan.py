@@ -1,4 +1,4 @@
-"""The command that follows a plan."""
+"""What to do after a plan: approve it, run it, or look at the run that reads it already."""
 
 from __future__ import annotations
 

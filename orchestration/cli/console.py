@@ -1,4 +1,4 @@
-"""Console output of a chain: progress bars on stderr, and logs of runs."""
+"""Console output of a chain: progress bars on stderr, lines without a terminal; logs of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signals that interrupt a command."""
+"""SIGTERM interrupts a command as Ctrl-C does, so that it can report its state."""
 
 from __future__ import annotations
 

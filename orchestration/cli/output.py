@@ -1,4 +1,4 @@
-"""Output of commands: text for people, one JSON document for programs, exit statuses."""
+"""Output of commands: text or one JSON document, exit statuses, control characters made visible."""
 
 from __future__ import annotations
 

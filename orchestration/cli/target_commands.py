@@ -1,4 +1,4 @@
-"""Commands about a pipeline's target table: rebuild it, accept changes of it."""
+"""Command `hybrid accept`, by which a person accepts changes of the target by others."""
 
 from __future__ import annotations
 

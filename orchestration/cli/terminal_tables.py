@@ -1,4 +1,4 @@
-"""Answers of commands as tables on a terminal."""
+"""Answers of commands on a terminal: plan, status and history as tables; colours of a verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Report of an audit, for the command line and as a JSON document."""
+"""Report of an audit: when it has passed, failed or is unknown; counts, recounts, examples."""
 
 from __future__ import annotations
 

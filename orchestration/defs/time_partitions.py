@@ -1,4 +1,4 @@
-"""Hours, days or months as partitions of an asset."""
+"""Hours, days or months in UTC as partitions of an asset."""
 
 from __future__ import annotations
 

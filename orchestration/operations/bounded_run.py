@@ -1,4 +1,4 @@
-"""The run that reads a bounded source to its end position."""
+"""Run of a bounded source: skipped once it was read; not retried if people have stopped it."""
 
 from __future__ import annotations
 

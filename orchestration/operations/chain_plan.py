@@ -1,4 +1,4 @@
-"""Validation of a declaration, exports before a plan, and the plan itself."""
+"""The plan: made once, replaced while nothing was read by it; validation before it, and exports."""
 
 from __future__ import annotations
 

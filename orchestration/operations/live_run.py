@@ -1,4 +1,4 @@
-"""The start of the unbounded run, by people or again by the supervision, and the request for it."""
+"""Start of the live run, by people or supervision; an interrupt takes its own request back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The change of a source's rate limit, which an active run adopts."""
+"""Change of a source's rate limit, which overrides the declared one and an active run adopts."""
 
 from __future__ import annotations
 

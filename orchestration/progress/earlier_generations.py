@@ -1,4 +1,4 @@
-"""Earlier generations of a pipeline, for comparisons and estimates."""
+"""Earlier generations, to compare with; a document of theirs that is damaged counts as missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forecast of a run: its rate so far, and the time that remains."""
+"""Forecast of a run: its rate over all launches, and the time left by its last five minutes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts from the log of a pipeline's target: version, rows, size, columns."""
+"""Facts of the target by its log: version, rows, size, newest time; ten of its rows as texts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Card of a pipeline: its health, its backlog, what readers see, what to do."""
+"""Card of a pipeline: when it is well, failing or under way; what waits, what readers see."""
 
 from __future__ import annotations
 

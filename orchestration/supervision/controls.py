@@ -1,4 +1,4 @@
-"""Controls of a live run: pause, resume, drain."""
+"""Pause, resume and drain of a live run: when each is refused, and what it waits for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observations of the live run, before they are judged."""
+"""Observations of a live run, before they are judged; since when input waits for a commit."""
 
 from __future__ import annotations
 

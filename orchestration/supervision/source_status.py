@@ -1,4 +1,4 @@
-"""Status of one source, read from its state and its topic."""
+"""Status of one source: waiting, running, silent, dead; its lag, time left, and what to note."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Status of a pipeline, read from its state folder and its topic.
+"""Status of a pipeline: when it is healthy, with the serving generation and parts of extensions.
 
 Nothing is changed but what is known of the replication slot, which the next look needs.
 """

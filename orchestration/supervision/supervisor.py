@@ -1,4 +1,4 @@
-"""Supervisor of the live run: one look at a time, and the actions that follow."""
+"""Supervisor of the live run: when it is restarted, not restarted or given up; alerts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ranges of offsets that each micro-batch of a query reads of a Kafka source, by the checkpoint."""
+"""Offsets of a topic that one micro-batch reads, by the checkpoint; None if it reads others too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings of Spark that a checkpoint keeps from its first run, whatever is declared later."""
+"""Settings (`spark.conf`) that a checkpoint keeps from its first run: a warning of other values."""
 
 from __future__ import annotations
 

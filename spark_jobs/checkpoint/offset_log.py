@@ -1,4 +1,4 @@
-"""Progress of each source in Spark's checkpoint: planned and committed offsets.
+"""Offsets in Spark's checkpoint: planned, committed, initial; watermark; damaged files refused.
 
 Layout: ``offsets/N`` is written before micro-batch N runs, ``commits/N`` after it. An offset file
 holds a version, the batch's metadata and one line for each source in plan order; ``-`` stands for
@@ -70,7 +70,8 @@ def offset_of(checkpoint: Folder, batch_id: int, place: int) -> Any:
         place: Number of the source's fixed position in the query's union, from 0.
 
     Returns:
-        Spark's end offset, decoded from JSON; None if the source never had one.
+        Spark's end offset, decoded from JSON; None if the source never had one, or the file has no
+        such place.
 
     Raises:
         StateError: The micro-batch's file is missing or damaged.
@@ -247,7 +248,7 @@ def is_drained(offset: Any, versions: int) -> bool:
 
 
 def position_in_plan(offset: Any, entries: Sequence[int]) -> int:
-    """Return how many entries of a plan's Delta log an offset covers.
+    """Return how many entries of a plan's Delta log an offset covers; all if it is past the last.
 
     Args:
         offset: The source's committed offset (:func:`committed_offset`); None leads to 0.

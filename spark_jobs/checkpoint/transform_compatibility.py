@@ -1,4 +1,4 @@
-"""Compatibility of a transform with a checkpoint that others have used: whether it may resume.
+"""Compatibility of a changed transform with a checkpoint: what may resume, what is refused.
 
 Spark compares the names and types of what its stateful operators keep, and no more: another window
 length, key or aggregate of the same type silently resumes with state that means something else

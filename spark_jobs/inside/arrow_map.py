@@ -1,4 +1,4 @@
-"""Functions of Arrow's batches over rows whose columns may have any name."""
+"""Use of `mapInArrow` on rows whose column names have a dot or a backtick."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 Step = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-"""A function for ``mapInArrow``."""
+"""A function for ``mapInArrow``: takes the record batches of a partition, and yields others."""
 
 
 def map_in_arrow(rows: DataFrame, step: Step, returned: str) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Jars of the JVM parts: in the cache, into which an extension downloads them once.
+"""Jars of the JVM parts: from the cache, downloaded once, or from the folder `HYBRID_JARS`.
 
 Or they come from a folder that already contains them (``HYBRID_JARS``), for machines without a
 network. Jars that are in the cache need neither PySpark nor a JVM.

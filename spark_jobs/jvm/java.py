@@ -1,4 +1,4 @@
-"""Look-up of the Java that runs Spark and the local servers; nothing is started."""
+"""Look-up of Java for Spark and local servers: JAVA_HOME before the PATH, version 17 or later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Installed and supported versions of Spark, and the jars that go with each.
+"""Supported versions of Spark, which is installed (`SPARK_HOME`), and the packages for each.
 
 Whether a checkpoint may be continued by another version is decided in
 :mod:`spark_jobs.checkpoint.transform_compatibility`.

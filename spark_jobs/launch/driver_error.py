@@ -1,4 +1,4 @@
-"""Error of a launched driver, as raised in the processes that wait for it."""
+"""Error of a launched driver for those who wait: its own report, or transient without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""State of a launched driver, from its heartbeat, its locks and its launcher.
+"""State of a launched driver: when it counts as running, ended, replaced or unknown.
 
 Only reads. All rules are here by which a driver counts as running, ended, or replaced by another
 one.

@@ -1,4 +1,4 @@
-"""Record of a launch, written before anything is started, for all other processes.
+"""Record of a generation's last launch, written before it starts; a later launch replaces it.
 
 Whoever comes back, be it another click, a restarted Dagster or a command line, finds the run by
 this record and resumes watching it instead of starting a second one.

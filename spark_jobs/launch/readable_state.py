@@ -1,4 +1,4 @@
-"""Check that the state is readable: each document that a run uses, before it is launched."""
+"""Check before a launch that each document of the state which a run uses can be read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control of Spark runs, wherever their drivers run: launch and wait, find one, end it."""
+"""Control of runs: launch and wait for the end or the first batch, find a living one, stop it."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def start_detached(
     """Start an unbounded source, or find it running; return once its first batch is committed.
 
     The run is a process of its own and outlives this one. With nothing to read, waiting for data
-    counts as a first batch. If this process is interrupted before that, Spark is ended, too.
+    counts as a first batch. If this process is interrupted before that, Spark is ended, too. Waits
+    without a limit, as long as the run is alive.
 
     Args:
         loaded: The pipeline.

@@ -1,4 +1,4 @@
-"""Runs of sources: find one, or launch one if there is none; at most one per generation."""
+"""Runs of sources: find one or launch one, at most one per generation; how the last one ended."""
 
 from __future__ import annotations
 

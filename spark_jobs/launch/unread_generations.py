@@ -1,4 +1,4 @@
-"""Generations that no run has read anything for, so that their plan can be replaced."""
+"""Whether a generation that no run has read anything for is planned again, and its plan dropped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Socket of a driver that is given runs, in a folder of this machine that belongs to the user."""
+"""Socket of a driver that is given runs, which only processes of the same user connect to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Driver that is started in advance, as plans and launches use it; an extension starts it."""
+"""Driver that is started in advance and waits for a run; ended unless it is given one."""
 
 from __future__ import annotations
 

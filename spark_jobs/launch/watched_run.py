@@ -1,4 +1,4 @@
-"""Handle of a Spark run, for the process that launched it or a later one."""
+"""Handle of a run that is watched: its heartbeats, a frozen driver, its end and the reason."""
 
 from __future__ import annotations
 
@@ -54,6 +54,8 @@ class WatchedRun:
         self, on_output: OnOutput = lambda _: None, silence: timedelta = timedelta.max
     ) -> Iterator[Heartbeat]:
         """Yield each new heartbeat until the run has ended, or its driver reads a later source.
+
+        Blocks between them.
 
         Args:
             on_output: Called with each line of the run's own output meanwhile.

@@ -1,4 +1,4 @@
-"""Locks that allow one Spark run per generation, and whether one is launched or alive.
+"""Launch lock and query lock: one driver per generation; whether one is launched or alive.
 
 The *launch lock* is taken before anything is started, and passed on to the process that is: of two
 launches at the same time only one continues, and a later observer sees that a run is there. The

@@ -1,4 +1,4 @@
-"""Late rows: rows dropped behind the watermark, counted once per micro-batch.
+"""Late rows dropped behind the watermark: counted once per micro-batch, unknown ones, the share.
 
 The number is Spark's ``numRowsDroppedByWatermark``. It counts rows as they arrive at a stateful
 operator. An aggregation combines the rows of each task and group before that, so one dropped row

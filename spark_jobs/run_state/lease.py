@@ -1,4 +1,4 @@
-"""Leases: locks in a store without kernel locks, whose holder may be on any machine.
+"""Leases: locks in a store; when one has expired (30 s, by the store's clock) and is taken over.
 
 A lease is a document that its holder replaces again and again. One that was not renewed for its
 time to live, by the store's clock, may be taken over by whoever then sees it unchanged for a while

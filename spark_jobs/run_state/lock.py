@@ -1,4 +1,4 @@
-"""Locks that one process at a time can hold, free once their holder has ended.
+"""Locks that one process at a time holds, of the kernel or as a lease; free once it has ended.
 
 On a file system the kernel keeps them. In a store, which has no kernel, a lease does
 (:mod:`spark_jobs.run_state.lease`). What they protect: the driver of a generation

@@ -1,4 +1,4 @@
-"""Peaks of a day: highest lag and throughput of a source in 24 hours, in a few intervals.
+"""Peaks of a day: highest lag and throughput of 24 hours, kept in at most 96 intervals.
 
 The samples of a progress log become fewer the older they are, and peaks go with those that are
 dropped. An interval keeps the highest values of its time, so a maximum over all intervals is one

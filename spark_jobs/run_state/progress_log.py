@@ -1,4 +1,4 @@
-"""Progress of a source's runs over time, across launches and restarts.
+"""Progress of a source's runs over time: samples every 5 s, 240 at most, older ones thinned out.
 
 The heartbeat is only the latest report. Plots, rates and forecasts are made of these samples: one
 every few seconds, fewer the older they are, so that the document never grows large.

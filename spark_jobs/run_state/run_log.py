@@ -1,4 +1,4 @@
-"""Log file of a run's driver, kept small however long the driver lives."""
+"""Log file of a run's driver: rotated at 4 MiB, the previous launch's kept, 64 KiB in a store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Locks on a pipeline's table, for what changes it: a promotion, a replaced range, a merge.
+"""Locks on a pipeline's table: for a promotion or replaced range, and for each merge's turn.
 
 The *switch lock* is held while the table is changed other than by a run: another generation is made
 to serve, or a range is replaced. Replacements of ranges take turns by the *range lock*. The lock of

@@ -1,4 +1,4 @@
-"""Record of a generation's target: the table, its epoch, the last verified version.
+"""Record of a generation's target: epoch, verified version, accepted changes, missing documents.
 
 The target knows its owner, the epoch and the last micro-batch that it holds. Both sides are
 compared at every launch (:mod:`spark_jobs.table.ownership.belonging`).

@@ -1,4 +1,4 @@
-"""Rows of a mirror that are stale or missing, because a change could not be read.
+"""Wrong rows of a mirror, by key, until a good change or a repair; beyond 1,000 only counted.
 
 Kept by the key of the changes' records, until a later change of the same key was read that has all
 values, or the table was repaired. So a quarantine in a mirror is red for as long as the mirror is

@@ -1,4 +1,4 @@
-"""Commits in a Delta table's log: who made each, and what it changed.
+"""Commits in a Delta table's log: who made each, whether it changed rows, removed ones.
 
 The format is Delta's own (https://github.com/delta-io/delta/blob/master/PROTOCOL.md).
 """

@@ -1,4 +1,4 @@
-"""Position of a pipeline in the commits of its table: up to where their rows come from its sources.
+"""Position in a commit's `userMetadata`: up to where its rows come from sources; when it counts.
 
 Each commit of a micro-batch says it in ``userMetadata`` of its ``commitInfo``, where Spark's
 ``DESCRIBE HISTORY`` shows it

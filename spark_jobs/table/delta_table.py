@@ -1,4 +1,4 @@
-"""Delta tables on disk: open them, inspect them, commit to them once."""
+"""Delta tables: open and inspect them, and commit exactly once though an answer was lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of the target that hold history, recorded before the first live micro-batch.
+"""Files of the target with history: recorded before the first live micro-batch; compactions.
 
 Later, rows of history are distinguished from live ones by the file that they are in. Compactions
 exchange such files for others, each in one commit with a number: which ones is recorded before the

@@ -1,4 +1,4 @@
-"""Assets of a pipeline's chain, one for each step."""
+"""Assets of a chain's steps: a run ends to wait for an approval, and leaves a paused run paused."""
 
 from collections.abc import Iterator, Sequence
 from enum import Enum

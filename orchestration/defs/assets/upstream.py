@@ -1,4 +1,4 @@
-"""Upstream data of a pipeline as external assets, the beginning of its lineage."""
+"""Upstream topics and folders as external assets: their keys, by which pipelines share them."""
 
 from __future__ import annotations
 

@@ -25,6 +25,8 @@ class Evaluated(NamedTuple):
 def last_evaluation(instance: dg.DagsterInstance, key: dg.AssetCheckKey) -> Evaluated | None:
     """Return the last result of a check, whatever is about to evaluate it again; None without one.
 
+    Only the last three records are looked at.
+
     Args:
         instance: Dagster's instance.
         key: The check.

@@ -1,4 +1,4 @@
-"""Checks of the target table: the pipeline's health, and a candidate's differences."""
+"""Check `healthy` of the table: when it fails, warns or keeps its last result; jobs' reports."""
 
 from __future__ import annotations
 

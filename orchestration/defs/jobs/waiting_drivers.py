@@ -1,4 +1,4 @@
-"""Waiting driver, passed from step to step of a Dagster run in one process."""
+"""Waiting driver, kept from step to step of a Dagster run; ended if no later step needs it."""
 
 from __future__ import annotations
 

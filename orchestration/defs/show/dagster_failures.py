@@ -1,4 +1,4 @@
-"""Errors as Dagster shows them, and which steps Dagster retries."""
+"""Errors in Dagster: told without a stack trace; transient ones are retried twice (10 s, 30 s)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Report of a look at a pipeline that failed: nothing of an earlier look stays in place."""
+"""Report of a failed look: checks fail at once, then once a minute; the webhook after a minute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reports of the supervision to Dagster: the table's card, checks, plotted numbers."""
+"""Reports of the supervision: at once after a change, else once a minute; which materialize."""
 
 from __future__ import annotations
 

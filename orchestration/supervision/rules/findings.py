@@ -1,4 +1,4 @@
-"""Findings about a live run: expectations of it, judged one by one by pure functions."""
+"""Findings about a live run: lag, waiting time, wrong rows, slot; which fail, which only warn."""
 
 from __future__ import annotations
 

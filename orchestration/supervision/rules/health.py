@@ -1,4 +1,4 @@
-"""Health of the live run, from observations and expectations. Pure functions."""
+"""Health of a live run: when it is starting, dead, failed, stuck, late; what outweighs what."""
 
 from __future__ import annotations
 

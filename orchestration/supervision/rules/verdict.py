@@ -1,4 +1,4 @@
-"""Verdict on a live run: health in one word, reasons, and findings."""
+"""Verdict on a live run: the words for its health, which of them are red, and its findings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check against watermarks on event times that are kept unchecked (``outside: keep``)."""
+"""Refusal of a watermark on event times that are kept unchecked (`event_time.outside: keep`)."""
 
 from __future__ import annotations
 

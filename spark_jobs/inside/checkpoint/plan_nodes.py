@@ -1,4 +1,4 @@
-"""Access to the nodes of Spark's query plans, which are Scala objects."""
+"""Nodes of Spark's analyzed query plans, which are Scala objects: walk them, with CTEs inlined."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shape of a transform: its code, its query plan, and the state of its operators.
+"""Shape of a transform: digest of its code, plan without session ids, state of its operators.
 
 Read from Spark's analyzed plan. Its expressions refer to columns by numbers that differ from one
 session to the next; here each number is replaced by what the column was computed from, down to the

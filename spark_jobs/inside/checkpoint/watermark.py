@@ -1,4 +1,4 @@
-"""Watermark of a transform, and the rows that it would drop as late."""
+"""Watermark of a transform: whether history's order, the seam or `align` would make rows late."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def judge_arrival(
         watermark: Watermark of the transform; None if it sets none.
 
     Returns:
-        A warning if rows may be dropped; None if not.
+        A warning if that is the delay or more; None if it is less, or without a watermark.
     """
     if watermark is None or out_of_orderness_ms < watermark.delay_ms:
         return None

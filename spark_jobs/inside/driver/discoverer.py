@@ -1,4 +1,4 @@
-"""Thread that discovers new files while a stream reads the earlier ones."""
+"""Discovery of new files in a growing folder, by a thread that lists it while a stream reads."""
 
 from __future__ import annotations
 
@@ -37,6 +37,8 @@ class Discoverer:
 
     def take(self) -> FoundFiles | None:
         """Return the files of the oldest discovery not taken yet; None at once without one.
+
+        An error of a listing is raised once; later calls return None.
 
         Raises:
             InputError: A file can't be read, or has other columns; or the storage refuses.

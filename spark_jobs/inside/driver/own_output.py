@@ -1,4 +1,4 @@
-"""Output of its own for each run of a shared driver: standard output and error by thread."""
+"""Output of runs that share a driver: what a thread prints goes to the log of its own run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run of one pipeline in a driver: its sources in order, under the query lock."""
+"""Run of one pipeline in a driver: checks of approval, lock and generation; sources in order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,11 @@ _LAST_LINES = 200
 
 
 def only_session() -> SparkSession:
-    """Return the Spark session of this process, for its pipeline runs; the first call starts it."""
+    """Return the Spark session of this process, for its pipeline runs; the first call starts it.
+
+    Paths without a scheme are of this machine, whatever file system Hadoop's configuration makes
+    the default.
+    """
     # State and target are paths of the machines, whatever file system HADOOP_CONF_DIR makes the
     # default. `spark-submit` may need that default on a cluster, so it is changed only here.
     builder = SparkSession.builder.config("spark.hadoop.fs.defaultFS", "file:///")

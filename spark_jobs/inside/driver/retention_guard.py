@@ -1,4 +1,4 @@
-"""Guard that stops history before Kafka deletes the records that follow it."""
+"""Guard of Kafka's retention: history is stopped if less than `headroom` is left, warned before."""
 
 from __future__ import annotations
 

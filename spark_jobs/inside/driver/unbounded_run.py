@@ -1,4 +1,4 @@
-"""Run of the last source: follow a topic or a folder until the run is stopped."""
+"""Run that follows a topic or folder until it is stopped, and when its query is built again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watching of a running query, common to bounded and unbounded runs."""
+"""Watching of a running query: how often, what stops it, and which error of its end is raised."""
 
 from __future__ import annotations
 
@@ -72,7 +72,8 @@ def collect_bad_records(context: PipelineContext, reporter: Reporter) -> Collect
         The collectors of all sources, for use while the query runs.
 
     Raises:
-        InputError: A quarantine table can't be written.
+        InputError, StateError, UnavailableError: As :meth:`Collectors.collect`, or the heartbeat
+            can't be written.
     """
     collectors = Collectors(context.pipeline, context.generation)
     reporter.bad_records(collectors.collect())

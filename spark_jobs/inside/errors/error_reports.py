@@ -1,4 +1,4 @@
-"""Error reports of any exception of a run, also of one that has passed through the JVM.
+"""Error reports of any exception, also through the JVM: what is transient, traces left out.
 
 An error that is raised in a Python worker, in ``foreachBatch`` or by SQL's ``raise_error`` reaches
 the driver as an exception of Spark, with nothing of the original but text. So whatever this project
@@ -243,10 +243,10 @@ def _text(causes: list[BaseException]) -> str:
 
 
 def without_traces(text: str) -> str:
-    """Return an error's text without stack traces, in at most 12 lines; the last one stays.
+    """Return an error's text without stack traces, cut to its first and last 6 lines.
 
-    Of more lines, the first and the last ones. A text that is nothing but a trace is returned as it
-    is. The driver's log has all of it.
+    A line `…` stands for those between. A text that is nothing but a trace is
+    returned as it is. The driver's log has all of it.
     """
     lines = [line.rstrip() for line in text.splitlines()]
     kept = [line for line in lines if line and not _OF_TRACE.match(line)]

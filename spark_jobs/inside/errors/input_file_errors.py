@@ -1,4 +1,4 @@
-"""Errors of input files that Spark can't read, which Spark reports for the query.
+"""Errors of input files that Spark can't read: transient ones, formats that it does not have.
 
 Spark names the file in the condition FAILED_READ_FILE
 (https://spark.apache.org/docs/latest/sql-error-conditions.html), below the failure of the task that

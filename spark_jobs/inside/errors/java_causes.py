@@ -1,4 +1,4 @@
-"""Java exceptions that caused an error of PySpark or Py4J."""
+"""Java exceptions below an error of PySpark or Py4J, outermost first, while the JVM is there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of a JVM that ran out of memory, known by the class that it names."""
+"""Out of memory: failures of a JVM that lacked it, by `OutOfMemoryError` in what it printed."""
 
 from __future__ import annotations
 

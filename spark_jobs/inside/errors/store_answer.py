@@ -1,4 +1,4 @@
-"""Answers of an object store that made Spark fail: a refusal, or none in time.
+"""Answers of an S3 store that made Spark fail: refused for good, transient, or none in time.
 
 Hadoop's client of S3 wraps what the AWS SDK raises, and Spark wraps that once more. Status and code
 are asked of the SDK's exception, wherever it is; only the operation is known from a text.

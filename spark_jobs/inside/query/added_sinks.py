@@ -19,7 +19,7 @@ from spark_jobs.table.ownership.target_guard import TargetGuard
 
 
 class AddedSink(Protocol):
-    """Sink of an extension."""
+    """Sink of an extension, to which a query's rows go instead of the project's own."""
 
     def stream(
         self, rows: DataFrame, reporting: Callable[[BatchFunction], BatchFunction]
@@ -44,6 +44,8 @@ class CatalogEntry(Protocol):
 
 def require_copying(query: QueryDeclaration) -> None:
     """Refuse a run that is to copy files where no installed extension does; nothing is written.
+
+    Nothing is checked for an unbounded query, which copies no files.
 
     Raises:
         InputError: Names ``sink.copy_files``.

@@ -1,4 +1,4 @@
-"""Builder of the query: places of the union, transform, target, writer."""
+"""Builder of the query: checks before it starts, the union of its places, trigger and writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queries whose tasks write the rows that they read, past Spark's operators.
+"""When tasks write the rows that they read, past Spark: columns passed on, plain table, append.
 
 So it is done where nothing needs them: the transform passes columns on as they are, the table has
 no partitions and is appended to, and the source can be parsed in whole batches. What is in the

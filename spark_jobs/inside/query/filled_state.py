@@ -1,4 +1,4 @@
-"""RocksDB settings for runs in which history fills the state of operators."""
+"""RocksDB settings while history fills the state of operators: no changelog, no count of keys."""
 
 from __future__ import annotations
 

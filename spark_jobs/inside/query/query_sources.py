@@ -1,4 +1,4 @@
-"""Declaration of one run's query: every source of the pipeline in its fixed place.
+"""Declaration of a run's query: which sources it reads, which are drained or wait, in order.
 
 Spark's checkpoint knows its sources by their place in the plan. A source whose turn has not come
 is an empty placeholder, one whose turn is over is drained; so the same query, launched again on
@@ -155,6 +155,9 @@ class QueryDeclaration:
 
     def reached(self, offset_of: Callable[[int], Any]) -> Reached:
         """Return how far the sources that the run reads were read, together.
+
+        Splits and rows are their sums, None unless known of all; the event time is the highest one;
+        the offsets are those of the source alone.
 
         Args:
             offset_of: Returns Spark's offset of a place, decoded from JSON; None if never read.

@@ -1,4 +1,4 @@
-"""Running query: a handle on Spark's StreamingQuery and its sources."""
+"""Running query: when a bounded one is over, and a live one is outdated and has to be restarted."""
 
 from __future__ import annotations
 

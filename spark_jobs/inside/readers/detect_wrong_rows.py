@@ -1,4 +1,4 @@
-"""Rows of a mirror that a bad change left wrong: detection in tasks, record per micro-batch."""
+"""Rows of a mirror that a bad change left wrong: recorded per batch, repaired by good changes."""
 
 from __future__ import annotations
 

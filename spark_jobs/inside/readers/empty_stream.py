@@ -1,4 +1,4 @@
-"""Stream without rows, in the place of a source that is not read."""
+"""Stream without rows for a source that is not read, which the real one can replace later."""
 
 from __future__ import annotations
 

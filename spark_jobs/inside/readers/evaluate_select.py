@@ -1,4 +1,4 @@
-"""Evaluation of a source's ``select`` by Spark."""
+"""Evaluation of a source's `select` by Spark; refused if a type differs from the planned one."""
 
 from __future__ import annotations
 

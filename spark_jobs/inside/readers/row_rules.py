@@ -1,4 +1,4 @@
-"""Row rules (``rules``) in Spark: rows that break one fail the query or are left out.
+"""Row rules (`rules`) in Spark: what breaks one fails the query or is left out; null does not.
 
 Spark evaluates the conditions, in history and live alike, after ``select`` and after the bounds of
 the event time, and before the seam filter: a row of the topic that breaks a rule is counted for the

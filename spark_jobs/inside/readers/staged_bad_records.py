@@ -159,6 +159,7 @@ class RowStager:
 
         Raises:
             StateError: The state folder can't be written.
+            UnavailableError: The state's store does not answer.
         """
         self._rows.append(row)
         if len(self._rows) == _STAGED_ROWS:
@@ -169,6 +170,7 @@ class RowStager:
 
         Raises:
             StateError: The state folder can't be written.
+            UnavailableError: The state's store does not answer.
         """
         self._stage()
         self._stager.flush()

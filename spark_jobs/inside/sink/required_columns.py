@@ -1,4 +1,4 @@
-"""Columns that a transform has to return: those that the sink names, and those of the table."""
+"""Columns that a transform has to return, and their types; partition texts that turn into null."""
 
 from __future__ import annotations
 

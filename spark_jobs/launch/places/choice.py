@@ -1,4 +1,4 @@
-"""Choice of the launcher for a pipeline or for an earlier launch."""
+"""Choice of the place where drivers run, by `spark` settings, and of the launcher for a place."""
 
 from __future__ import annotations
 

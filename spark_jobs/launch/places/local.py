@@ -1,4 +1,4 @@
-"""Launcher of local drivers, on this machine, wherever their executors are.
+"""Launcher of local drivers: SIGTERM, SIGKILL after 25 s; another machine's can't be ended here.
 
 A run is a process group of its own: ``spark-submit``'s JVM, with the Python driver as its child.
 """

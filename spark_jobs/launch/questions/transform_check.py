@@ -1,4 +1,4 @@
-"""Check of a transform while planning, by a short-lived local Spark process."""
+"""Check of a transform while planning; nothing is refused if Spark can't run on this machine."""
 
 from __future__ import annotations
 

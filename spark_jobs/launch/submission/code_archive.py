@@ -1,4 +1,4 @@
-"""Archive of a pipeline's modules, for executors that can't read the pipeline's folder."""
+"""Archive of a pipeline's modules for executors that can't read its folder, 64 MiB at most."""
 
 from __future__ import annotations
 

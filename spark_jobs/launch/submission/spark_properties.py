@@ -1,4 +1,4 @@
-"""Spark properties of a pipeline's driver, which depend on its place and on the stores it uses."""
+"""Spark properties of a driver: defaults, UTC, state store, object stores; declared ones win."""
 
 from __future__ import annotations
 

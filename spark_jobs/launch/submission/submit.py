@@ -1,4 +1,4 @@
-"""The ``spark-submit`` command of a launch, with its settings and its environment."""
+"""The `spark-submit` command of a launch: jars, environment, temporary folder, container image."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check that a generation's checkpoint, state and target belong together, at every launch.
+"""Check at each launch that checkpoint, state and target belong together, and none is older.
 
 The target knows its owner (``hybrid.generation``), the epoch and the last micro-batch that it
 holds (Delta transactions); the state knows table, epoch and the last version that was verified;

@@ -1,4 +1,4 @@
-"""Foreign changes: commits by others that changed rows of the pipeline's table."""
+"""Foreign changes: commits by others that changed rows; which RESTORE undoes them."""
 
 from __future__ import annotations
 

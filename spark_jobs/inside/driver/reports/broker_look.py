@@ -1,4 +1,4 @@
-"""Looks at the broker on the driver's machine, while a query reads a topic.
+"""Looks at the broker by the driver: each minute, every 10 s without progress; replaced topics.
 
 Spark waits for a broker that does not answer for minutes, without a word. The supervision may be on
 another machine, which reaches the broker. And Spark knows a topic by its name only: one that was
@@ -37,7 +37,7 @@ class BrokerLook:
         """Return why the broker does not answer, as it was last asked; never waits.
 
         Called at each look at the query. The broker is asked once a minute, and every 10 s while
-        the query makes no progress.
+        the query makes no progress. A topic that is gone is left to Spark, which fails by itself.
 
         Args:
             still_s: Seconds since the query last made progress.

@@ -1,4 +1,4 @@
-"""Collection of bad records that tasks have staged.
+"""Collection of staged bad records after a commit: each counted and quarantined exactly once.
 
 :mod:`spark_jobs.inside.readers.staged_bad_records` stages them. Once a micro-batch is committed,
 the driver counts each of its bad records once, however often it was staged, appends it to the
@@ -210,6 +210,6 @@ class Collectors:
             that drop or quarantine some kind of record are in it.
 
         Raises:
-            InputError: A quarantine table can't be written.
+            InputError, StateError, UnavailableError: As :meth:`Collector.collect`.
         """
         return {name: collector.collect() for name, collector in self._collectors.items()}

@@ -1,4 +1,4 @@
-"""Writer of a launch's heartbeat, and of samples of its progress over time."""
+"""Writer of a launch's heartbeat and samples, none once a later launch has replaced this one."""
 
 from __future__ import annotations
 

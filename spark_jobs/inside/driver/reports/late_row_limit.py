@@ -1,4 +1,4 @@
-"""Counter of late rows of a running query, and the limit on late rows of history."""
+"""Late rows of a running query, counted once per micro-batch, and the limit on those of history."""
 
 from __future__ import annotations
 

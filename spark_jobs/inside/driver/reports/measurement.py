@@ -1,4 +1,4 @@
-"""Measurements of a running query, from Spark's progress reports, tasks and checkpoint."""
+"""Measurements of a running query: rates, lag, time left, idle or stuck, tasks that progress."""
 
 from __future__ import annotations
 

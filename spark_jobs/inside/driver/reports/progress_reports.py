@@ -1,4 +1,4 @@
-"""Spark's progress reports of a query, read once each."""
+"""Spark's progress reports of a query, each used once; Spark keeps the last hundred only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reporting of one query of a running job: its progress, its late rows, its seam."""
+"""Reporting of one query: when a heartbeat is due, late rows, seam, lag, a silent broker."""
 
 from __future__ import annotations
 
@@ -86,7 +86,8 @@ class QueryReporter:
     def seam(self, running: RunningQuery) -> None:
         """Add what the query's micro-batches have reported of the seam since the last call.
 
-        Does nothing for a query that filters no seam.
+        Does nothing for a query that filters no seam. The sums are kept in memory, in the launch's
+        ``seam_metrics``.
         """
         if running.stream.filtering:
             metrics = self._reporter.seam_metrics

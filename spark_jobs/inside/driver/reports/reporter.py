@@ -1,4 +1,4 @@
-"""Reporting of a running job: heartbeat in the state folder, and Dagster's log if connected."""
+"""Reporting of a running job: heartbeats, also during long steps, and the log of Dagster's run."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ def alignment_of(generation: Generation, source: KafkaSource) -> PartitionAlignm
     """Return the alignment of a followed topic's partitions; None for a source without ``align``.
 
     A driver has one for each source of a generation, and keeps it, as it learns over time which
-    partitions are idle.
+    partitions are idle. A source whose declaration has changed gets a new one.
     """
     if source.align is None:
         return None

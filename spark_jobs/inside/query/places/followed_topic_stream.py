@@ -1,4 +1,4 @@
-"""Rows of a topic that is followed, as a stream that may be built before its turn.
+"""Rows of a followed topic: sizes of micro-batches (the first is small), and who reads them.
 
 Who reads a micro-batch is decided by its size: tasks read many offsets of the topic themselves
 (:data:`READ_OFFSETS`), the driver few (:mod:`spark_jobs.inside.readers.topics.driver_records`). The

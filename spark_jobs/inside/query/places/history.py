@@ -1,4 +1,4 @@
-"""History as the query reads it: bounded sources, each from a plan."""
+"""History as one batch of its bounded sources; refused if files or records differ from the plan."""
 
 from __future__ import annotations
 

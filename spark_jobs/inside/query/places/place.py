@@ -1,4 +1,4 @@
-"""Interface of a source's place in the query's union.
+"""Interface of a source's fixed place in the query: stream, progress, when to build it again.
 
 Spark's checkpoint knows the query's sources by their position in the plan, so each source of the
 chain has a fixed place, whichever of them is read. The kinds of places are in the other modules of

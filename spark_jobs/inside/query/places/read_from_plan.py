@@ -1,4 +1,4 @@
-"""What places of sources that are read from a plan share: their pace, how far they were read."""
+"""Pace and progress of sources that are read from a plan; changed input not read yet is refused."""
 
 from __future__ import annotations
 

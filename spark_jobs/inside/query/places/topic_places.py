@@ -1,4 +1,4 @@
-"""Places of Kafka sources: a planned range of offsets, and a topic that is followed."""
+"""Places of Kafka topics: start offsets that differ from the checkpoint's, when to build again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters that remove rows of the topic that history contains, before the transform.
+"""Duplicates in the seam: removed by key, event time or log position; possible updates refused.
 
 The seam is an interval of offsets, from the start offsets to the log ends read when history was
 last listed. Inside it a live row is dropped if history holds its key; or, without a key, if its

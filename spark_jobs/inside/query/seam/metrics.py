@@ -1,4 +1,4 @@
-"""Row counts of a seam, which micro-batches report as observed metrics.
+"""Row counts of a seam by Spark's observed metrics, used only if each offset was counted once.
 
 Spark evaluates a task again if its result is lost, and so may what writes a micro-batch. Therefore
 the positions that were counted are combined by exclusive or, too: if that is what all offsets of

@@ -1,4 +1,4 @@
-"""Cache of intermediate rows, computed once and kept as Parquet next to the checkpoint.
+"""Cache of rows as Parquet next to the checkpoint: who publishes first wins; gone files refused.
 
 A document names the folder of files that counts. It is written after they are, unless another
 process was first, so that what a crash leaves half-written is never read.
@@ -127,6 +127,10 @@ def publish_rows(place: Folder, name: str, written: KeptRows) -> KeptRows:
 
     Returns:
         The rows that are found there now; if these are others, ``written`` is deleted.
+
+    Raises:
+        StateError: The document can't be written, or the one that is there is damaged.
+        UnavailableError: The state's store does not answer.
     """
     kept = place.put_if_absent(f"{name}.json", written)
     if kept != written:

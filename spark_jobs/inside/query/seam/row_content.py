@@ -1,4 +1,4 @@
-"""Hash of a row's columns, to compare rows with the same key."""
+"""Hash of a row's content, to compare rows of one key: 0.0 equals -0.0, maps in any order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of history as the target has them, so that history need not be parsed again.
+"""When history's rows for the seam are read from the target, instead of parsing history again.
 
 The target holds exactly these rows if a pipeline appends what its transform passes on, and nothing
 of the topic is in it yet. Parts of its files are skipped by event time.

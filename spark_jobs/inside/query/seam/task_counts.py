@@ -1,4 +1,4 @@
-"""Row counts of a seam, of micro-batches whose tasks write the rows that are certainly new.
+"""Row counts of a seam by micro-batch, where tasks write new rows and leave out history's.
 
 Spark uses the report of each task once, so such counts need no proof but that each offset has a
 row.

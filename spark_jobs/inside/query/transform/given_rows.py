@@ -1,4 +1,4 @@
-"""What a transform is called with: the rows of all sources, or those of each input by its name.
+"""What a transform is called with; refused if it reads an input twice, never or out of order.
 
 Spark's checkpoint knows sources by their order in the analyzed plan, which with several inputs is
 the transform's: swapped sides of a join would swap what was read of them. So the order is held to

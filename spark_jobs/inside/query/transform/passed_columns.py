@@ -41,6 +41,8 @@ def columns_passed_on(rows: DataFrame, given: Given) -> list[str] | None:
 def same_columns(rows: DataFrame, given: Given) -> set[str]:
     """Return the columns that a transform passes on under their names, whatever else it does.
 
+    Empty if it unites or expands rows, as ``union`` and ``rollup`` do.
+
     Args:
         rows: DataFrame that the transform returns.
         given: What it was called with; of several inputs no column is looked for.
@@ -61,7 +63,10 @@ def columns_of(plan: Any) -> list[tuple[int, str]]:
 
 
 def nodes_above(node: Any, leaf: Any) -> Iterator[Any]:
-    """Yield the nodes of a plan from the output down to a leaf, without that."""
+    """Yield the nodes of a plan from the output down to a leaf, without that.
+
+    Each comes before those below it.
+    """
     if node.equals(leaf):
         return
     yield node

@@ -1,4 +1,4 @@
-"""Checks of a transform's result: it has to be a stream, and at times must not be stateful."""
+"""Refusals of a transform's result: no stream, or stateful where that would give wrong rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The user's transform, loaded: an imported function, or a query.
+"""The user's transform: a function, or one query over `input`; the line that an error is from.
 
 Whoever applies it or describes it need not know which of the two it is.
 """

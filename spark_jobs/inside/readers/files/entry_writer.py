@@ -1,4 +1,4 @@
-"""Writer of a planned source's Delta log: entries for Parquet files, or for tables of splits."""
+"""Entries of a planned source's Delta log: a Parquet file with statistics, or a table of splits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Micro-batch limits that a planned source's Delta log was written with.
+"""Micro-batch limits (`batch`) that a plan's log was written with; later changes have to wait.
 
 Splits of JSON, CSV, Avro and the like are grouped into the log's entries, which offsets count. So
 the limits of the plan stay in force until the next plan, whatever the declaration says by then.

@@ -1,4 +1,4 @@
-"""Entries of a planned file source's Delta log: their splits, and running totals."""
+"""Entries of a plan's Delta log: the splits of each, and how far a source was read after some."""
 
 from __future__ import annotations
 

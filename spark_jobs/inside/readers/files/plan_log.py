@@ -1,4 +1,4 @@
-"""Delta log written by this project, which fixes the files of a stream and their order.
+"""Delta log that fixes a stream's files and their order: 10,000 entries a version, checkpoints.
 
 The log points at files that exist already; nothing is copied. Delta's source reads version after
 version, and the files of each in the order in which the log lists them

@@ -1,4 +1,4 @@
-"""Reading of a file source from its plan by Delta's streaming source.
+"""Reading of a file source from its plan, in order: time range, bounds, rules, changed files.
 
 For Parquet the log points at the files themselves (nothing is copied). For other formats it
 points at small tables of splits, which tasks open and parse. Either way Delta's source reads

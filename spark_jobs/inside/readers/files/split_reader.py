@@ -1,4 +1,4 @@
-"""Reading of splits in Spark tasks: a row per split becomes the rows of its file."""
+"""Reading of splits in Spark tasks: each becomes its file's rows; damaged or changed files fail."""
 
 from __future__ import annotations
 

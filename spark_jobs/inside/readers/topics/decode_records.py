@@ -1,4 +1,4 @@
-"""Decoding of record values in Python workers: Avro, Protobuf and Debezium."""
+"""Decoding of records in Python workers (Avro, Protobuf, Debezium): why one is bad, other keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writing of a topic's records by the tasks that parse them.
+"""Which records tasks parse and write themselves: those certain to be good; Spark has the rest.
 
 Tasks get the records from Spark, or read them themselves, which costs less where there are many:
 :data:`spark_jobs.inside.query.places.followed_topic_stream.READ_OFFSETS`.

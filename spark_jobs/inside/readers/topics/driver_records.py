@@ -1,4 +1,4 @@
-"""Reading of a topic's small micro-batches by the driver itself, without a Spark job.
+"""Small micro-batches (5,000 offsets, 16 MiB, 8 partitions) that the driver reads without Spark.
 
 A Spark job takes some hundred milliseconds, however few records it reads. The driver parses them
 by the same decoders as a task. It answers only if every record of the micro-batch is certain to be
@@ -99,7 +99,7 @@ class DriverRecords:
             Rows with all columns of a record, in order of the partitions and their offsets.
 
         Raises:
-            StateError: The file with the micro-batch's offsets is missing.
+            StateError: The file with the micro-batch's offsets is missing or damaged.
         """
         ranges = self._ranges.of(batch_id)
         if ranges is None or len(ranges) > MOST_PARTITIONS or size_of(ranges) > MOST_OFFSETS:

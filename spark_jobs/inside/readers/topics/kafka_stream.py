@@ -1,4 +1,4 @@
-"""Spark's Kafka source with explicit start offsets: raw records, as a stream or as a batch."""
+"""Spark's Kafka source: start offsets, new partitions, patterns, client options, lost records."""
 
 from __future__ import annotations
 

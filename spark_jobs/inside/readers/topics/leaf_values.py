@@ -16,6 +16,8 @@ Test = Callable[[Column, pa.DataType], Column | None]
 def any_leaf(value: Column, kind: pa.DataType, test: Test) -> Column | None:
     """Return a condition: any primitive value nested in a column passes a test, at any depth.
 
+    Of a map only the values are tested, not the keys.
+
     Args:
         value: The value.
         kind: Its type, with the leaves that the test knows.

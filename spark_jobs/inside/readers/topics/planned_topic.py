@@ -1,4 +1,4 @@
-"""Reading of a bounded Kafka source from a plan of offset ranges.
+"""Reading of a bounded topic from its plan of offset ranges; refused if records were deleted.
 
 A Delta log lists small tables of splits, one for each micro-batch; tasks read the ranges with a
 consumer of their own. Spark's own Kafka stream has no end: in later runs on the same checkpoint

@@ -84,6 +84,8 @@ class Fetched(NamedTuple):
     def batch(self, columns: pa.Schema) -> pa.RecordBatch:
         """Return some columns of the records as a batch.
 
+        There has to be a record.
+
         Args:
             columns: Those of :func:`columns_of` that are needed; each costs time.
         """

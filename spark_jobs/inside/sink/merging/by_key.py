@@ -1,4 +1,4 @@
-"""Merge of rows by key alone: a row replaces the row with its key."""
+"""Merge by key alone: a row replaces that with its key; two of one key in a micro-batch refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Small micro-batches of a topic, which a single task processes.
+"""Small micro-batches of a topic, of at most 5,000 offsets, which a single task processes.
 
 A task costs some ten milliseconds, however few rows it has, and a shuffle costs another stage of
 them: more than the work on some hundred changes.

@@ -1,4 +1,4 @@
-"""Columns of the target where they differ from those of the transform, and their types."""
+"""Columns of the target that differ from the transform's: validity of versions, mark of deletes."""
 
 from __future__ import annotations
 

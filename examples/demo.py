@@ -109,6 +109,7 @@ def run(folder: Path, pipelines: Path, *, has_ui: bool) -> int:
     def do(cleanup: ExitStack) -> list[AuditReport] | int:
         loaded, rest = prepare(folder, stages, cleanup, pipelines=pipelines)
         if has_ui:
+            cleanup.callback(stop_added, pipelines)
             return _open_ui(loaded, rest, folder)
         return _run(loaded, rest, stages, folder)
 
@@ -153,6 +154,7 @@ def _open_again(folder: Path, cleanup: ExitStack) -> int:
     loaded = [load_pipeline(folder / "pipelines" / f"{name}.yaml") for name in PIPELINES]
     for pipeline in loaded:
         cleanup.callback(stop, pipeline)
+    cleanup.callback(stop_added, folder / "pipelines")
     is_produced = (folder / _FEED).read_text() == _PRODUCED
     rest = [] if is_produced else flight_data.split_feed(flight_data.feed_records(), REST_FROM)[1]
     return _open_ui(loaded, rest, folder)
@@ -201,6 +203,27 @@ def stop(loaded: LoadedPipeline) -> None:
     """Stop the runs of a pipeline: those of its candidate and of the serving generation."""
     for each in in_service(loaded):
         stopping.stop(each)
+
+
+def stop_added(pipelines: Path) -> None:
+    """Stop the runs of pipelines that people have added to a demo's folder, with its broker.
+
+    A file that can't be loaded is told, as nobody knows whether it has runs.
+
+    Args:
+        pipelines: Folder of the pipelines' files. That of a checkout, whose other pipelines are not
+            of the demo, is left alone.
+    """
+    if pipelines == HERE:
+        return
+    for file in sorted(pipelines.glob("*.yaml")):
+        if file.stem in PIPELINES:
+            continue
+        try:
+            stop(load_pipeline(file))
+        except HybridError as error:
+            text = f"Not stopped, if it runs: the stream of {file.name}. {error}"
+            console.print(text, style="red", markup=False, soft_wrap=True)
 
 
 def prepare(

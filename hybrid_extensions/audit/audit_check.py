@@ -11,6 +11,7 @@ from orchestration.comparison.report import AuditReport
 from orchestration.defs.checks.last_evaluation import last_evaluation
 from orchestration.defs.keys import control_name, table_key
 from orchestration.defs.show.dagster_failures import failures
+from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.defs.show.metadata import Metadata, table
 from orchestration.display import whole_second
 from orchestration.remedies import Remedy
@@ -39,11 +40,12 @@ def audited_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
     def audited(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         with failures(loaded):
             kept = last_audit(load_pipeline(loaded.path))
-        if kept is None:
-            how = f"Never audited. {_how_to_audit(loaded)}"
-            severity = dg.AssetCheckSeverity.WARN
-            return dg.AssetCheckResult(passed=False, severity=severity, description=how)
-        return dg.AssetCheckResult(**_shown(kept, _kept_examples(context.instance, loaded, kept)))
+            if kept is None:
+                how = f"Never audited. {_how_to_audit(loaded)}"
+                severity = dg.AssetCheckSeverity.WARN
+                return dg.AssetCheckResult(passed=False, severity=severity, description=how)
+            shown = _shown(loaded, kept, _kept_examples(context.instance, loaded, kept))
+        return dg.AssetCheckResult(**shown)
 
     return audited
 
@@ -52,6 +54,25 @@ def _how_to_audit(loaded: LoadedPipeline) -> str:
     """Return in a sentence how to audit in Dagster, and how in a shell."""
     command = Remedy("audit").command(str(loaded.path))
     return f"Launch the job `{control_name(loaded)}` with the action AUDIT, or run {command}."
+
+
+def ways_out(loaded: LoadedPipeline) -> str:
+    """Return in sentences, with remedies, what to do if an audit of what readers see has failed.
+
+    Args:
+        loaded: The pipeline.
+
+    Raises:
+        StateError: The state can't be read.
+        UnavailableError: The state's store does not answer.
+    """
+    before = read_serving(loaded).before
+    back = "`hybrid generation rollback P` lets readers see {} again, and "
+    ways = back.format(before[-1].generation) if before else ""
+    return (
+        "If the transform was changed, change the audit's query in the same way, and audit again. "
+        f"If the table is wrong, {ways}`hybrid rerun P` computes it anew."
+    )
 
 
 def audit_again(
@@ -127,7 +148,7 @@ def _kept_examples(
 def _evaluation(
     loaded: LoadedPipeline, kept: KeptAudit, examples: Metadata
 ) -> dg.AssetCheckEvaluation:
-    shown = _shown(kept, examples)
+    shown = _shown(loaded, kept, examples)
     return dg.AssetCheckEvaluation(asset_key=table_key(loaded), check_name=AUDITED, **shown)
 
 
@@ -139,13 +160,14 @@ def _time(kept: KeptAudit) -> str:
     return whole_second(kept.at_ms)
 
 
-def _shown(kept: KeptAudit, examples: Metadata) -> dict[str, Any]:
-    """Return verdict, numbers and notes: failed, or a warning if accepted or unknown."""
+def _shown(loaded: LoadedPipeline, kept: KeptAudit, examples: Metadata) -> dict[str, Any]:
+    """Return verdict, numbers and notes: failed with ways out; a warning if accepted or unknown."""
+    ways = [in_dagster(ways_out(loaded), loaded)] if kept.is_wrong else []
     severity = dg.AssetCheckSeverity.ERROR if kept.is_wrong else dg.AssetCheckSeverity.WARN
     return {
         "passed": kept.outcome == "passed",
         "severity": severity,
-        "description": "\n\n".join([kept.text, *kept.remarks]),
+        "description": "\n\n".join([kept.text, *ways, *kept.remarks]),
         "metadata": {
             _AUDITED_AT: _time(kept),
             **audit_counts(kept),

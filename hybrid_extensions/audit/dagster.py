@@ -13,6 +13,7 @@ from hybrid_extensions.audit.audit_check import (
     audit_evaluation,
     audited_check,
     examples_of,
+    ways_out,
 )
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.comparison.audit_metadata import audited
@@ -29,7 +30,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import InputError, leaving
 from sources.serving import declared_generation, read_serving
 
-_OF_SERVING = "The check `audited` has examples. It stays red"
+_OF_SERVING = "The check `audited` has examples. {} It stays red"
 _ACCEPT = "ACCEPT_AUDIT"
 _OF_CANDIDATE = (
     "The page of `table` has examples. If the transform was changed, change the audit's query in "
@@ -67,6 +68,8 @@ def actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
 def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) -> None:
     """Audit a generation's table; keep the result, and evaluate the check `audited` by it.
 
+    The check is about what readers see: by the audit of another generation it is not evaluated.
+
     Dagster's job ``<pipeline>_control`` runs it if its action AUDIT is chosen.
 
     Args:
@@ -83,21 +86,23 @@ def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: 
     found = audit(acting)
     kept = keep_audit(acting, found)
     shown = {**audited(kept), **examples_of(found)}
-    text = kept.text
+    which = declared_generation(acting)
+    is_serving = which == read_serving(loaded).generation
+    text = _of(which, kept.text, is_serving=is_serving)
     context.add_output_metadata(shown)
     # An observation: the table is as it was, and nothing downstream has to follow.
     before = kept_action(context.instance, loaded)
     observed = {**before, **last_action(f"AUDIT: {text}"), **shown}
     context.log_event(dg.AssetObservation(table_key(loaded), description=text, metadata=observed))
-    # A job without assets may evaluate no check itself.
-    context.instance.report_runless_asset_event(audit_evaluation(loaded, kept, found))
+    if is_serving:
+        # A job without assets may evaluate no check itself.
+        context.instance.report_runless_asset_event(audit_evaluation(loaded, kept, found))
     if found.outcome == "unknown":
         note_on_run(context, {RESULT_TAG: "not all checked"})
     if found.outcome == "failed":
-        which = declared_generation(acting)
-        is_serving = which == read_serving(loaded).generation
+        where = _OF_SERVING.format(ways_out(loaded)) if is_serving else _OF_CANDIDATE
         more = (
-            f"{_OF_SERVING if is_serving else _OF_CANDIDATE} until another audit passes, or "
+            f"{where} until another audit passes, or "
             f"somebody accepts this one: this job with the action {_ACCEPT}, the reason as `why` "
             f"and `generation: {which}`."
         )
@@ -128,4 +133,11 @@ def accept(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) 
     kept = accept_audit(acting, config.why, acting_user(context.run.tags, config.by))
     if (again := audit_again(context.instance, loaded)) is not None:
         context.instance.report_runless_asset_event(again)
-    report_now(context, loaded, f"{_ACCEPT}: {kept.text}")
+    which = declared_generation(acting)
+    text = _of(which, kept.text, is_serving=which == read_serving(loaded).generation)
+    report_now(context, loaded, f"{_ACCEPT}: {text}")
+
+
+def _of(generation: str, text: str, *, is_serving: bool) -> str:
+    """Return a verdict as the table's page may show it, where "the table" is what readers see."""
+    return text if is_serving else f"{generation}, which readers do not see: {text}"

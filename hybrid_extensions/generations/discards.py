@@ -36,7 +36,7 @@ def discard(loaded: LoadedPipeline, generation: str | None = None) -> str:
         UnavailableError: The store of the state or of the table does not answer.
     """
     hint = (
-        "There is nothing to discard: a generation that serves, or has served, is kept. `hybrid "
+        "There is nothing to discard: a generation that serves, or has served, is kept; `hybrid "
         "generation list P` shows all generations."
     )
     known = loaded.state.read(CURRENT, CurrentGeneration)

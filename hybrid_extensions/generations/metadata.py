@@ -12,6 +12,9 @@ from orchestration.defs.show.metadata import Metadata, table
 from orchestration.display import moment
 from sources.common.times import now_ms
 
+NEXT = "next"
+"""Metadata entry of a comparison with the next step, which holds as long as its candidate waits."""
+
 
 def comparison(found: GenerationComparison) -> Metadata:
     """Return a comparison as metadata: summary, counts, examples, and what to do next."""
@@ -39,7 +42,7 @@ def comparison(found: GenerationComparison) -> Metadata:
         **({"columns": table(columns)} if columns else {}),
         **misfit,
         **({"examples": table(examples)} if examples else {}),
-        "next": next_step(found),
+        NEXT: next_step(found),
     }
 
 

@@ -236,6 +236,11 @@ def _backfill(
                 folder.folder(name).delete_all()
             error.hint = f"{error.hint} {_AGAIN}".strip()
             raise
+        except Exception:
+            raise
+        except BaseException:
+            say("Interrupted: the table was not changed. Launch the backfill again to do it.")
+            raise
     replacement = _replacement(context, scope, folder, side, turn)
     if side is not None and scope.is_of_single_rows and not is_regardless:
         wait_for_late_rows(context, parts, replacement, say)

@@ -236,12 +236,12 @@ def _bad_candidate(found: Status) -> tuple[str, str] | None:
 
 
 def _left_out(found: Status) -> list[str]:
-    """Return how many rows of all sources were left out by each rule."""
-    counts: Counter[str] = Counter()
-    for source in found.sources:
-        if source.heartbeat is not None:
-            counts.update(source.heartbeat.broken_rules)
-    return [f"{counted(n, 'row breaks', 'rows break')} `{name}`" for name, n in counts.items() if n]
+    """Return how many records of all sources were left out as bad, and by each rule."""
+    beats = [each.heartbeat for each in found.sources if each.heartbeat is not None]
+    bad = sum(each.bad_records for each in beats)
+    counts = sum((Counter(each.broken_rules) for each in beats), Counter[str]())
+    broken = [f"{counted(n, 'row breaks', 'rows break')} `{name}`" for name, n in counts.items()]
+    return [*([f"{counted(bad, 'bad record')} left out"] if bad else []), *broken]
 
 
 def _reading(source: SourceStatus) -> tuple[str, list[str]]:

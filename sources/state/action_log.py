@@ -192,7 +192,8 @@ def recorded(
     try:
         yield after
     except BaseException as error:
-        text = error.message if isinstance(error, HybridError) else type(error).__name__
+        other = type(error).__name__ if isinstance(error, Exception) else "interrupted"
+        text = error.message if isinstance(error, HybridError) else other
         # The error of the action itself is the one to report.
         with contextlib.suppress(HybridError, OSError):
             end_action(home, number, "failed", after, text)

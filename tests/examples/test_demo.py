@@ -106,3 +106,20 @@ def test_a_candidate_is_stopped_as_well_as_the_generation_that_serves(
     monkeypatch.setattr(run_control, "stop", lambda generation, _: stopped.append(generation.name))
     demo.stop(case.loaded)
     assert sorted(stopped) == ["g1", "g2"]
+
+
+def test_the_streams_of_pipelines_that_were_added_to_the_folder_are_stopped_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case, stopped = two(tmp_path), list[str]()
+    monkeypatch.setattr(run_control, "stop", lambda generation, _: stopped.append(generation.name))
+    (tmp_path / "broken.yaml").write_text("name: [")
+    (tmp_path / "flight_events.yaml").write_text("name: [")
+    demo.stop_added(case.loaded.path.parent)
+    assert sorted(stopped) == ["g1", "g2"]
+    told = capsys.readouterr().out
+    assert told.startswith("Not stopped, if it runs: the stream of broken.yaml. ")
+    assert told.count("Not stopped") == 1, "the demo stops its own pipelines itself"
+    monkeypatch.setattr(demo, "HERE", case.loaded.path.parent)
+    demo.stop_added(case.loaded.path.parent)
+    assert len(stopped) == 2, "of a checkout, others are not the demo's"

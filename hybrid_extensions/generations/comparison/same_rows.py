@@ -75,7 +75,11 @@ def comparison_again(
     if candidate is None:
         if before.startswith((_NOTHING, _SETTLED)):
             return None
-        return _compared(loaded, f"{_SETTLED}{before}", passed=True, metadata=found.metadata)
+        # The next step of then is done, or can't be done any more.
+        left = {
+            name: each for name, each in found.metadata.items() if name != generation_metadata.NEXT
+        }
+        return _compared(loaded, f"{_SETTLED}{before}", passed=True, metadata=left)
     # After a candidate was discarded, another one may have its name.
     is_newer = kept.at_ms >= loaded.require_generation().info.created_ms
     if is_newer and before.startswith(f"{pair(candidate, read_serving(loaded).generation)}:"):

@@ -28,7 +28,7 @@ def build(loaded: LoadedPipeline) -> str:
     pipeline = loaded.pipeline
     order = pipeline.hybrid_source().sources
     steps = [f"1. {_source(loaded, source.name)}" for source in order]
-    table = pipeline.sink.table or pipeline.sink.path
+    table = pipeline.sink.table or loaded.locate(pipeline.sink.path)
     key = ", ".join(f"`{name}`" for name in pipeline.sink.key)
     how = "updates rows by" if pipeline.sink.mode == "merge" else "adds rows, each once, by"
     lines = [

@@ -427,8 +427,8 @@ class KafkaLog:
         reason = self._connection_error or ("no answer" if failure is None else describe(failure))
         message = f"The Kafka broker {self.servers} can't be reached: {reason}."
         hint = (
-            "Start it, make it reachable from this machine, or correct `bootstrap_servers` of "
-            f"source `{self._source.name}`. Then repeat what failed."
+            "Start the broker, make it reachable from this machine, or correct "
+            f"`bootstrap_servers` of source `{self._source.name}`."
         )
         raise UnavailableError(message, hint, source=self._source.name, server=self.servers)
 

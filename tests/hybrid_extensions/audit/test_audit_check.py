@@ -15,6 +15,7 @@ from hybrid_extensions.audit.acceptance import accept_audit
 from hybrid_extensions.audit.audit_check import audit_again, audited_check
 from orchestration.comparison.installed_audit import AUDITED
 from orchestration.comparison.kept_audit import AUDIT, keep_audit, read_audit
+from orchestration.defs.assets.table import kept_action
 from orchestration.defs.checks.last_evaluation import last_evaluation
 from orchestration.defs.jobs.control_job import control_job
 from orchestration.defs.keys import table_key
@@ -30,6 +31,7 @@ from spark_jobs.run_state.driver_lock import QueryLock
 from tests.command_line import invoke
 from tests.hybrid_extensions.audit.audit_case import SCHEMA, Case, row
 from tests.hybrid_extensions.generations.test_generation_jobs import check_of, run
+from tests.hybrid_extensions.generations.test_generations import two
 from tests.orchestration.defs.test_sensors import checks, look
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import LiveCase
@@ -296,3 +298,62 @@ def test_a_candidates_failed_audit_has_its_examples_and_is_accepted_in_the_form(
     kept = read_audit(candidate)
     assert kept is not None
     assert kept.text.endswith("by anna: the source was corrected")
+
+
+def test_the_check_and_the_pages_last_action_do_not_pass_off_a_candidates_audit_as_the_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = audited(tmp_path / "wrong", ROWS[:1])
+    monkeypatch.setattr("hybrid_extensions.audit.dagster.audit", lambda _: wrong)
+    (tmp_path / "pipeline").mkdir()
+    case = two(tmp_path / "pipeline")
+    key = dg.AssetCheckKey(table_key(case.loaded), AUDITED)
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def told(action: dict[str, Any]) -> str:
+            form = {"ops": {"do_events_control": {"config": {"action": action}}}}
+            control_job(case.loaded).execute_in_process(
+                form, instance=instance, raise_on_error=False
+            )
+            shown = kept_action(instance, case.loaded)
+            return str(next(iter(shown.values())).value)
+
+        of_candidate = "g2, which readers do not see: The table differs"
+        assert of_candidate in told({"audit": {"generation": "g2"}})
+        assert last_evaluation(instance, key) is None
+        assert of_candidate in told({"accept_audit": {"generation": "g2", "why": "by decision"}})
+        assert "AUDIT: The table differs" in told({"audit": {"generation": "g1"}})
+        evaluated = last_evaluation(instance, key)
+        assert evaluated is not None
+        assert not evaluated.found.passed
+
+
+def test_a_table_that_is_wrong_is_told_with_the_ways_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = audited(tmp_path / "wrong", ROWS[:1])
+    monkeypatch.setattr("hybrid_extensions.audit.dagster.audit", lambda _: wrong)
+    (tmp_path / "pipeline").mkdir()
+    case = two(tmp_path / "pipeline")
+    job, anew = "the job `events_generation` with the action", "RERUN computes it anew"
+    back = f"{job} ROLLBACK lets readers see g1 again, and {job} {anew}"
+    with dg.DagsterInstance.ephemeral() as instance:
+
+        def audit() -> str:
+            form = {"ops": {"do_events_control": {"config": {"action": {"audit": {}}}}}}
+            done = control_job(case.loaded).execute_in_process(
+                form, instance=instance, raise_on_error=False
+            )
+            [failed] = [each for each in done.all_events if each.is_step_failure]
+            return str(failed.step_failure_data.error_display_string)
+
+        text = audit()
+        assert f"If the table is wrong, {job} {anew}" in text
+        assert "change the audit's query in the same way" in text
+        assert run(case, instance, "PROMOTE").success
+        assert back in audit()
+        assert back in check_of(instance, AUDITED)
+        accept_audit(case.loaded, "by decision", "")
+        accepted = audit_again(instance, case.loaded)
+    assert accepted is not None
+    assert "ROLLBACK" not in str(accepted.description)

@@ -87,6 +87,9 @@ def test_each_step_is_an_action_of_one_job_and_what_is_refused_is_told(tmp_path:
         assert case.seen() == {1: 11, 2: 20}
         settled = f"No candidate waits any more. The last comparison: {line}; compared "
         assert check_of(instance, "same_rows").startswith(settled)
+        shown = latest_check(instance, "table", "same_rows").metadata
+        assert shown["changed"].value == 1
+        assert "next" not in shown, "it would send people to a promotion that is done"
         assert read_serving(case.loaded).by == "Ada"
         tags = instance.get_run_by_id(promoted.run_id)
         assert tags is not None

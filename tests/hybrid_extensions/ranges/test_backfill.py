@@ -20,6 +20,7 @@ from sources.errors import ErrorReport, InputError, StateError
 from sources.planning.event_windows import Interval
 from sources.planning.plan import make_plan
 from sources.serving import Switch
+from sources.state.action_log import read_actions
 from sources.state.generation import Generation
 from sources.state.local_copy import local_copy
 from sources.storage.folder import Folder
@@ -106,6 +107,23 @@ def test_files_that_were_rewritten_since_they_were_planned_are_planned_again(
     )
     case.recomputed()
     assert begun == [None]
+
+
+def test_one_that_is_cancelled_while_files_are_read_says_what_became_of_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case, told = RangeCase(tmp_path, monkeypatch), list[str]()
+
+    def cancelled(_: ChainRun) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(side_pipeline, "run_chain", cancelled)
+    since, until = (datetime(2023, 12, day, tzinfo=UTC) for day in (1, 2))
+    with pytest.raises(KeyboardInterrupt):
+        ranges.backfill(case.loaded, since, until, "run", told.append)
+    assert told[-1].startswith("Interrupted: the table was not changed. Launch the backfill again")
+    [logged] = read_actions(case.loaded.state)
+    assert (logged.action, logged.outcome, logged.error) == ("backfill", "failed", "interrupted")
 
 
 def test_a_promotion_while_the_process_was_suspended_ends_it_before_its_commit(

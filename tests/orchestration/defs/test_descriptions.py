@@ -82,3 +82,10 @@ def test_the_jobs_of_a_pipeline_have_its_name_as_a_tag_so_that_lists_can_be_filt
     assert tags == dict.fromkeys(
         ["events", "events_control", "events_generation", "events_backfill"], "events"
     )
+
+
+def test_the_job_says_where_a_table_is_whose_path_is_relative(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    case.write(sink={"path": "out", "mode": "merge", "key": ["id"]})
+    text = dict(descriptions(pipeline_definitions(case.loaded)))["events"]
+    assert f"Writes to the Delta table `{tmp_path / 'out'}`" in text

@@ -89,6 +89,16 @@ def test_a_healthy_run_is_told_with_what_waits_its_newest_row_and_who_serves(
     assert len(found.markdown) < 1000, "more is not shown in full"
 
 
+def test_records_that_were_left_out_as_bad_are_counted_in_the_line(case: LiveCase) -> None:
+    case.ask_for_it()
+    case.launch("a", batch_id=7, bad_records=2, broken_rules={"sound": 1, "whole": 0})
+    with case.alive():
+        found = seen(case.loaded)
+    assert found.is_well
+    assert " · 2 bad records left out · 1 row breaks `sound` · " in found.text
+    assert "whole" not in found.text
+
+
 def test_a_healthy_run_is_under_way_as_long_as_its_snapshot_is_read(case: LiveCase) -> None:
     case.ask_for_it()
     case.launch("a", batch_id=7)

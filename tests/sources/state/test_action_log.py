@@ -75,7 +75,7 @@ def test_an_action_that_fails_keeps_its_error_and_what_it_changed(home: Folder) 
     first, second = read_actions(home)
     assert (first.outcome, first.error) == ("failed", "The run can't be ended.")
     assert first.after == {"live run": "stopped"}
-    assert (second.outcome, second.error) == ("failed", "KeyboardInterrupt")
+    assert (second.outcome, second.error) == ("failed", "interrupted")
 
 
 def test_the_first_end_of_an_action_stays(home: Folder) -> None:

@@ -62,8 +62,7 @@ class UserRunCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
             default_value=HEADER,
             description="Header with the name of the user whom the proxy has authenticated.",
         )
-        of_dagster = cast("dict[str, Any]", super().config_type())
-        return {**of_dagster, "header": header}
+        return {**cast("dict[str, Any]", super().config_type()), "header": header}
 
     @classmethod
     def from_config_value(cls, inst_data: Any, config_value: Mapping[str, Any]) -> Self:

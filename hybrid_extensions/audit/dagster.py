@@ -138,6 +138,6 @@ def accept(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: Any) 
     report_now(context, loaded, f"{_ACCEPT}: {text}")
 
 
-def _of(generation: str, text: str, *, is_serving: bool) -> str:
+def _of(generation: str | None, text: str, *, is_serving: bool) -> str:
     """Return a verdict as the table's page may show it, where "the table" is what readers see."""
     return text if is_serving else f"{generation}, which readers do not see: {text}"

@@ -340,7 +340,9 @@ def test_a_table_that_is_wrong_is_told_with_the_ways_out(
     with dg.DagsterInstance.ephemeral() as instance:
 
         def audit() -> str:
-            form = {"ops": {"do_events_control": {"config": {"action": {"audit": {}}}}}}
+            form: dict[str, Any] = {
+                "ops": {"do_events_control": {"config": {"action": {"audit": {}}}}}
+            }
             done = control_job(case.loaded).execute_in_process(
                 form, instance=instance, raise_on_error=False
             )

@@ -1,4 +1,4 @@
-"""Metadata of assets and checks in Dagster: which figures are plotted, what warns, what fails."""
+"""Metadata of assets and checks in Dagster: ledger tables, plotted figures, what only warns."""
 
 from __future__ import annotations
 

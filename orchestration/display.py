@@ -77,7 +77,8 @@ def moment(ms: int) -> str:
 def ended_in_words(requested: RequestedState) -> str:
     """Return since when people have paused or stopped a live run, by whom and why: a sentence.
 
-    Must not be called with a state that is requested.
+    The time is in UTC, to the minute; who and why are left out if unknown. Must not be called with
+    a state that is requested.
     """
     by = f" by {requested.by}" if requested.by else ""
     why = f" ({requested.why})" if requested.why else ""

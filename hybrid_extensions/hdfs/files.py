@@ -223,7 +223,7 @@ def store_error(path: str, what: str, error: Exception) -> HybridError:
 
     Returns:
         An :class:`UnavailableError` if the cluster does not answer, otherwise an
-        :class:`InputError`.
+        :class:`InputError`; a ``PermissionError`` is an answer, too. Nothing is raised here.
     """
     message = f"{path} can't be {what}: {_reason(error)}."
     namenode, _ = split(path)

@@ -231,7 +231,7 @@ def _connect(table: CapturedTable, conninfo: str) -> psycopg.Connection[Any]:
             raise UnavailableError(message, hint, source=table.source, server=server) from None
         hint = (
             "Correct database and user in `snapshot.dsn`, or set the environment variable "
-            "PGPASSWORD to the password."
+            "PGPASSWORD to the password; then take the snapshot again: `hybrid snapshot P`."
         )
         raise InputError(message, hint, source=table.source, server=server) from None
 

@@ -185,11 +185,12 @@ def backfill(  # noqa: PLR0913 - each is another thing
     doing = f"backfill from {utc(since)} until {utc(until)}"
     with hold_switch_lock_in_turn(loaded, doing, say) as held:
         context = _serving(loaded)
-        scope = require_fit(context, since, until)
-        followers = followers_of(loaded)
-        if not is_regardless:
-            where = scope.where(context.pipeline.event_time.column)
-            require_followers(followers, loaded, where.replaced)
+        with leaving("The range is as it was."):
+            scope = require_fit(context, since, until)
+            followers = followers_of(loaded)
+            if not is_regardless:
+                where = scope.where(context.pipeline.event_time.column)
+                require_followers(followers, loaded, where.replaced)
         of = {"since": since.isoformat(), "until": until.isoformat()}
         with recorded(loaded.state, "backfill", by, context.generation.name, of) as after:
             done = _backfill(context, scope, run_id, say, held, is_regardless=is_regardless)

@@ -1,4 +1,4 @@
-"""Comparison of the target with a snapshot of the database, range by range of the key."""
+"""Comparison of a repair: the order in which both sides are read, and what ends it (TRUNCATE)."""
 
 from __future__ import annotations
 

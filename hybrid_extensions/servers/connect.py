@@ -145,7 +145,7 @@ class LocalConnect(Service):
         """File of its output.
 
         Raises:
-            RunError: The worker is not running.
+            RunError: The worker was not started (not transient).
         """
         if self._folder is None:
             message = "Kafka Connect is not running, so it has no log file."

@@ -75,7 +75,8 @@ def try_on_sample(context: dg.OpExecutionContext, loaded: LoadedPipeline, config
         config: The form, with ``keys``, ``key_columns``, ``since`` and ``until``.
 
     Raises:
-        InputError: A field of the form is missing or not valid, or the audit of the sample failed.
+        InputError: A field of the form is missing or not valid, or the audit of the sample failed;
+            what was found is shown nevertheless.
         HybridError: As :func:`hybrid_extensions.trial.run.try_sample`.
     """
     if not config.keys:

@@ -16,7 +16,10 @@ Outcome = Literal["agrees", "differs", "unknown"]
 
 
 def example_text(value: Any) -> str:
-    """Return a value as JSON, with texts unquoted, for examples in messages."""
+    """Return a value as JSON, with texts unquoted, for examples in messages.
+
+    What JSON lacks, such as a date, is its Python text in double quotes.
+    """
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 

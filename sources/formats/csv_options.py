@@ -86,8 +86,9 @@ class CsvOptions(Declared):
     def contract(self) -> dict[str, object]:
         """Return the options that decide what a row means, as JSON has them.
 
-        They must not change under a checkpoint. An option of a later version is in it only where it
-        is declared, so that the digests of older states stay valid.
+        They must not change under a checkpoint. An option of a later version (``escape``,
+        ``encoding``) is in it only with another value than its default, so that the digests of
+        older states stay valid; the first five always are.
         """
         first = {"delimiter", "header", "quote", "null", "multiline"}
         later = self.model_dump(mode="json", exclude=first, exclude_defaults=True)

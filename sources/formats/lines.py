@@ -60,9 +60,9 @@ def refuse(row: BadRow) -> None:
         InputError: Always; contains file, byte offset, reason and the first 60 bytes of the row.
     """
     hint = (
-        "Repair the file; or, if the row is right, correct the declared types. Then plan again "
-        "(`hybrid plan P`); if a run has begun to read the plan, in a new generation: `hybrid "
-        "generation new P`, `hybrid run P`. Or leave the file as it is, and declare "
+        "Repair the file; or, if the row is right, correct the declared types or options. Then "
+        "plan again (`hybrid plan P`); if a run has begun to read the plan, in a new generation: "
+        "`hybrid generation new P`, `hybrid run P`. Or leave the file as it is, and declare "
         "`on_bad_record: quarantine` or `drop` for the source: then such rows will be missing from "
         "the table, and `quarantine` keeps them in a table of their own."
     )

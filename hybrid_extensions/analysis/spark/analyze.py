@@ -23,6 +23,7 @@ from pyspark.errors.exceptions.captured import (
     UnsupportedOperationException,
 )
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import TimestampType
 
 from hybrid_extensions.analysis.spark.column_lineage import Inputs, column_lineage
 from hybrid_extensions.analysis.spark.window_lengths import NoWindowsError
@@ -31,6 +32,7 @@ from sources.common.schema import parse_schema
 from sources.common.sql.sql_names import in_backticks
 from sources.config.code.user_functions import CodeLine
 from sources.config.loader import LoadedPipeline
+from sources.config.pipeline import Pipeline
 from sources.errors import HybridError, InputError
 from sources.planning.transform_analysis import AnalysisRequest, OutputColumn, TransformAnalysis
 from sources.storage.folder import Folder
@@ -69,6 +71,7 @@ _OF_SURROUNDINGS = re.compile(
     r"|CATALOG_PLUGIN|DELTA_(TABLE_NOT_FOUND|MISSING_DELTA_TABLE|PATH_DOES_NOT_EXIST)"
     r"|CANNOT_LOAD_(CATALOG|FUNCTION_CLASS)|CLASS_NOT"
 )
+_ZONE = "spark.sql.session.timeZone"
 _SQL_STATE = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 _CONDITION = re.compile(r"^\[[\w.]+\]\s*")
 
@@ -144,6 +147,7 @@ def _require_sound(
     require_stream(pipeline.transform.name, rows)
     require_declared_order(pipeline.transform.name, rows, given)
     require_columns(pipeline.sink, rows)
+    _require_distinct_partitions(pipeline, rows)
     require_replayable(pipeline, request.replayed, rows)
     require_extensible(pipeline, rows)
     require_row_by_row(pipeline, rows)
@@ -157,6 +161,27 @@ def _require_sound(
     checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
     if spark.conf.get("spark.sql.streaming.unsupportedOperationCheck") == "true":
         checker.checkForStreaming(rows._jdf.queryExecution().analyzed(), mode)
+
+
+def _require_distinct_partitions(pipeline: Pipeline, rows: DataFrame) -> None:
+    """Refuse times as partitions where Spark would write those of two hours as one.
+
+    It writes such a value as a clock in the session's time zone shows it, without an offset. In the
+    hour that comes twice, at the end of summer time, rows would get times of an hour before.
+    """
+    zone = pipeline.spark.conf.get(_ZONE, "UTC")
+    for name in pipeline.sink.partition_by:
+        if zone != "UTC" and rows.schema[name].dataType == TimestampType():
+            message = (
+                f"`sink.partition_by` names `{name}`, a timestamp, and `spark.conf` sets `{_ZONE}` "
+                f"to `{zone}`. Spark writes such partitions as local times, so those of an hour "
+                "that comes twice there would all be of its first time."
+            )
+            hint = (
+                f"Remove `{_ZONE}` from `spark.conf`, or partition by a date or a text in place of "
+                f"`{name}`; then plan again."
+            )
+            raise InputError(message, hint, field="sink.partition_by", column=name)
 
 
 def _require_table_types(loaded: LoadedPipeline, rows: DataFrame) -> None:

@@ -62,7 +62,7 @@ class Truncation:
     def later(self, changes: DataFrame) -> DataFrame:
         """Return the changes that are later than every TRUNCATE so far; TRUNCATEs are left out.
 
-        All changes if there was none.
+        All changes if there was none. A change without a sequence counts as older than any.
         """
         if self._last is None:
             return changes

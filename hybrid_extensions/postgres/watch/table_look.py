@@ -1,4 +1,4 @@
-"""Look at a captured PostgreSQL table: inspection for alterations that no change reports."""
+"""Look at a PostgreSQL table for alterations that no change reports; 5 s to connect, or noted."""
 
 from __future__ import annotations
 

@@ -42,7 +42,9 @@ def wait_for_late_rows(
 ) -> None:
     """Wait until the stream has delivered what its input holds now; 10 minutes at most.
 
-    Returns at once if none of the recomputed rows can wait there.
+    Returns at once if none of the recomputed rows can wait there, as where no stream comes last.
+    Called before the replacement: whatever is raised, nothing was replaced. A live run that does
+    not run is not waited for.
 
     Args:
         context: The serving generation.

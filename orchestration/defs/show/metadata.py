@@ -1,4 +1,4 @@
-"""Metadata of assets and checks in Dagster: ledger tables, plotted figures, what only warns."""
+"""Metadata in Dagster: ledger tables, plotted figures, findings as checks; pending ones warn."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def check_arrival(form: str, given: Collection[str]) -> None:
     Args:
         form: Format of the files; only ``parquet`` passes, as single columns have to be read.
         given: Names of the fields that the source declares. Refused are ``batch``, ``converge``,
-            ``discovery_interval``, ``schema_drift`` and others that need reading by event time.
+            ``discovery_interval``, ``schema_drift``, ``snapshot`` and ``time_range``.
 
     Raises:
         ValueError: Says which, why, and what to declare instead.

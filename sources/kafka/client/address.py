@@ -28,14 +28,15 @@ def resolve_bootstrap(servers: str) -> str:
     returned as it is, without connecting to it.
 
     Raises:
-        UnavailableError: The value is ``local``, and no local broker has written its address.
+        UnavailableError: The value is ``local``, and no local broker has written its address,
+            or the file can't be read.
     """
     if servers != LOCAL:
         return servers
     file = local_address_file()
     try:
         return str(json.loads(file.read_text())["bootstrap_servers"])
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         lack = "contains no address" if file.exists() else "is not there"
         message = (
             "No local Kafka broker is running, which `bootstrap_servers: local` (the default) "

@@ -298,6 +298,19 @@ def test_what_may_be_appended_depends_on_the_sink(analyzed: Analyze) -> None:
     assert found.stateful == ["count(1) by id"]
 
 
+def test_partitions_by_local_times_of_which_an_hour_comes_twice_are_refused(
+    analyzed: Analyze,
+) -> None:
+    zone = {"conf": {"spark.sql.session.timeZone": "America/New_York"}}
+    sink = {"path": "out", "mode": "append", "key": ["id"], "partition_by": ["hour"]}
+    body = """return rows.selectExpr("*", "date_trunc('hour', at) AS hour")"""
+    with pytest.raises(InputError, match=r"`sink\.partition_by` names `hour`, a timestamp") as no:
+        analyzed(body, sink=sink, spark=zone)
+    assert no.value.fields["column"] == "hour"
+    assert analyzed(body, sink=sink).columns is not None
+    assert analyzed(body, sink={**sink, "partition_by": ["id"]}, spark=zone).columns is not None
+
+
 def test_a_watermark_on_unchecked_event_times_is_refused(analyzed: Analyze) -> None:
     with pytest.raises(InputError, match=r"event_time\.outside: keep"):
         analyzed(

@@ -1,4 +1,4 @@
-"""MERGE in exactly one commit: by delta-rs if it is small, else by Spark."""
+"""MERGE in one commit: by delta-rs if small, else by Spark, which is told keys as ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attribution of runs to the users whom a proxy in front of Dagster has authenticated.
+"""Who launched a run: the user whom a proxy authenticated; another typed name is refused.
 
 Dagster itself knows no users. Its documented way is a run coordinator that reads a header of the
 request by which a run is launched, and puts a tag on the run. It is named in ``dagster.yaml``.

@@ -1,4 +1,4 @@
-"""Display of numbers and times: ``1.2 M``, ``6.4 MB``, ``4 min ago``, ``30 Dec 2013``."""
+"""Display of numbers, sizes, estimates (rounded up) and UTC times: ``1.2 M``, ``4 min ago``."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class KeptComparison(Part):
 
     @property
     def is_answered(self) -> bool:
-        """Whether the whole table was compared once, no repair since, and the last attempt went."""
+        """Whether the whole table was compared, and not repaired since, and no try is postponed."""
         raise NotImplementedError
 
     @property

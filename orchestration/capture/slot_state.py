@@ -58,7 +58,10 @@ class SlotSeen:
 
     @property
     def is_read(self) -> bool:
-        """Whether a connector is known to be reading the slot."""
+        """Whether a connector is known to be reading the slot.
+
+        False while its state is unknown.
+        """
         return self.gone is None and self.idle_since_ms is None and self.unknown is None
 
 

@@ -1,4 +1,4 @@
-"""Commands about this machine rather than a pipeline: JVM parts."""
+"""Command `hybrid jars`: JVM parts are downloaded into the cache before a run needs them."""
 
 from __future__ import annotations
 

@@ -86,7 +86,10 @@ def audit(loaded: LoadedPipeline) -> AuditReport:
 def audit_again(
     instance: dg.DagsterInstance, loaded: LoadedPipeline
 ) -> dg.AssetCheckEvaluation | None:
-    """Return what the check ``audited`` has to show again, by :meth:`Audit.check_again`."""
+    """Return what the check ``audited`` has to show again, by :meth:`Audit.check_again`.
+
+    None for nothing, and if no installed extension audits tables. Errors as there.
+    """
     found = installed_audit()
     return None if found is None else found.check_again(instance, loaded)
 

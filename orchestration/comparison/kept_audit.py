@@ -1,4 +1,4 @@
-"""Last audit of a generation, kept in its state: counts and recounts, without rows."""
+"""Last audit of a generation, kept without rows: its text, recounts, and a person's acceptance."""
 
 from __future__ import annotations
 
@@ -92,7 +92,10 @@ class KeptAudit(Record):
 
     @property
     def remarks(self) -> list[str]:
-        """Sentences about what was not checked, what qualifies the counts, and recounts."""
+        """Sentences about what was not checked, what qualifies the counts, and recounts.
+
+        Empty if there is nothing to say.
+        """
         lines: list[LedgerLine | BadLine] = [*self.ledger, *self.bad_records]
         return [*self.unchecked, *self.notes, *(each.reason for each in lines if each.reason)]
 

@@ -1,4 +1,4 @@
-"""Names that a pipeline's definitions share: asset keys, run tags, the pool."""
+"""Names that definitions share: asset keys and groups, run tags, jobs, a generation's role."""
 
 from collections.abc import Mapping
 

@@ -13,6 +13,8 @@ def time_partitions(
 ) -> dg.TimeWindowPartitionsDefinition:
     """Return one partition for each hour, day or month in UTC, up to now or to an end.
 
+    A partition is there once it has ended.
+
     Args:
         by: Length of a partition.
         start: First day of the first one.

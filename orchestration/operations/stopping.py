@@ -1,4 +1,4 @@
-"""The end of all active runs of a generation, and which other generations still have one."""
+"""End of all runs of a generation and of the request for its live run; others that still run."""
 
 from __future__ import annotations
 

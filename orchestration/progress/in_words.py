@@ -1,4 +1,4 @@
-"""Progress of a run, and people's actions, in words: texts for cards and logs."""
+"""Texts for cards and logs: progress, what a run waits for, complete-through, people's actions."""
 
 from __future__ import annotations
 

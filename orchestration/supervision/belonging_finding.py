@@ -1,4 +1,4 @@
-"""Check of the supervision that checkpoint, state and target still belong together.
+"""What would refuse the next launch, checked by the supervision; changes by others accepted.
 
 A run that is stopped or paused is checked as well: what is green has to be right.
 """

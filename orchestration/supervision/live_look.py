@@ -1,4 +1,4 @@
-"""Look at the live run: observations, verdict, and the supervision's memory."""
+"""Look at the live run: what is asked, judged and to be remembered; nothing is changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of the supervision between two looks at the live run, in the state folder."""
+"""Memory of the supervision between looks: restarts, last alert; a new request empties it."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Watch(Record):
     def as_of(self, now_ms: int) -> Watch:
         """Return this memory without times after the present, which a clock set back leaves.
 
-        Otherwise a restart would wait until the clock is there again.
+        They become the present. Otherwise a restart would wait until the clock is there again.
 
         Args:
             now_ms: The present, in ms since 1970.

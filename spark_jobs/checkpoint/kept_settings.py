@@ -13,7 +13,8 @@ def overruled_settings(pipeline: Pipeline, checkpoint: Folder) -> str | None:
     """Return a warning about declared settings that the checkpoint has other values of.
 
     Such as the number of shuffle partitions, by which the state of operators is distributed. Spark
-    takes the checkpoint's values without a word.
+    takes the checkpoint's values without a word. Only settings whose names begin with
+    ``spark.sql.`` are compared; one that the checkpoint does not keep passes.
 
     Args:
         pipeline: The pipeline, as it is declared now.

@@ -1,4 +1,4 @@
-"""Sets of jars: Maven packages for Spark, its stores, a broker and Debezium.
+"""Sets of jars: Maven packages, pins and excludes for Spark, its stores, a broker, Debezium.
 
 What goes with Spark depends on its version (:mod:`~spark_jobs.jvm.spark_version`).
 """

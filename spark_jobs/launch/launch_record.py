@@ -1,4 +1,4 @@
-"""Record of a generation's last launch, written before it starts; a later launch replaces it.
+"""Record of the last launch, written before it starts; a suspended launch replaces no later one.
 
 Whoever comes back, be it another click, a restarted Dagster or a command line, finds the run by
 this record and resumes watching it instead of starting a second one.
@@ -201,6 +201,8 @@ def record_group(generation: Generation, launch_id: str, group: int) -> None:
 
 def record_switch(generation: Generation, launch_id: str, source: str) -> None:
     """Record that a launch's driver has finished its source and now reads another one.
+
+    Repeated for the same source, it changes nothing.
 
     Args:
         generation: State folder of the generation.

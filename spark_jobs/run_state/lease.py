@@ -226,7 +226,10 @@ class SeenLease(LeaseRecord):
 
     @property
     def is_valid(self) -> bool:
-        """Whether it has a holder that has renewed it in time."""
+        """Whether it has a holder that has renewed it in time.
+
+        False, too, once the process that kept it has ended, if it was one of this machine.
+        """
         return self.holder is not None and self.age_s < self.ttl_s and not _has_ended(self)
 
     @property

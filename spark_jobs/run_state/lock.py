@@ -133,6 +133,8 @@ def is_taken(folder: Folder, name: str) -> bool:
 def take_named(folder: Folder, file: str, document: str, holder: str) -> Lock | None:
     """Take the lock that a file, or in a store a lease, keeps; None if it is taken.
 
+    Waits for a second at most; in a store up to 12 s more, while an expired lease is watched.
+
     Args:
         folder: Folder of what the lock is about.
         file: Path of the file in the folder, where that is on a file system.
@@ -205,7 +207,10 @@ def take_opened(descriptor: int) -> bool:
 
 
 def is_file_locked(path: Path) -> bool:
-    """Return whether a process has locked a file; False if there is none."""
+    """Return whether a process has locked a file; False if there is none.
+
+    Nothing is written; a lock that is free is taken for a moment.
+    """
     if not path.exists():
         return False
     # A read-only file is enough to check. Opened for reading, as over NFS a shared lock is one on

@@ -1,4 +1,4 @@
-"""Requested state of the live run, in the state folder: whether people want it to run."""
+"""Requested state of the live run: live, paused, stopped; a promotion sets it aside."""
 
 from __future__ import annotations
 

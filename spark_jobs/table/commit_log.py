@@ -74,7 +74,8 @@ class CommitLog:
         """Return the commits after a version, up to and including another one, in order.
 
         A commit that Delta has removed from the log (after ``delta.logRetentionDuration``) is
-        returned as one that may have changed rows: that is unknown by then.
+        returned as one that may have changed rows: that is unknown by then. Empty if the last is
+        not after the first.
 
         Args:
             after: Version whose commit is not among them.

@@ -1,4 +1,4 @@
-"""Target table as an asset, which other teams depend on, with the pipeline's card."""
+"""Target table as an asset: its card, facts, last action, ten rows, links and freshness."""
 
 import ast
 from collections.abc import Iterator

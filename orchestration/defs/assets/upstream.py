@@ -1,4 +1,4 @@
-"""Upstream topics and folders as external assets: their keys, by which pipelines share them."""
+"""Upstream data as external assets with shared keys; none for what the pipeline makes itself."""
 
 from __future__ import annotations
 

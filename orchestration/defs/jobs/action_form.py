@@ -1,4 +1,4 @@
-"""Launch form of a job with several actions: one action, and the fields of that action."""
+"""Launch form of a job: one action with its fields; unknown fields and values are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Launch form of the control job: fields of its actions."""
+"""Launch form of the control job: the fields of each action, and the generation it acts on."""
 
 from __future__ import annotations
 

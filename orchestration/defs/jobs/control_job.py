@@ -1,4 +1,4 @@
-"""Job `<pipeline>_control`: show, pause, resume, stop, drain, limit, try, in one form."""
+"""Job `<pipeline>_control`: which actions it has, such as PAUSE, DRAIN, RATE; what each does."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -17,6 +17,8 @@ _MOST = 1_000
 def restarts_of_a_day(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> str | None:
     """Return a sentence with the number of live run restarts in the last 24 h.
 
+    Of more than 1,000 runs of the job only the last 1,000 are looked at.
+
     Args:
         instance: Dagster's instance, whose runs are counted.
         loaded: The pipeline.

@@ -72,8 +72,8 @@ def alert_once(loaded: LoadedPipeline, shown: Reports) -> tuple[Reports, str | N
         shown: What :func:`failed_look` reports.
 
     Returns:
-        The reports with what the next tick has to know; and why the webhook was not reached, if it
-        was not: the next tick tries again.
+        The reports with what the next tick has to know; and why the webhook was not reached, so
+        that the next tick tries again: None if it was, or if nothing was due.
     """
     at_ms, cursor = now_ms(), shown.cursor
     if cursor.alerted or at_ms - cursor.unknown_since_ms < _ALERT_AFTER_MS:

@@ -1,4 +1,4 @@
-"""Metadata in Dagster's UI: its shapes, and findings of a run as checks; pending ones warn."""
+"""Metadata in Dagster: ledger tables, plotted figures, findings as checks; pending ones warn."""
 
 from __future__ import annotations
 

@@ -49,7 +49,10 @@ class DriverClock(NamedTuple):
         return just_written if is_behind else DriverClock(self.ahead_ms)
 
     def translated(self, beat: Heartbeat) -> Heartbeat:
-        """Return a heartbeat with its times by the clock of the look."""
+        """Return a heartbeat with its times by the clock of the look.
+
+        These are the times of the heartbeat itself, of its last commit, progress and work.
+        """
         names = ("at_ms", "committed_at_ms", "advanced_at_ms", "worked_at_ms")
         times = {name: getattr(beat, name) for name in names}
         return beat.model_copy(

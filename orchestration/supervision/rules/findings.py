@@ -272,6 +272,9 @@ def _span(ms: float) -> str:
 def merge_findings(found: Sequence[tuple[str, Sequence[Finding]]]) -> list[Finding]:
     """Merge the findings of live runs that are shown as one: one for each check, the worst one.
 
+    In the order of ``FINDINGS``, with the texts of all; those of a single run are returned as they
+    are.
+
     Args:
         found: By live run: the name of its generation, and its findings.
     """

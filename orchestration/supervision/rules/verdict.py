@@ -120,6 +120,8 @@ class Verdict(BaseModel):
     def rendered(self, show: Callable[[str], str]) -> Verdict:
         """Return the verdict with other texts, such as with other remedies; figures stay.
 
+        ``failure`` and ``waits_for`` stay as they are.
+
         Args:
             show: Returns what takes the place of a text.
         """

@@ -44,7 +44,7 @@ def java_causes(error: BaseException) -> Iterator[Any]:
 
 
 def first_line(cause: Any) -> str:
-    """Return the first line of a Java exception's message, or its class if it has no message.
+    """Return the first line of a Java exception's message, without its full stop; else its class.
 
     Args:
         cause: One of :func:`java_causes`.

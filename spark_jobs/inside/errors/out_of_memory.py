@@ -19,7 +19,8 @@ _HINT = (
 def out_of_memory(text: str) -> ErrorReport | None:
     """Return the report of a run whose JVM ran out of memory; None if a text does not say so.
 
-    It is transient, as it may have needed the memory for what else it did at that time.
+    It is transient, as it may have needed the memory for what else it did at that time. Where a
+    text says so several times, the last reason is told.
 
     Args:
         text: What Spark says of a failure, or the last lines that a JVM printed before it ended.

@@ -31,7 +31,8 @@ def silent_broker(error: BaseException, topics: list[KafkaSource]) -> HybridErro
     """Return the error about a broker whose silence has ended a query; None for other failures.
 
     Asks the broker, for some seconds, whether it is still silent: then the error says why. If it
-    answers by now, the error has Spark's own reason.
+    answers by now, the error has Spark's own reason. None, too, without topics, for records that
+    are lost, and if the JVM is gone.
 
     Args:
         error: An exception of PySpark or Py4J.

@@ -79,7 +79,8 @@ def direct_query(
 
     Returns:
         None if Spark has to process and write the rows: they may not be written past it
-        (:func:`may_be_direct`), or the table is not a plain one.
+        (:func:`may_be_direct`), the table is not a plain one, or tasks can't compress Parquet by
+        Spark's codec.
 
     Raises:
         InputError: The table can't be read.

@@ -60,7 +60,9 @@ class RunningQuery:
         """Return whether a live query would now be built differently, so that it must restart.
 
         It must if its seam filter has nothing left to do, its rate limit was changed, or larger
-        files have arrived. Asked at each look at the query.
+        files have arrived. False as long as its last micro-batch is not reported, by which rows
+        removed of the seam are counted; a new rate does not wait for that. Asked at each look at
+        the query.
 
         Raises:
             StateError: The document of the rate limit or the checkpoint is damaged.

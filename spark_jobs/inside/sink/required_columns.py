@@ -24,6 +24,8 @@ NULL_PARTITIONS = ("", "__HIVE_DEFAULT_PARTITION__")
 def require_columns(sink: Sink, rows: DataFrame) -> None:
     """Refuse rows that lack a column which the sink names, or have it with an unfit type.
 
+    Names are compared with their case.
+
     Args:
         sink: The declaration of the sink.
         rows: DataFrame that the transform returns; only its columns are looked at.
@@ -117,14 +119,16 @@ def with_kept_partitions(sink: Sink, rows: DataFrame) -> DataFrame:
 
 
 def has_null_partition(sink: Sink, rows: pa.RecordBatch) -> bool:
-    """Return whether Delta would turn the text of a row's partition into null."""
+    """Return whether Delta would turn the text of a partition into null in any of the rows."""
     named = (rows.column(name) for name in sink.partition_by)
     texts = (each for each in named if pa.types.is_string(each.type))
     return any(pc.any(pc.is_in(each, pa.array(NULL_PARTITIONS))).as_py() for each in texts)
 
 
 def require_same_columns(target: Folder, table: dict[str, Any], rows: StructType) -> None:
-    """Refuse rows whose columns differ from those of the target; nullability may differ.
+    """Refuse rows whose columns differ from those of the target in name or type.
+
+    Their order and nullability may differ.
 
     Args:
         target: Folder of the table, for the message.

@@ -1,4 +1,4 @@
-"""Sink of a query: the target table, created once per generation, and the writer to it."""
+"""Sink of a query: the target, created once and refused if it does not fit, and its writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Properties of the target's Delta table: declared ones, and columns with statistics.
+"""Properties of the target: declared ones win; which columns have statistics, 32 at most.
 
 Statistics of a column cost a comparison of each value. A file can be skipped by those of key,
 sequence and times, in whose order rows are written; of other columns each file mostly has all
@@ -38,7 +38,8 @@ def table_properties(sink: Sink, columns: StructType) -> dict[str, str]:
     """Return the properties of a new target, but those that only Spark sets (:data:`VECTORS`).
 
     A table that is merged into has statistics of all columns of :data:`SAME_STATISTICS`, since its
-    MERGE may be done without Spark; one that only grows, of key and times.
+    MERGE may be done without Spark; one that only grows, of key and times. They are 32 columns at
+    most, those of key and sequence first.
 
     Args:
         sink: The declaration; its ``properties`` take precedence.

@@ -1,4 +1,4 @@
-"""Base of launchers, their interface: start a driver, ask for its state, end it."""
+"""Base of launchers: start `spark-submit`, ask for a driver's state, end it, read its output."""
 
 from __future__ import annotations
 

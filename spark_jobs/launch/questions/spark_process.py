@@ -1,4 +1,4 @@
-"""Short-lived local Spark process that answers questions while a plan is made."""
+"""Local Spark process that answers questions of a plan, each within 300 s, and is then killed."""
 
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ class SparkProcess:
         """Send a question to the process, starting it if needed, and wait for its answer.
 
         The answer is a line. It is empty, and ``reason`` is set, if the process can't be started,
-        ends without an answer, or takes longer than 300 s.
+        ends without an answer, or takes longer than 300 s. A start that has failed is not tried
+        again.
 
         Args:
             question: A line, without its end.

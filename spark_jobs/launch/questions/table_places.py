@@ -1,4 +1,4 @@
-"""Places of history tables that are declared by catalog names: their paths, while planning."""
+"""Paths of tables declared by catalog names, looked up while planning; refused without one."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def _paths(loaded: LoadedPipeline) -> list[str]:
 
 
 def uses_store(loaded: LoadedPipeline, store: str) -> bool:
-    """Return whether sources, state or target are in an object store, such as ``s3``."""
+    """Return whether sources, state or target are in a store: ``s3``, ``azure`` or ``google``."""
     return any(path.startswith(_STORES[store]) for path in _paths(loaded))
 
 

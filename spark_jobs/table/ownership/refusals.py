@@ -308,7 +308,7 @@ def batches_lost(
 def changed_by_others(generation: Generation, table: Folder, found: ForeignChanges) -> StateError:
     """Return the error for changes of the target's rows that the pipeline did not make.
 
-    It names each commit, and how to accept or undo it.
+    It names the commits, five at most, and how to accept or undo them; a RESTORE can't be accepted.
     """
     is_restored = any(each.operation == RESTORE for each in found.commits)
     effect = (

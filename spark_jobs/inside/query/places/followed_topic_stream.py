@@ -265,7 +265,8 @@ def is_small_at_first(source: KafkaSource, rate: RateLimit, log: KafkaLog, start
     """Return whether the first micro-batch must be limited, as much more input waits than it.
 
     So something is committed soon. Never with a rate limit in offsets, which keeps micro-batches
-    small. Call it only if nothing of the topic was read yet.
+    small, nor where ``max_offsets_per_batch`` is no more than that. Call it only if nothing of the
+    topic was read yet.
 
     Args:
         source: The declaration.

@@ -28,7 +28,10 @@ _NOTHING = {pa.string(): "", pa.binary(): b"", pa.bool_(): False}
 
 
 def is_exact(kind: pa.DataType) -> bool:
-    """Return whether values of a type are equal in Arrow exactly where they are in Spark."""
+    """Return whether values of a type are equal in Arrow exactly where they are in Spark.
+
+    So it is for integers, texts, bytes, booleans, dates and timestamps.
+    """
     return any(is_kind(kind) for is_kind in _EXACT)
 
 

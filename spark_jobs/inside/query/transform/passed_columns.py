@@ -18,7 +18,8 @@ _MERGES = {"Union", "Expand"}
 def columns_passed_on(rows: DataFrame, given: Given) -> list[str] | None:
     """Return the columns of a transform that does nothing but pass on columns, in order.
 
-    By Spark's analyzed plan; no query runs.
+    By Spark's analyzed plan; no query runs. The transform may leave out columns, and change their
+    order.
 
     Args:
         rows: DataFrame that the transform returns.

@@ -80,8 +80,8 @@ def as_one(
 ) -> DataFrame:
     """Return rows of files with differing columns under the planned columns of the source.
 
-    A former name's value counts for its column, and a declared default for a column that a file
-    lacks.
+    A column's own value counts before those of its former names, of which the first counts that is
+    not null, and a declared default for a column that a file lacks.
 
     Args:
         rows: Rows of the log.

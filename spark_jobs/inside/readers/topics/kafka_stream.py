@@ -34,8 +34,8 @@ def stream_topics(
     Args:
         spark: The Spark session.
         source: The declaration.
-        starts: Start offset of each existing partition; -2 for its log start. Spark uses them
-            only if the checkpoint has never read these topics.
+        starts: Start offset of each existing partition; -2 for its log start; empty for the log
+            start of all. Spark uses them only if the checkpoint has never read these topics.
         max_offsets: Highest number of offsets in one micro-batch, all partitions together.
         through: Spark's name of the source, and options of its own.
 

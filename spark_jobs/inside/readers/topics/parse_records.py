@@ -1,4 +1,4 @@
-"""Parsing a topic's records into rows; bad records are refused, dropped or quarantined.
+"""Parsing a topic's records into rows: bad ones are refused, dropped or quarantined; tombstones.
 
 Every format leads to the same rows: the position in the log, the columns, and why the record is
 bad, if it is. JSON is parsed by :mod:`spark_jobs.inside.readers.topics.parse_json`, all other

@@ -84,7 +84,7 @@ class Fetched(NamedTuple):
     def batch(self, columns: pa.Schema) -> pa.RecordBatch:
         """Return some columns of the records as a batch.
 
-        There has to be a record.
+        There has to be a record. One without a timestamp has the time -1 ms, as in Spark.
 
         Args:
             columns: Those of :func:`columns_of` that are needed; each costs time.

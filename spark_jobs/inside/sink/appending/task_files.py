@@ -1,4 +1,4 @@
-"""Parquet files of the target written by the tasks that read the rows, column by column.
+"""Parquet files of the target written by tasks: row groups of 64 MiB, files of 128 MiB, codecs.
 
 Spark writes Parquet row by row; what Python workers have parsed it gets through a pipe before. A
 task that writes the columns as it has them needs neither. A file counts once the driver's commit

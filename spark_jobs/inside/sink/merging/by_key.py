@@ -31,7 +31,7 @@ def merge_by_key(
     """Merge one micro-batch into the target by key, in one commit.
 
     A row replaces the target's row of the same key. A micro-batch that was written before is
-    skipped, by Delta's transaction id.
+    skipped, by Delta's transaction id. A null in the key equals another null.
 
     Args:
         batch: Rows that the transform returned for the micro-batch.

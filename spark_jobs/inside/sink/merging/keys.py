@@ -78,7 +78,7 @@ class KeyRange:
     def limits(self) -> list[Column]:
         """Aggregates to compute over the micro-batch: lowest and highest value of each column used.
 
-        Their values go to :meth:`condition`; null for a column that has a null.
+        Their values go to :meth:`match`; null for a column that has a null.
         """
         aggregates = []
         for name, (number, _) in self._kinds.items():
@@ -90,7 +90,7 @@ class KeyRange:
     def limits_of(self, rows: pa.Table) -> list[int | None]:
         """Return the values of the aggregates of :attr:`limits` for rows in memory.
 
-        None for both limits of a column that has a null.
+        None for both limits of a column that has a null. None, too, without rows.
         """
         values: list[int | None] = []
         for name in self._kinds:

@@ -110,7 +110,10 @@ def merge_small(
 
 
 def compares_alike(columns: StructType, names: Sequence[str]) -> bool:
-    """Return whether Spark and delta-rs compare the values of some columns in the same way."""
+    """Return whether Spark and delta-rs compare the values of some columns in the same way.
+
+    They do for integers, dates, timestamps, texts and decimals; the columns have to exist.
+    """
     return all(isinstance(columns[name].dataType, _COMPARABLE) for name in names)
 
 

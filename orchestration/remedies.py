@@ -1,4 +1,4 @@
-"""Remedies: commands in messages (`hybrid … P`) as data, which each front end renders.
+"""Remedies: commands in messages as data, P for the pipeline, which each front end renders.
 
 A text holds a remedy as "`hybrid run P --until caught-up`", where P stands for the
 pipeline. So it passes through logs, heartbeats and kept states; whoever shows the text renders it:

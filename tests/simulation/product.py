@@ -44,12 +44,10 @@ from spark_jobs.inside.driver import pipeline_run
 from spark_jobs.inside.driver.reports import heartbeat_writer, reporter
 from spark_jobs.inside.sink import sink
 from spark_jobs.launch import (
-    driver_state,
     launch_record,
     run_control,
     runs,
     unread_generations,
-    watched_run,
 )
 from spark_jobs.launch.places import local
 from spark_jobs.launch.places.base import Order
@@ -392,7 +390,7 @@ def _patch_processes(patch: pytest.MonkeyPatch, product: Product) -> None:
     patch.setattr(local, "_states", lambda _: iter(()))
     patch.setattr(chain, "waiting_driver", lambda _: None)
     patch.setattr(run_control, "installed_drivers", lambda: None)
-    for module in (driver_state, runs, watched_run, launch_record):
+    for module in (runs, launch_record):
         patch.setattr(module, "local_path", nowhere)
     patch.setattr(heartbeat_writer, "trim", lambda *_: None)
     patch.setattr(heartbeat_writer, "keep", lambda *_: None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Literal
 
@@ -306,7 +307,8 @@ def test_any_other_start_is_exact_or_refused(world: World, shift_ms: int | None)
     end = world.end()
     start: Any = "earliest"
     if shift_ms is not None:
-        start = {"timestamp": (world.through_ms + shift_ms) / 1000}
+        after_ms = timedelta(milliseconds=world.through_ms + shift_ms)
+        start = {"timestamp": datetime(1970, 1, 1, tzinfo=UTC) + after_ms}
     is_after_history = shift_ms is not None and shift_ms > 0
     try:
         found = decide(world, end, start=start)

@@ -37,7 +37,8 @@ class Service(Protocol):
     def find(self, name: str) -> str | None:
         """Return the id of the run of this name; None if the service knows no such run.
 
-        A run's name is that of the launch (:func:`spark_jobs.launch.submission.application_name`).
+        A run's name is that of its launch
+        (:func:`spark_jobs.launch.launch_record.application_name`).
         """
 
     def status(self, run: str) -> DriverStatus:

@@ -51,10 +51,11 @@ class DriverClock(NamedTuple):
     def translated(self, beat: Heartbeat) -> Heartbeat:
         """Return a heartbeat with its times by the clock of the look.
 
-        These are the times of the heartbeat itself, of its last commit, progress and work.
+        These are the times of the heartbeat itself, of its last commit, progress and work, and of
+        the next listing of its folder.
         """
-        names = ("at_ms", "committed_at_ms", "advanced_at_ms", "worked_at_ms")
-        times = {name: getattr(beat, name) for name in names}
+        own = ("at_ms", "committed_at_ms", "advanced_at_ms", "worked_at_ms", "listing_due_ms")
+        times = {name: getattr(beat, name) for name in own}
         return beat.model_copy(
             update={name: time - self.ahead_ms for name, time in times.items() if time is not None}
         )

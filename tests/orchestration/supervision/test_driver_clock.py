@@ -61,10 +61,11 @@ def test_clocks_that_agree_are_believed_from_the_first_look_on() -> None:
 
 
 def test_all_times_of_a_heartbeat_are_those_of_the_look() -> None:
-    times = {"committed_at_ms": 2_000, "advanced_at_ms": 3_000, "worked_at_ms": None}
+    times = {"committed_at_ms": 2_000, "advanced_at_ms": 3_000, "listing_due_ms": 9_000}
     translated = DriverClock(ahead_ms=-500).translated(beat_at(4_000, **times))
     assert (translated.at_ms, translated.committed_at_ms) == (4_500, 2_500)
     assert (translated.advanced_at_ms, translated.worked_at_ms) == (3_500, None)
+    assert translated.listing_due_ms == 9_500
 
 
 def test_what_is_known_of_a_clock_outlives_a_request(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_the_verdict_names_the_broker_and_the_way_out_and_warns(
     assert (lag.passed, lag.is_pending, lag.value) == (False, True, None)
     assert lag.text.startswith(
         f"How much input waits is unknown: The Kafka broker {servers} can't be reached: Connection "
-        "refused. Start it"
+        "refused. Start the broker"
     )
     assert lag.text in verdict.reason
     assert "waiting_s" not in verdict.numbers

@@ -82,7 +82,7 @@ class ErrorReport(BaseModel):
     fields: dict[str, str | int] = Field(default_factory=dict)
 
     def __str__(self) -> str:
-        return _joined(_joined(self.message, self.effect), self.hint)
+        return _joined(self.message, self.effect, self.hint)
 
 
 class HybridError(Exception):
@@ -127,7 +127,7 @@ class HybridError(Exception):
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
-        return str(self.report())
+        return _joined(self.message, self.effect, self.hint)
 
     def report(self) -> ErrorReport:
         """Return the error as a document, which ``--json`` prints and heartbeats carry."""
@@ -141,16 +141,16 @@ class HybridError(Exception):
         )
 
 
-def _joined(first: str, then: str) -> str:
-    """Return two parts of an error's text as one, in which the first ends before the other begins.
+def _joined(*parts: str) -> str:
+    """Return the parts of an error's text as one, in which each ends before the next one begins.
 
     A message may end with a text of others, such as a path, which has no full stop.
     """
-    if not first or not then:
-        return first or then
-    if "\n" in first:
-        return f"{first}\n{then}"
-    return f"{first} {then}" if first.endswith((".", "!", "?", ":")) else f"{first}. {then}"
+    text = ""
+    for part in filter(None, parts):
+        between = "\n" if "\n" in text else " " if text.endswith((".", "!", "?", ":")) else ". "
+        text = f"{text}{between}{part}" if text else part
+    return text
 
 
 @contextmanager

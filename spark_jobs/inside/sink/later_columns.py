@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from datetime import date
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from sources.decoding.changes.added_columns import AddedColumn
 from sources.extensions import contributions
 from sources.state.generation import Generation
 from sources.storage.folder import Folder
+from spark_jobs.inside.literals import literal
 
 
 class LaterColumns(NamedTuple):
@@ -85,9 +85,7 @@ def with_added(rows: DataFrame, added: Mapping[str, AddedColumn]) -> DataFrame:
     """
     for name, column in added.items():
         if name not in rows.columns:
-            # Times as text, since Java's old calendar has other days in the far past.
-            value = str(column.value) if isinstance(column.value, date) else column.value
-            rows = rows.withColumn(name, F.lit(value).cast(column.type))
+            rows = rows.withColumn(name, literal(column.value, column.type))
     return rows
 
 

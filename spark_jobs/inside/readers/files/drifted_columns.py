@@ -8,7 +8,6 @@ the files without it; and for each default a partition column that says which fi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import date
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -19,6 +18,7 @@ from sources.common.sql.sql_names import in_backticks
 from sources.config.source.file_source import FileSource
 from sources.files.columns.drifted_layouts import Layout
 from sources.files.columns.schema_drift import default_of
+from spark_jobs.inside.literals import literal
 
 
 def _renamed(source: FileSource) -> dict[str, str]:
@@ -101,9 +101,7 @@ def as_one(
             value = F.coalesce(value, *(F.col(in_backticks(other)) for other in others))
         default = default_of(drift, field.name, field.type)
         if default is not None:
-            # As text, since Java's old calendar has other days in the far past.
-            given = str(default) if isinstance(default, date) else default
-            constant = F.lit(given).cast(type_name(field.type))
+            constant = literal(default, type_name(field.type))
             value = F.when(F.col(in_backticks(_lacking(field.name))), constant).otherwise(value)
         columns.append(value.alias(field.name))
     return rows.select(*map(in_backticks, kept), *columns)

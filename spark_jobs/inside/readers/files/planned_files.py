@@ -28,6 +28,7 @@ from sources.state.generation import Generation
 from sources.storage.folder import Folder
 from sources.storage.stores import Stores
 from spark_jobs.inside.arrow_map import Step
+from spark_jobs.inside.literals import literal
 from spark_jobs.inside.readers.evaluate_select import select_columns
 from spark_jobs.inside.readers.files.drifted_columns import as_one, other_names
 from spark_jobs.inside.readers.files.entry_writer import EntryWriter
@@ -341,12 +342,11 @@ class PlannedSource:
         if BOUNDS.names[0] in kept:
             rows = rows.where(event_time_counts(column)).drop(*BOUNDS.names)
         time_range, at = self._source.time_range, F.col(in_backticks(column))
-        # A row without an event time lies in no range and must not be lost: it is kept. Times as
-        # text, since Java's old calendar has other days in the far past.
+        # A row without an event time lies in no range and must not be lost: it is kept.
         if time_range.since is not None:
-            rows = rows.where(at.isNull() | (at >= F.lit(str(time_range.since)).cast("timestamp")))
+            rows = rows.where(at.isNull() | (at >= literal(time_range.since, "timestamp")))
         if time_range.until is not None:
-            rows = rows.where(at.isNull() | (at < F.lit(str(time_range.until)).cast("timestamp")))
+            rows = rows.where(at.isNull() | (at < literal(time_range.until, "timestamp")))
         return within_sample(rows, self._rules)
 
     def _spread(self, spark: SparkSession, entries: DataFrame) -> DataFrame:

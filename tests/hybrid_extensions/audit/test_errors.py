@@ -187,4 +187,4 @@ def test_a_broker_that_does_not_answer(case: Case) -> None:
     sources = [history.model_dump(), {**live, "bootstrap_servers": "127.0.0.1:1"}]
     text = refusal(case, sources=sources)
     assert "The Kafka broker 127.0.0.1:1 can't be reached" in text
-    assert "Start it" in text
+    assert "Start the broker, make it reachable" in text

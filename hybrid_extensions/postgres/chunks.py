@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 from hybrid_extensions.cdc.databases.captured_table import CapturedTable, Division
@@ -13,14 +14,17 @@ with needs_extra("postgres", "A `snapshot` of PostgreSQL"):
     import psycopg
     from psycopg import sql
 
+_INTEGERS = ("smallint", "integer", "bigint")
+
 
 def divide(
     connection: psycopg.Connection[Any], table: CapturedTable, known: Division | None = None
 ) -> Division:
     """Return chunks by PostgreSQL's statistics of the first column of the primary key.
 
-    They have about ``snapshot.chunk_rows`` rows each; the table is one chunk without statistics.
-    What comes after the last bound is walked over, as statistics do not know the newest rows.
+    They have about ``snapshot.chunk_rows`` rows each, or more if the key is no integer and the
+    statistics have fewer bounds; the table is one chunk without statistics. What comes after the
+    last bound is walked over, as statistics do not know the newest rows.
 
     Args:
         connection: Open connection to the database.
@@ -67,10 +71,25 @@ def _by_statistics(connection: psycopg.Connection[Any], table: CapturedTable) ->
     if row is None or not row[3]:
         return Division(None, [])
     name, kind, rows, histogram = row
-    inner = histogram[1:-1]
-    count = min(math.ceil(rows / table.options.chunk_rows) - 1, len(inner))
+    wanted = math.ceil(rows / table.options.chunk_rows)
+    inner = _at_least(wanted, histogram, kind)[1:-1]
+    count = min(wanted - 1, len(inner))
     at = [(number + 1) * len(inner) // (count + 1) for number in range(count)]
     return Division((name, kind), list(dict.fromkeys(inner[number] for number in at)))
+
+
+def _at_least(parts: int, bounds: Sequence[str], kind: str) -> Sequence[str]:
+    """Return bounds of at least that many parts, as far as the key's type allows.
+
+    Between two bounds of the statistics, of which PostgreSQL keeps 101 unless told otherwise, there
+    are as many rows as between any other two; integers are taken to be spread evenly there.
+    """
+    each = math.ceil(parts / (len(bounds) - 1))
+    if kind not in _INTEGERS or each < 2:
+        return bounds
+    pairs = list(pairwise(map(int, bounds)))
+    inner = [str(low + (high - low) * part // each) for low, high in pairs for part in range(each)]
+    return [*inner, bounds[-1]]
 
 
 def _after_last(

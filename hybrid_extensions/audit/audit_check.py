@@ -5,10 +5,10 @@ from typing import Any
 import dagster as dg
 
 from hybrid_extensions.comparison.audit_metadata import audit_counts
+from hybrid_extensions.comparison.last_evaluation import last_evaluation
 from orchestration.comparison.installed_audit import AUDITED
 from orchestration.comparison.kept_audit import KeptAudit, last_audit
 from orchestration.comparison.report import AuditReport
-from orchestration.defs.checks.last_evaluation import last_evaluation
 from orchestration.defs.keys import control_name, table_key
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.dagster_remedies import in_dagster

@@ -43,7 +43,7 @@ def audit(
         from hybrid_extensions.audit.run import audit as compare_with_input
         from hybrid_extensions.comparison import terminal as comparison_terminal
         from hybrid_extensions.comparison.compared_tables import of_one_generation
-        from orchestration.comparison.kept_audit import keep_audit
+        from hybrid_extensions.comparison.keeping_audits import keep_audit
         from sources.serving import declared_generation, generation_with_role
 
         loaded = load_acting(pipeline, generation)

@@ -18,8 +18,8 @@ from hybrid_extensions.audit.audit_check import (
 from hybrid_extensions.audit.run import audit
 from hybrid_extensions.comparison.audit_metadata import audited
 from hybrid_extensions.comparison.compared_tables import of_one_generation
+from hybrid_extensions.comparison.keeping_audits import keep_audit
 from orchestration.attribution import acting_user
-from orchestration.comparison.kept_audit import keep_audit
 from orchestration.defs.assets.table import kept_action, last_action
 from orchestration.defs.jobs.action_form import text_field
 from orchestration.defs.jobs.actions import Action

@@ -18,10 +18,10 @@ from hybrid_extensions.generations.form import FIELDS, GenerationForm
 from hybrid_extensions.generations.lifecycle import discard, rerun
 from hybrid_extensions.generations.switch import promotion
 from hybrid_extensions.generations.switch.group_switch import promote_group, roll_back_group
+from hybrid_extensions.generations.table_report import report_table
 from hybrid_extensions.schedules.dagster import schedule
 from orchestration.attribution import acting_user, by_schedule
 from orchestration.defs.checks.from_job import report_check
-from orchestration.defs.checks.table import report_table
 from orchestration.defs.jobs.action_form import action_schema, read_form
 from orchestration.defs.jobs.actions import Act, Action
 from orchestration.defs.jobs.approval_waits import (

@@ -9,6 +9,7 @@ from warnings import catch_warnings, simplefilter
 import dagster as dg
 from pydantic import Field
 
+from hybrid_extensions.generations.table_report import report_table
 from hybrid_extensions.ranges import metadata
 from hybrid_extensions.ranges.adjacent import backfill_adjacent
 from hybrid_extensions.ranges.backfill import backfill, latest_end, look
@@ -32,7 +33,6 @@ from hybrid_extensions.ranges.row_counts import rows_by_range
 from hybrid_extensions.schedules.dagster import schedule
 from orchestration.attribution import acting_user
 from orchestration.defs.assets.upstream import upstream_keys
-from orchestration.defs.checks.table import report_table
 from orchestration.defs.jobs.form_job import job_of
 from orchestration.defs.keys import (
     GENERATION_TAG,

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 import dagster as dg
 from pydantic import Field
 
+from hybrid_extensions.generations.table_report import report_table
 from hybrid_extensions.ranges import metadata
 from hybrid_extensions.ranges.backfill import backfill, look
 from hybrid_extensions.ranges.jobs import BACKFILL, backfill_key
 from hybrid_extensions.ranges.request import Span
 from orchestration.attribution import acting_user
-from orchestration.defs.checks.table import report_table
 from orchestration.defs.keys import RESULT_TAG, note_on_run
 from orchestration.defs.show.dagster_failures import failures
 from orchestration.defs.show.dagster_remedies import say_in

@@ -12,6 +12,7 @@ from hybrid_extensions.comparison.compared_tables import (
     open_target,
     require_own_rows,
 )
+from hybrid_extensions.comparison.keeping_audits import keep_audit
 from hybrid_extensions.generations.overview import overview
 from hybrid_extensions.report import plot_data
 from hybrid_extensions.report.hand_overs import hand_overs
@@ -26,7 +27,7 @@ from hybrid_extensions.report.model import (
 )
 from hybrid_extensions.report.plan_part import plan_part
 from orchestration.comparison.installed_audit import audit
-from orchestration.comparison.kept_audit import KeptAudit, keep_audit, read_audit
+from orchestration.comparison.kept_audit import KeptAudit, read_audit
 from orchestration.progress.forecast import rate
 from orchestration.supervision.status import status
 from sources.common.optional import require_extra

@@ -7,9 +7,7 @@ from typing import Literal
 from orchestration.comparison.report import AuditReport, BadLine, LedgerLine, in_words
 from orchestration.display import moment
 from sources.common.state_document import Part, Record
-from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
-from sources.errors import HybridError
 from sources.serving import newest_generation, read_serving
 from sources.state.generation import Generation, read_generation
 
@@ -124,27 +122,6 @@ class KeptAudit(Record):
             unchecked=report.unchecked,
             notes=report.notes,
         )
-
-
-def keep_audit(loaded: LoadedPipeline, report: AuditReport) -> KeptAudit:
-    """Write an audit to the state of its generation, replacing the previous one.
-
-    Args:
-        loaded: The pipeline.
-        report: The audit's report.
-
-    Returns:
-        The audit as it is kept. If the state can't be written, as by somebody who may only read it,
-        nothing is raised and a note says so: the audit may have taken an hour.
-    """
-    made = KeptAudit.of(report, now_ms())
-    try:
-        if (generation := loaded.open_generation(create=False)) is not None:
-            generation.replace(AUDIT, made)
-    except HybridError as error:
-        note = f"This audit is not kept: {error}"
-        return made.model_copy(update={"notes": [*made.notes, note]})
-    return made
 
 
 def read_audit(generation: Generation) -> KeptAudit | None:

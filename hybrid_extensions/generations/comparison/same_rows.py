@@ -7,10 +7,10 @@ from typing import Any
 
 import dagster as dg
 
+from hybrid_extensions.comparison.last_evaluation import last_evaluation
 from hybrid_extensions.generations import metadata as generation_metadata
 from hybrid_extensions.generations.comparison.compare_generations import compare_generations, pair
 from hybrid_extensions.generations.declare import COMPARED
-from orchestration.defs.checks.last_evaluation import last_evaluation
 from orchestration.defs.keys import generation_name, table_key
 from orchestration.defs.show.dagster_failures import failures
 from sources.config.loader import LoadedPipeline, load_pipeline

@@ -13,10 +13,11 @@ import yaml
 
 from hybrid_extensions.audit.acceptance import accept_audit
 from hybrid_extensions.audit.audit_check import audit_again, audited_check
+from hybrid_extensions.comparison.keeping_audits import keep_audit
+from hybrid_extensions.comparison.last_evaluation import last_evaluation
 from orchestration.comparison.installed_audit import AUDITED
-from orchestration.comparison.kept_audit import AUDIT, keep_audit, read_audit
+from orchestration.comparison.kept_audit import AUDIT, read_audit
 from orchestration.defs.assets.table import kept_action
-from orchestration.defs.checks.last_evaluation import last_evaluation
 from orchestration.defs.jobs.control_job import control_job
 from orchestration.defs.keys import table_key
 from orchestration.pipeline_definitions import pipeline_definitions

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from orchestration.comparison.kept_audit import keep_audit, read_audit
+from hybrid_extensions.comparison.keeping_audits import keep_audit
+from orchestration.comparison.kept_audit import read_audit
 from sources.errors import StateError
 from sources.state.generation import Generation
 from tests.command_line import invoke

@@ -12,7 +12,7 @@ from dagster._core.definitions.data_version import CachingStaleStatusResolver, S
 from dagster._core.loader import LoadingContextForTest
 from deltalake import write_deltalake
 
-from orchestration.defs.checks.table import report_table
+from hybrid_extensions.generations.table_report import report_table
 from orchestration.defs.keys import live_key, step_key, table_key
 from orchestration.defs.show.reports import Cursor
 from orchestration.operations import chain_plan

@@ -11,8 +11,8 @@
 import dagster as dg
 
 from orchestration.defs.assets.unloadable_pipeline import UnreadableFile, unreadable_definitions
+from orchestration.defs.known_files import load_known
 from orchestration.pipeline_definitions import pipeline_definitions
-from sources.config.loader import load_pipeline
 from sources.extensions import contributions
 
 
@@ -37,7 +37,7 @@ class HybridPipeline(dg.Component, dg.Model, dg.Resolvable):
         # folder would conflict.
         file = (folder / self.pipeline).absolute()
         try:
-            return pipeline_definitions(load_pipeline(file), with_upstream=False)
+            return pipeline_definitions(load_known(file), with_upstream=False)
         # Such as of Dagster itself, about a cron expression.
         except Exception as error:
             return unreadable_definitions(UnreadableFile(file, error))

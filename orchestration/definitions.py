@@ -20,9 +20,10 @@ from orchestration.defs.assets.unloadable_pipeline import (
     file_name,
     unreadable_definitions,
 )
+from orchestration.defs.known_files import load_known
 from orchestration.defs.pipeline_group import PipelineGroup, group_of
 from orchestration.pipeline_definitions import pipeline_definitions
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from sources.errors import InputError
 from sources.extensions import contributions
 
@@ -72,7 +73,7 @@ def find_pipelines(places: Iterable[Path]) -> Declared:
     for file in plain:
         if file not in made:
             with _apart(file, found.unreadable):
-                found.pipelines.append(load_pipeline(file))
+                found.pipelines.append(load_known(file))
     return found
 
 

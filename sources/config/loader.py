@@ -297,6 +297,19 @@ def load_pipeline(path: Path, environment: Mapping[str, str] = os.environ) -> Lo
     return _check(path, read_document(path), environment)
 
 
+def load_earlier(path: Path, text: str) -> LoadedPipeline:
+    """Return the pipeline that a file declared when it was valid.
+
+    Args:
+        path: The YAML file, absolute.
+        text: What it contained then.
+
+    Raises:
+        InputError, StateError: As :func:`load_pipeline` raises them.
+    """
+    return _check(path, parse_document(text), os.environ)
+
+
 def load_for_job(path: Path, environment: Mapping[str, str] = os.environ) -> LoadedPipeline:
     """Read a pipeline's YAML file as its jobs do: variables of supervision alone may be missing.
 

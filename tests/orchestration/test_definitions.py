@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import dagster as dg
 import pytest
+from dagster._core.code_pointer import FileCodePointer
+from dagster._core.definitions.definitions_load_context import (
+    DefinitionsLoadContext,
+    DefinitionsLoadType,
+)
+from dagster._core.definitions.reconstruct import (
+    ReconstructableRepository,
+    initialize_repository_def_from_pointer,
+)
 
 from orchestration.definitions import find_definitions
 from orchestration.defs.assets.unloadable_pipeline import IS_INVALID
+from tests.command_line import invoke
 from tests.extensions import needs
 from tests.orchestration.generations.generation_case import GenerationCase
 
@@ -75,6 +87,60 @@ def test_a_file_that_is_invalid_is_red_and_the_others_are_shown(
     assert not failed.success
     [step] = [each for each in failed.all_events if each.is_step_failure]
     assert reason in str(step.step_failure_data.error)
+
+
+@pytest.fixture
+def run_of(folder: Path) -> Iterator[Callable[..., dg.ExecuteInProcessResult]]:
+    """Runs a job in the process of a Dagster run, whose code location was loaded before."""
+    file = folder / "location_of_runs.py"
+    file.write_text(
+        "from pathlib import Path\nfrom orchestration.definitions import find_definitions\n"
+        f"defs = find_definitions([Path({str(folder)!r})])\n"
+    )
+    pointer = FileCodePointer(str(file), "defs", None)
+    with DefinitionsLoadContext.scoped(DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)):
+        kept = initialize_repository_def_from_pointer(pointer).repository_load_data
+
+        def run(job: str, config: Any = None) -> dg.ExecuteInProcessResult:
+            # Another process loads it again.
+            del sys.modules[file.stem]
+            there = ReconstructableRepository(pointer).with_repository_load_data(kept)
+            found = there.get_definition().get_job(job)
+            return found.execute_in_process(run_config=config, raise_on_error=False)
+
+        yield run
+    del sys.modules[file.stem]
+
+
+@pytest.mark.parametrize("text", [NOT_YAML, "name: events"])
+@pytest.mark.parametrize("job", ["events", "events_control", "events_generation", "__ASSET_JOB"])
+def test_runs_of_a_file_that_is_invalid_since_fail_with_what_is_wrong_in_it(
+    folder: Path, run_of: Callable[..., dg.ExecuteInProcessResult], text: str, job: str
+) -> None:
+    (folder / "events.yaml").write_text(text)
+    failed = run_of(job)
+    errors = [each.step_failure_data.error for each in failed.all_events if each.is_step_failure]
+    told = [each for each in errors if each is not None]
+    assert told
+    assert all("events.yaml" in each.message and not each.stack for each in told)
+
+
+def test_stop_works_while_the_file_is_invalid_and_other_actions_say_so(
+    folder: Path, run_of: Callable[..., dg.ExecuteInProcessResult]
+) -> None:
+    generation = GenerationCase(folder).run({1: 10})
+    (folder / "events.yaml").write_text(NOT_YAML)
+    assert run_of("events_control", control("STOP")).success
+    copy = generation.location("definition/events.yaml")
+    assert invoke(["stop", copy]).exit_code == 0, "what the code location says once it is reloaded"
+    failed = run_of("events_control", control("RATE"))
+    [step] = [each for each in failed.all_events if each.is_step_failure]
+    assert "STOP of this job ends it even now" in str(step.step_failure_data.error)
+
+
+def control(action: str) -> Any:
+    """The filled-in form of the control job."""
+    return {"ops": {"do_events_control": {"config": {"action": action}}}}
 
 
 def test_a_pipeline_may_have_the_shorter_suffix_and_files_of_other_tools_are_none(

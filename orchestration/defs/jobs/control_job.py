@@ -24,7 +24,7 @@ from sources.common.counting import counted
 from sources.common.durations import parse_duration
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.source.rate_limit import parse_limit
-from sources.errors import COMMITTED_STAYS, leaving
+from sources.errors import COMMITTED_STAYS, InputError, leaving
 from sources.extensions import contributions
 from sources.generations import acting_on
 from sources.hybrid import Boundedness
@@ -33,6 +33,10 @@ from sources.serving import generation_with_role
 
 _REPORT_EVERY = 20
 """Looks between two log lines of a drain: one for each would fill Dagster's event log."""
+_UNSUPERVISED = (
+    "A live run goes on, but nobody supervises it until the file is corrected; STOP of this job "
+    "ends it even now."
+)
 
 
 def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
@@ -41,8 +45,8 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
     A pipeline that ends in an unbounded source has ``PAUSE``, ``RESUME`` and ``DRAIN``; one whose
     plan needs an approval has ``APPROVE``; all have ``STOP``, ``RATE`` and ``STATUS``, which is the
     default and changes nothing; extensions add others. Each does what the command of the same name
-    does, and reads the pipeline's file again. Those that act on runs do so on the generation that
-    serves, unless the form names another one.
+    does, and reads the pipeline's file again; while that is invalid, only ``STOP`` works. Those
+    that act on runs do so on the generation that serves, unless the form names another one.
     """
     actions = control_actions(loaded)
 
@@ -50,11 +54,22 @@ def control_job(loaded: LoadedPipeline) -> dg.JobDefinition:
         with failures(loaded):
             config = read_form(context.op_config, actions, ControlForm)
             note_on_run(context, {ACTION_TAG: config.action})
-            actions[config.action].act(context, load_pipeline(loaded.path), config)
+            actions[config.action].act(context, _as_it_is(loaded, config.action), config)
 
     text = job_texts.control(loaded, actions)
     schema = action_schema(actions, "pause: {why: new brokers}")
     return job_of(loaded, control_name(loaded), control, text, schema)
+
+
+def _as_it_is(loaded: LoadedPipeline, action: str) -> LoadedPipeline:
+    """Return the pipeline by its file as it is now; for STOP as loaded if it is invalid since."""
+    try:
+        with leaving(_UNSUPERVISED):
+            return load_pipeline(loaded.path)
+    except InputError:
+        if action != "STOP":
+            raise
+        return loaded
 
 
 def control_actions(loaded: LoadedPipeline) -> Mapping[str, Action]:

@@ -94,7 +94,7 @@ def test_what_the_journeys_declare_and_launch_is_accepted(tmp_path: Path) -> Non
     loaded = load_pipeline(case.path)
     names = {schedule.name for schedule in pipeline_definitions(loaded).schedules or []}
     assert names == {"events_weekly", "events_nightly"}
-    jobs = [control_actions(loaded), generation_actions()]
+    jobs = [control_actions(loaded), generation_actions(loaded)]
     forms = re.findall(r"`(action: \{.+?\}+)`", text)
     assert len(forms) >= 8
     for form in forms:

@@ -170,12 +170,17 @@ def rerun(
         float,
         typer.Option(help="Its rows divided by those of the serving table, at least.", min=0),
     ] = 0.99,
+    audit: Annotated[
+        bool | None,
+        typer.Option(help="Audit it before it is promoted; by default if `audit` is declared."),
+    ] = None,
     by: By = None,
     as_json: AsJson = False,
 ) -> None:
     """Recompute the whole table as a new generation, then let readers see it.
 
-    The old table serves until the new one has caught up and has enough rows.
+    The old table serves until the new one has caught up, has enough rows, and no audit that is
+    declared has failed.
     """
     with answer(as_json) as show, sigterm_interrupts():
         from hybrid_extensions.generations.lifecycle import rerun as recompute
@@ -184,6 +189,7 @@ def rerun(
             load(pipeline),
             promote=promote,
             rows_at_least=rows_at_least,
+            is_audited=audit,
             say=tell,
             by=person(by),
         )

@@ -14,7 +14,7 @@ from hybrid_extensions.generations.comparison.compare_generations import (
 )
 from hybrid_extensions.generations.comparison.same_rows import comparison_again, same_rows_check
 from hybrid_extensions.generations.declare import COMPARED, GenerationsSection, Rerun
-from hybrid_extensions.generations.form import FIELDS, GenerationForm
+from hybrid_extensions.generations.form import GenerationForm, fields_of
 from hybrid_extensions.generations.lifecycle import discard, rerun
 from hybrid_extensions.generations.switch import promotion
 from hybrid_extensions.generations.switch.group_switch import promote_group, roll_back_group
@@ -56,8 +56,8 @@ from sources.state.action_log import read_actions
 _TEXTS = {
     "NEW": "begins a candidate: the whole table, computed again next to the serving one by the "
     "pipeline's file as it is now; the job with the pipeline's name computes it",
-    "RERUN": "computes a candidate, compares it, and lets readers see it if checks hold; with "
-    "`promote: NEVER` that is left to a person",
+    "RERUN": "computes a candidate, compares it, audits it if the pipeline declares `audit`, and "
+    "lets readers see it if checks hold; with `promote: NEVER` that is left to a person",
     "COMPARE": "compares the candidate's rows with those that readers see, and changes nothing",
     "PROMOTE": "lets readers see the candidate, in one commit; with `together_with` also those of "
     "other pipelines, all or none",
@@ -74,7 +74,7 @@ _RERUNS = {ACTION_TAG: _RERUN}
 
 def generation_job(loaded: LoadedPipeline) -> dg.JobDefinition:
     """Return the job that begins, compares, promotes, rolls back and discards generations."""
-    actions = generation_actions()
+    actions = generation_actions(loaded)
 
     def generation(context: dg.OpExecutionContext) -> None:
         with failures(loaded):
@@ -97,9 +97,10 @@ def definitions(loaded: LoadedPipeline) -> dg.Definitions:
     )
 
 
-def generation_actions() -> Mapping[str, Action]:
+def generation_actions(loaded: LoadedPipeline) -> Mapping[str, Action]:
     """Return the actions of the job for generations by name; the first one changes nothing."""
-    return {name: Action(act, _TEXTS[name], FIELDS.get(name, {})) for name, act in _ACTS.items()}
+    fields = fields_of(loaded)
+    return {name: Action(act, _TEXTS[name], fields.get(name, {})) for name, act in _ACTS.items()}
 
 
 def finish_form(loaded: LoadedPipeline) -> dict[str, Any]:
@@ -280,6 +281,7 @@ def _rerun(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: Generat
             loaded,
             compared=compared,
             promote=form.promote == "CHECKS",
+            is_audited=form.audit,
             rows_at_least=form.rows_at_least,
             by=acting_user(context.run.tags, form.by),
             say=say_in(context, loaded),

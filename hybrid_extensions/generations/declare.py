@@ -21,8 +21,9 @@ class Rerun(Schedule):
 
     Attributes:
         promote: When readers get the new generation: ``checks`` once its hand-over passes its
-            checks, its live run has caught up and is healthy, and it has enough rows
-            (``rows_at_least``); ``never`` leaves the promotion to people.
+            checks, its live run has caught up and is healthy, it has enough rows
+            (``rows_at_least``), and its audit, if ``audit`` is declared, has not failed; ``never``
+            leaves the promotion to people.
         rows_at_least: Lowest ratio of the new generation's rows to those of the serving one, at
             which it is promoted; ``0.99`` tolerates one percent less.
 

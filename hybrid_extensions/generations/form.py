@@ -9,6 +9,7 @@ import dagster as dg
 from pydantic import Field
 
 from orchestration.defs.jobs.action_form import ActionForm, text_field
+from sources.config.loader import LoadedPipeline
 
 _PROMOTE = dg.Enum("promote", [dg.EnumValue("CHECKS"), dg.EnumValue("NEVER")])
 _SERVING = {
@@ -20,23 +21,39 @@ _SERVING = {
     ),
     "by": text_field("Your name, which is kept as that of who decided what serves."),
 }
-FIELDS: Mapping[str, Mapping[str, dg.Field]] = {
-    "RERUN": {
-        "promote": dg.Field(
-            _PROMOTE,
-            default_value="CHECKS",
-            description="CHECKS promotes once it has caught up, is healthy and has enough rows, "
-            "as the command `rerun` does; NEVER leaves the promotion to a person.",
-        ),
-        "rows_at_least": dg.Field(
-            float,
-            default_value=0.99,
-            description="Fewest rows, as a fraction of those of the serving generation.",
-        ),
-    },
-    **dict.fromkeys(("PROMOTE", "ROLLBACK"), _SERVING),
-}
-"""Fields of the actions that have some."""
+
+
+def fields_of(loaded: LoadedPipeline) -> Mapping[str, Mapping[str, dg.Field]]:
+    """Return the form's fields of each action by its name; actions without fields are left out.
+
+    Args:
+        loaded: The pipeline; by default a rerun is audited if it declares ``audit``.
+    """
+    is_audited = loaded.pipeline.audit is not None
+    which = "true, as the pipeline declares" if is_audited else "false, without"
+    default = f"By default {which} `audit`."
+    return {
+        "RERUN": {
+            "promote": dg.Field(
+                _PROMOTE,
+                default_value="CHECKS",
+                description="CHECKS promotes once it has caught up, is healthy and has enough "
+                "rows, as the command `rerun` does; NEVER leaves the promotion to a person.",
+            ),
+            "audit": dg.Field(
+                bool,
+                is_required=False,
+                description="Whether to audit the candidate before CHECKS promotes it, which reads "
+                f"all of the input again; one that fails holds the promotion back. {default}",
+            ),
+            "rows_at_least": dg.Field(
+                float,
+                default_value=0.99,
+                description="Fewest rows, as a fraction of those of the serving generation.",
+            ),
+        },
+        **dict.fromkeys(("PROMOTE", "ROLLBACK"), _SERVING),
+    }
 
 
 class GenerationForm(ActionForm):
@@ -47,6 +64,7 @@ class GenerationForm(ActionForm):
         by: Name of the person who decides what serves; empty if only Dagster knows it.
         promote: ``CHECKS`` if a rerun is promoted once its checks hold, ``NEVER`` to leave that to
             a person.
+        audit: Whether a rerun is audited before it is promoted; None if the pipeline declares it.
         rows_at_least: Fewest rows of a rerun, as a fraction of those of the serving generation.
         together_with: Files of the pipelines that are promoted or rolled back together with this
             one, relative to its file.
@@ -55,5 +73,6 @@ class GenerationForm(ActionForm):
     action: str = "COMPARE"
     by: str = ""
     promote: Literal["CHECKS", "NEVER"] = "CHECKS"
+    audit: bool | None = None
     rows_at_least: float = 0.99
     together_with: list[str] = Field(default_factory=list)

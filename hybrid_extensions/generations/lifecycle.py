@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from hybrid_extensions.comparison.compared_tables import of_one_generation
+from hybrid_extensions.comparison.keeping_audits import keep_audit
 from hybrid_extensions.generations import discards
 from hybrid_extensions.generations.comparison.compare_generations import (
     GenerationComparison,
@@ -17,6 +19,7 @@ from hybrid_extensions.generations.switch import promotion
 from hybrid_extensions.generations.switch.lock import hold_switch_lock
 from hybrid_extensions.generations.switch.progress import Say
 from orchestration.chain import BoundedStep, ChainRun, Observer, Step, run_chain
+from orchestration.comparison.installed_audit import audit, installed_audit
 from orchestration.operations import stopping
 from orchestration.progress.in_words import progress_parts, share_of
 from orchestration.remedies import for_generation
@@ -67,12 +70,13 @@ def discard(loaded: LoadedPipeline, by: str | None = None) -> str:
         return after["deleted"]
 
 
-def rerun(
+def rerun(  # noqa: PLR0913 - each is another thing
     loaded: LoadedPipeline,
     *,
     promote: bool,
     rows_at_least: float,
     say: Say,
+    is_audited: bool | None = None,
     by: str | None = None,
     compared: Callable[[GenerationComparison], None] = lambda _: None,
 ) -> Serving:
@@ -86,6 +90,8 @@ def rerun(
         promote: Whether to promote it if it passes; otherwise it waits for a person.
         rows_at_least: Fewest rows, as a fraction of those of the serving generation, such as 0.95.
         say: Called with a line of text for each step.
+        is_audited: Whether to audit it before it is promoted, which reads all of the input; None if
+            the pipeline declares ``audit`` and an extension audits tables.
         by: Who requests the promotion; kept with the serving generation. None if unknown.
         compared: Called with the comparison of both tables, before a promotion.
 
@@ -93,8 +99,8 @@ def rerun(
         Which generation serves afterwards, and those that served before.
 
     Raises:
-        StateError: The new generation has too few rows, or its live run is not healthy. It is kept
-            and waits; the serving one is not touched.
+        StateError: The new generation has too few rows, its audit has failed, or its live run is
+            not healthy. It is kept and waits; the serving one is not touched.
         NotApprovedError: Its plan waits for a person's approval; repeated after that, the rerun
             continues.
         InputError: It is to be promoted, and ``approvers`` does not name ``by``; nothing was begun.
@@ -130,7 +136,33 @@ def rerun(
             "`hybrid generation promote P`; otherwise `hybrid generation discard P`."
         )
         raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
-    return promotion.promote(loaded, by=by, say=say) if promote else read_serving(loaded)
+    if not promote:
+        return read_serving(loaded)
+    if is_audited is None:
+        is_audited = loaded.pipeline.audit is not None and installed_audit() is not None
+    if is_audited:
+        _require_audit(loaded, name, say)
+    return promotion.promote(loaded, by=by, say=say)
+
+
+def _require_audit(loaded: LoadedPipeline, name: str, say: Say) -> None:
+    """Audit a candidate and keep the verdict; refuse its promotion if the audit has failed.
+
+    One that could not check everything holds nothing back, as a live run may write meanwhile.
+    """
+    say(f"Generation {name}: audit, before its promotion")
+    acting = of_one_generation(generations.acting_on(loaded, name, as_kept=True))
+    with leaving(f"Generation {name} is not promoted, and stays a candidate."):
+        kept = keep_audit(acting, audit(acting))
+    say(f"Generation {name}: {kept.text}")
+    if kept.outcome == "failed":
+        message = f"Generation {name} is not promoted, and stays a candidate. {kept.text}"
+        hint = (
+            f"See which rows differ: `hybrid audit P --generation {name}`. If the transform was "
+            "changed, change the audit's query in the same way. If the rows are right, run `hybrid "
+            "generation promote P`; otherwise `hybrid generation discard P`."
+        )
+        raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
 
 
 class _Lines(Observer):

@@ -21,7 +21,7 @@ from sources.config.document.yaml_document import read_document
 from sources.config.loader import LoadedPipeline
 
 _GENERATION = ("new", "compare", "promote", "rollback", "discard", "finish", "abort")
-_CONTROL = ("pause", "resume", "drain", "stop", "rate", "approve", "compact", "vacuum")
+_CONTROL = ("pause", "resume", "drain", "stop", "rate", "approve", "compact", "vacuum", "audit")
 _ASSETS = {
     "plan": "plan",
     "snapshot": "take_snapshot",
@@ -82,8 +82,6 @@ def _counterpart(remedy: Remedy, loaded: LoadedPipeline) -> str:
             return f"the job `{control_name(loaded)}` with the action REPAIR and `apply: true`"
         case _, () if is_generation and action in _GENERATION:
             return job
-        case "audit", ():
-            return f"the job `{control_name(loaded)}` with the action AUDIT"
         case control, (() | ("--by" | "--generation", _)) if control in _CONTROL:
             which = ""
             if remedy.options[:1] == ("--generation",):

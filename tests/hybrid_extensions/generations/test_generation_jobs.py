@@ -398,7 +398,7 @@ def asked(case: GenerationCase, form: dict[str, Any]) -> dict[str, Any]:
     job = pipeline_definitions(case.loaded).resolve_job_def("events_generation")
     given = dg.validate_run_config(job, {"ops": {"do_events_generation": {"config": form}}})
     config = given["ops"]["do_events_generation"]["config"]
-    return read_form(config, generation_actions(), GenerationForm).model_dump()
+    return read_form(config, generation_actions(case.loaded), GenerationForm).model_dump()
 
 
 @pytest.mark.parametrize(
@@ -457,14 +457,15 @@ def test_what_is_written_wrong_beside_a_text_is_refused_by_name(
         asked(GenerationCase(tmp_path), form)
 
 
-def asked_rerun(form: dict[str, Any]) -> tuple[str, float]:
-    found = read_form(form, generation_actions(), GenerationForm)
-    return found.promote, found.rows_at_least
+def asked_rerun(case: GenerationCase, form: dict[str, Any]) -> tuple[str, float]:
+    found = asked(case, form)
+    return found["promote"], found["rows_at_least"]
 
 
-def test_a_rerun_by_hand_promotes_as_one_by_the_clock_and_the_command_do() -> None:
-    assert asked_rerun({"action": {"rerun": {}}}) == ("CHECKS", 0.99)
-    assert asked_rerun({"action": "RERUN"}) == ("CHECKS", 0.99)
+def test_a_rerun_by_hand_promotes_as_one_by_the_clock_and_the_command_do(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    assert asked_rerun(case, {"action": {"rerun": {}}}) == ("CHECKS", 0.99)
+    assert asked_rerun(case, {"action": "RERUN"}) == ("CHECKS", 0.99)
     assert Rerun.model_validate(NIGHTLY).promote == "checks"
 
 

@@ -165,9 +165,10 @@ def _plan(
             reads = _is_requested(context, *reading)
             with driver_of_plan(context, fresh, is_needed=reads) as driver:
                 made = step.run(ChainRun(fresh, StepProgress(context, fresh), waiting=driver)).value
-                shown = plan_metadata.plan(fresh, made)
                 generation = fresh.require_generation()
                 given = find_approval(generation)
+                goes_on = reads and (given is not None or not fresh.pipeline.approve)
+                shown = plan_metadata.plan(fresh, made, is_carried_out=goes_on)
         note_on_run(context, {GENERATION_TAG: generation.name})
         for warning in made.warnings:
             context.log.warning(warning)

@@ -10,6 +10,7 @@ from orchestration.display import readable_times
 from orchestration.progress.plan_preview import Preview, preview
 from orchestration.progress.plan_tables import plan_tables
 from sources.config.loader import LoadedPipeline
+from sources.generations import is_unread
 from sources.planning.plan import Plan
 
 _HOUR_MS = 3_600_000
@@ -17,34 +18,39 @@ PREVIEW = (
     "Materializing `plan` alone is a preview: no data is loaded, and the target is not touched."
 )
 """What people should know before they press the button; also part of the asset's description."""
+_CARRIED_OUT = "This plan is carried out: the assets after it show how far each source is read."
 
 
-def plan(loaded: LoadedPipeline, made: Plan) -> Metadata:
+def plan(loaded: LoadedPipeline, made: Plan, *, is_carried_out: bool = False) -> Metadata:
     """Return the metadata of a plan: summary, tables of details, numbers to plot, generation.
 
     Args:
         loaded: The pipeline.
         made: The plan of its newest generation.
+        is_carried_out: Whether the Dagster run that has made it goes on to read the sources.
 
     Raises:
         InputError: The scheme of ``state`` is not supported, or its store refuses.
         StateError: Nothing was planned yet, or a table of splits is missing.
         UnavailableError: A store or a broker does not answer.
     """
-    generation = loaded.require_generation().name
-    shown = details(loaded.pipeline.name, made, preview(loaded, made))
-    return {**shown, "generation": role_of(loaded, generation)}
+    generation = loaded.require_generation()
+    how = _CARRIED_OUT
+    if not is_carried_out and is_unread(generation):
+        name = loaded.pipeline.name
+        how = f"{PREVIEW} To carry out the plan, launch the job `{name}` with *Materialize all*."
+    shown = details(made, preview(loaded, made), how)
+    return {**shown, "generation": role_of(loaded, generation.name)}
 
 
-def details(name: str, made: Plan, seen: Preview) -> Metadata:
+def details(made: Plan, seen: Preview, how: str) -> Metadata:
     """Return the metadata of a plan without the generation that it belongs to.
 
     Args:
-        name: Name of the pipeline, and so of the job that carries the plan out.
         made: The plan.
         seen: The preview of the same plan.
+        how: Sentences on how the plan is carried out, or that it is.
     """
-    how = f"{PREVIEW} To carry out the plan, launch the job `{name}` with *Materialize all*."
     shown: Metadata = {"summary": dg.MetadataValue.md(f"{seen.summary}\n\n{how}")}
     if made.warnings:
         # As a table: the UI hides a long Markdown text behind a link.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import dagster as dg
 import pytest
 
@@ -10,6 +12,7 @@ from orchestration.progress.expected_time import Estimate
 from orchestration.progress.plan_preview import Change, Preview
 from orchestration.progress.plan_summary import summary
 from sources.planning.plan import Plan
+from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.progress.plan_case import (
     FILES,
     HISTORY,
@@ -42,7 +45,7 @@ PLANS = {
 }
 
 
-def shown(made: Plan) -> dict[str, object]:
+def seen(made: Plan) -> Preview:
     declared = pipeline(
         {**FILES, "name": "old"}, HISTORY, {**LIVE, "name": "archive", "until": "latest"}, LIVE
     )
@@ -50,7 +53,7 @@ def shown(made: Plan) -> dict[str, object]:
         declared = pipeline(HISTORY, {**FILES, "name": "live", "discovery_interval": "10 s"})
     count = {part.source: 273 for part in made.listed}
     estimate = Estimate(seconds=61, executor_hours=1, is_guess=True, basis="a guess")
-    seen = Preview(
+    return Preview(
         summary=summary(declared, made, count, "s3://bucket/folder/table", estimate),
         files=count,
         estimate=estimate,
@@ -58,11 +61,14 @@ def shown(made: Plan) -> dict[str, object]:
         previous="g1",
         changes=[Change(source="history", what="rows", before="1", now="2")],
     )
-    return plan_metadata.details("orders", made, seen)
+
+
+def shown(made: Plan) -> dict[str, object]:
+    return plan_metadata.details(made, seen(made), "What is next.")
 
 
 @pytest.mark.parametrize("made", PLANS.values(), ids=PLANS)
-def test_the_summary_is_first_in_view_and_says_that_nothing_is_loaded_and_what_is_next(
+def test_the_summary_is_first_in_view_and_ends_with_what_is_next(
     made: Plan,
 ) -> None:
     found = shown(made)
@@ -70,9 +76,27 @@ def test_the_summary_is_first_in_view_and_says_that_nothing_is_loaded_and_what_i
     assert next(iter(found)) == "summary"
     assert isinstance(first, dg.MarkdownMetadataValue)
     assert first.md_str is not None
-    assert plan_metadata.PREVIEW in first.md_str
-    assert first.md_str.endswith("launch the job `orders` with *Materialize all*.")
-    assert len(first.md_str) < _SHOWN_INLINE
+    assert first.md_str.endswith("\n\nWhat is next.")
+    assert len(first.md_str) < _SHOWN_INLINE - len(plan_metadata.PREVIEW) - 100
+
+
+def test_the_summary_says_how_to_carry_out_the_plan_until_something_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = GenerationCase(tmp_path)
+    case.loaded.open_generation(create=True)
+    monkeypatch.setattr(plan_metadata, "preview", lambda _, made: seen(made))
+
+    def told(*, is_carried_out: bool = False) -> str:
+        found = plan_metadata.plan(case.loaded, EVERYTHING, is_carried_out=is_carried_out)
+        return str(found["summary"])
+
+    assert plan_metadata.PREVIEW in told()
+    assert "launch the job `events` with *Materialize all*." in told()
+    assert "This plan is carried out" in told(is_carried_out=True), "by the run that made it"
+    case.run({1: 10})
+    assert "This plan is carried out" in told()
+    assert "To carry out" not in told()
 
 
 def test_numbers_that_are_plotted_are_not_those_of_the_summary() -> None:

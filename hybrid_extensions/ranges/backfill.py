@@ -20,6 +20,7 @@ from hybrid_extensions.generations.files.range_history import (
     keep_removed,
     range_transaction,
 )
+from hybrid_extensions.generations.overtaken_audit import overtake_audit
 from hybrid_extensions.generations.switch.lock import HeldSwitch, hold_switch_lock_in_turn
 from hybrid_extensions.generations.switch.merge_turn import between_merges
 from hybrid_extensions.ranges.followed.followers import (
@@ -194,6 +195,7 @@ def backfill(  # noqa: PLR0913 - each is another thing
         of = {"since": since.isoformat(), "until": until.isoformat()}
         with recorded(loaded.state, "backfill", by, context.generation.name, of) as after:
             done = _backfill(context, scope, run_id, say, held, is_regardless=is_regardless)
+            overtake_audit(context.generation, f"the {doing}")
             result = replace(done, followers=what_follows(followers))
             say(result.text)
             after["rows"] = result.text

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from hybrid_extensions.cdc.compared.kept_compare import keep_repaired
+from hybrid_extensions.generations.overtaken_audit import overtake_audit
 from hybrid_extensions.generations.switch.lock import hold_switch_lock_in_turn
 from hybrid_extensions.generations.switch.merge_turn import between_merges
 from hybrid_extensions.repair.comparison import (
@@ -121,6 +122,8 @@ def repair(
                     _keep_righted(table, righted)
                 if is_whole and not (compared.found.impossible or compared.found.partial):
                     keep_repaired(generation, begun_ms)
+                if done.version is not None:
+                    overtake_audit(generation, "a repair")
                 after["version"] = "none" if done.version is None else str(done.version)
         made = _result(table, compared.found, touched, done)
         say(made.text)

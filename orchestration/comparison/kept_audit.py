@@ -44,6 +44,8 @@ class KeptAudit(Record):
         unchecked: What could not be checked; sentences.
         notes: What qualifies the numbers; sentences.
         accepted: That a person has accepted that it failed; None if nobody has.
+        overtaken: What has replaced rows of the table since, other than its runs, and when; empty
+            if nothing has.
     """
 
     at_ms: int
@@ -62,6 +64,7 @@ class KeptAudit(Record):
     unchecked: list[str]
     notes: list[str]
     accepted: Acceptance | None = None
+    overtaken: str = ""
 
     @property
     def is_wrong(self) -> bool:
@@ -83,6 +86,9 @@ class KeptAudit(Record):
             wrong = [f"{count:,} {name}" for name, count in counts.items() if count]
             found = f"{found[:-1]}: {', '.join(wrong) or 'its recounts differ'}."
         text = f"{found} Audited {moment(self.at_ms)} UTC."
+        if self.overtaken:
+            text = text.replace("is right", "was right").replace("computes", "computed")
+            text = f"{text[:-1]}, before {self.overtaken}; not audited since."
         if self.accepted is not None:
             by = f" by {self.accepted.by}" if self.accepted.by else ""
             text += f" Accepted {moment(self.accepted.at_ms)} UTC{by}: {self.accepted.why}"

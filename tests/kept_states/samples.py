@@ -352,5 +352,6 @@ def _audit() -> KeptAudit:
         unchecked=["nothing"],
         notes=["none"],
         accepted=Acceptance(at_ms=_AT, by="anna", why="known"),
+        overtaken="a repair",
         **counts,
     )

@@ -16,6 +16,7 @@ from hybrid_extensions.generations.files.range_history import (
     keep_removed,
     range_transaction,
 )
+from hybrid_extensions.generations.overtaken_audit import overtake_audit
 from hybrid_extensions.generations.switch.lock import hold_switch_lock_in_turn
 from hybrid_extensions.generations.switch.merge_turn import between_merges
 from hybrid_extensions.ranges.followed.followed_scope import scope_of
@@ -166,6 +167,7 @@ def follow(
             name = context.generation.name
             with recorded(loaded.state, "follow", by, name, of) as after:
                 done.append(_follow(context, pending, scope, say))
+                overtake_audit(context.generation, f"the recomputation of {pending.replaced}")
                 after["rows"] = done[-1].text
     return done
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hybrid_extensions.comparison.keeping_audits import keep_audit
 from hybrid_extensions.generations.files.take_over import TakeOver
 from hybrid_extensions.generations.lifecycle import discard
 from hybrid_extensions.generations.switch import promotion
@@ -18,13 +19,25 @@ from hybrid_extensions.generations.switch.lock import SwitchHolder, hold_switch_
 from hybrid_extensions.ranges import backfill as ranges
 from hybrid_extensions.ranges import side_pipeline
 from hybrid_extensions.ranges.table.replace_range import Replacement
+from orchestration.comparison.kept_audit import last_audit
+from orchestration.comparison.report import AuditReport, InputRows
 from sources.errors import InputError, StateError
+from sources.generations import acting_on
 from sources.serving import pending_switch, read_serving
 from spark_jobs.run_state.table_locks import is_switching
 from tests.hybrid_extensions.generations.test_generations import NEW, OLD, two
 from tests.orchestration.generations.generation_case import GenerationCase
 
 SINCE, UNTIL = (datetime(2023, 12, day, tzinfo=UTC) for day in (1, 2))
+COUNTS = (
+    "expected",
+    "found",
+    "missing",
+    "duplicated",
+    "different",
+    "unexpected",
+    "ambiguous",
+)
 RANGE = "backfill from 2023-12-01T00:00:00Z until 2023-12-02T00:00:00Z"
 
 
@@ -43,6 +56,39 @@ def during_backfill(
     monkeypatch.setattr(side_pipeline, "run_chain", lambda _: act())
     monkeypatch.setattr(Replacement, "run", lambda *_: None)
     ranges.backfill(case.loaded, SINCE, UNTIL, "run")
+
+
+def test_a_verdict_from_before_a_backfill_says_so_until_the_next_audit(
+    case: GenerationCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = AuditReport(
+        pipeline="events",
+        **dict.fromkeys(COUNTS, 0),
+        examples={},
+        input_rows=InputRows({}, 0),
+        ledger=[],
+        bad_records=[],
+        unchecked=[],
+        notes=[],
+        seconds=1.0,
+    )
+    serving = acting_on(case.loaded, "g1")
+    keep_audit(serving, report)
+    assert audit_text(case).startswith("The table is right: 0 rows, each as DuckDB computes it")
+    during_backfill(case, monkeypatch, lambda: None)
+    told = audit_text(case)
+    assert told.startswith("The table was right: 0 rows, each as DuckDB computed it")
+    assert f"UTC, before the {RANGE} (" in told
+    assert told.endswith("UTC); not audited since.")
+    keep_audit(serving, report)
+    assert "The table is right" in audit_text(case)
+
+
+def audit_text(case: GenerationCase) -> str:
+    """What the status, the card and the check of the table say of the last audit."""
+    kept = last_audit(case.loaded)
+    assert kept is not None
+    return kept.text
 
 
 @pytest.mark.parametrize("is_served", [False, True], ids=["promotion", "rollback"])

@@ -2,6 +2,8 @@
 
 import ast
 from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime
 from typing import Any
 from warnings import catch_warnings, simplefilter
 
@@ -23,16 +25,19 @@ from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.defs.show.markdown import in_lines
 from orchestration.defs.show.metadata import Metadata
 from orchestration.defs.show.metadata import table as metadata_table
-from orchestration.display import moment, shortened
+from orchestration.display import shortened, whole_second
+from orchestration.progress.in_words import action_in_words
 from orchestration.progress.table_facts import TableFacts, first_rows, table_facts
 from orchestration.supervision.card import Card, card
 from orchestration.supervision.status import status
 from sources.common.times import now_ms
 from sources.config.code.transform import SqlTransform
 from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.errors import HybridError
 from sources.planning.topics.followed_columns import followed_columns
 from sources.planning.transform_analysis import read_analysis
 from sources.serving import candidate_name, read_serving
+from sources.state.action_log import read_actions
 from sources.state.generation import read_generation
 
 CODE = "dagster/code_references"
@@ -122,13 +127,14 @@ def card_metadata(seen: Card, restarts: str | None = None) -> Metadata:
     return {"now": dg.MetadataValue.md(in_lines(seen.markdown)), **again}
 
 
-def last_action(what: str) -> Metadata:
-    """Return metadata about what a job has just done to the table, with the time, in short lines.
+def last_action(what: str, at_ms: int | None = None) -> Metadata:
+    """Return metadata about what was done last to the table, with the time, in short lines.
 
     Args:
         what: What was done, in Markdown; the first 600 characters are shown.
+        at_ms: When, in ms since 1970; now if left out, as of a job that has just done it.
     """
-    text = f"{shortened(what, _SHOWN)}\n\n{moment(now_ms())} UTC"
+    text = f"{shortened(what, _SHOWN)}\n\n{whole_second(at_ms or now_ms())}"
     return {_LAST_ACTION: dg.MetadataValue.md(in_lines(text))}
 
 
@@ -136,7 +142,8 @@ def kept_action(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> Metadat
     """Return the metadata of the last action and of the last report, from Dagster's events.
 
     The table's page shows the last materialization only, so each later event has to repeat them.
-    Empty if there were none.
+    Empty if there were none. What the log of actions has begun since takes the action's place, such
+    as a start of the live run by the chain after a STOP.
 
     Args:
         instance: Dagster's instance.
@@ -152,7 +159,18 @@ def kept_action(instance: dg.DagsterInstance, loaded: LoadedPipeline) -> Metadat
         found = record.asset_materialization or record.event_log_entry.asset_observation
         shown = {} if found is None else found.metadata
         kept |= {name: shown[name] for name in (_LAST_ACTION, REPORT) if name in shown}
+    # A state that can't be read is told by the card; an earlier release told no seconds.
+    with suppress(HybridError, ValueError):
+        last = read_actions(loaded.state, last=1) if _LAST_ACTION in kept else []
+        if last and _second_of(kept[_LAST_ACTION]) < last[0].at_ms // 1_000:
+            kept |= last_action(action_in_words(last[0]), last[0].at_ms)
     return kept
+
+
+def _second_of(action: dg.MetadataValue[Any]) -> float:
+    """Return when a last action was, in seconds since 1970, by the last line of its text."""
+    at = str(action.value).splitlines()[-1].replace("UTC", "+0000")
+    return datetime.strptime(at, "%d %b %Y %H:%M:%S %z").timestamp()
 
 
 def last_day(seen: Card) -> Metadata:

@@ -16,11 +16,13 @@ from pydantic import ValidationError
 
 from orchestration.defs.assets.table import kept_action, last_action
 from orchestration.pipeline_definitions import pipeline_definitions
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table.about import About
 from sources.generations import begin
 from sources.kept_definitions import keep_definition
-from sources.state.action_log import begin_action, end_action
+from sources.state import action_log
+from sources.state.action_log import begin_action, end_action, recorded
 from tests.orchestration.generations.generation_case import GenerationCase
 from tests.orchestration.supervision.live_case import DISK_FULL, LiveCase, sensor_of
 
@@ -225,13 +227,31 @@ def test_what_a_job_has_done_stays_on_the_page_until_the_next_thing(tmp_path: Pa
     assert str(text.value).startswith("One row of history replaced by 1.")
 
 
+def test_a_later_start_or_stop_from_elsewhere_takes_the_place_of_what_a_job_has_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = LiveCase(tmp_path)
+    key = dg.AssetKey(["events", "table"])
+    with dg.DagsterInstance.ephemeral() as instance:
+        with recorded(case.loaded.state, "stop", "Ada", "g1"):
+            pass
+        done = last_action("STOP: Stopped live (generation g1).")
+        instance.report_runless_asset_event(dg.AssetMaterialization(key, metadata=done))
+        assert kept_action(instance, case.loaded) == done, "the log tells of the same"
+        monkeypatch.setattr(action_log, "now_ms", lambda: now_ms() + 2_000)
+        with recorded(case.loaded.state, "resume", "Bob", "g1"):
+            pass
+        [(_, row)] = kept_action(instance, case.loaded).items()
+        assert str(row.value).startswith("resume of g1 by Bob")
+
+
 def test_what_a_job_has_done_is_told_in_lines_that_fit_the_page_with_the_time_last() -> None:
     [text] = last_action(f"AUDIT: The table is right, {'and right ' * 90}.").values()
     assert isinstance(text, dg.MarkdownMetadataValue)
     lines = text.value.splitlines()
     assert lines[0].startswith("AUDIT: The table is right, and right")
     assert max(len(line.rstrip()) for line in lines) <= 60
-    assert re.fullmatch(r"\d+ \w+ \d{4} \d\d:\d\d UTC", lines[-1])
+    assert re.fullmatch(r"\d+ \w+ \d{4} \d\d:\d\d:\d\d UTC", lines[-1])
     assert len(text.value) < 1000, "more is not shown in full"
 
 

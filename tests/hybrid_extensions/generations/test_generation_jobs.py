@@ -162,6 +162,30 @@ def test_a_comparison_stays_on_the_page_as_long_as_its_candidate_waits(tmp_path:
         )
 
 
+def test_by_hand_the_comparison_is_skipped_without_a_candidate_which_is_no_failure(
+    tmp_path: Path,
+) -> None:
+    case = GenerationCase(tmp_path)
+    case.run({1: 10})
+    check = dg.AssetCheckKey(dg.AssetKey(["events", "table"]), "same_rows")
+    job = dg.define_asset_job("by_hand", selection=dg.AssetSelection.checks(check))
+
+    def by_hand() -> dg.ExecuteInProcessResult:
+        made = dg.Definitions.merge(pipeline_definitions(case.loaded), dg.Definitions(jobs=[job]))
+        return made.resolve_job_def("by_hand").execute_in_process(instance=instance)
+
+    with dg.DagsterInstance.ephemeral() as instance:
+        skipped = by_hand()
+        assert skipped.success
+        assert skipped.get_asset_check_evaluations() == [], "nothing is neither right nor wrong"
+        told = "Nothing was compared: there is no candidate. The job `events_generation` begins one"
+        assert told in lines(skipped, instance)
+        assert run(case, instance, "NEW").success
+        case.run({1: 10})
+        [compared] = by_hand().get_asset_check_evaluations()
+        assert compared.passed
+
+
 def plan(case: GenerationCase, generation: str | None) -> dg.ExecuteInProcessResult:
     form = {} if generation is None else {"generation": generation}
     job = pipeline_definitions(case.loaded).resolve_job_def("events")

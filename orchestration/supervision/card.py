@@ -103,6 +103,7 @@ def card(loaded: LoadedPipeline, found: Status, facts: TableFacts | None) -> Car
         reason = " ".join(filter(None, (first and first[1], reason)))
     lines += [shortened(reason, _REASON)] if reason else []
     lines += [f"Warning: {shortened(each, _SHOWN)}" for each in served.absent[:1]]
+    lines += [each.note for each in served.sources if each.note and each.note not in reason]
     audited = _audited(served, is_there=facts is not None)
     # Where an audit failed, the reason tells of it already.
     lines += [] if audited in reason else [audited]

@@ -149,7 +149,7 @@ def _left_out_in_words(
         return None
     folder = quarantine_folder(source.name, source.quarantine, generation, loaded.pipeline.stores)
     what = counted(kept, "record of", "records of")
-    return f"{what} source `{source.name}`, left out of the table: see the Delta table {folder}."
+    return f"{what} source `{source.name}`, left out of the table: see the Delta table `{folder}`."
 
 
 def _silent_in_words(loaded: LoadedPipeline, name: str) -> str:

@@ -92,7 +92,7 @@ def test_bad_records_go_to_the_quarantine_and_all_others_arrive(
     told = source_status(loaded, loaded.require_generation(), "live").note
     assert told == (
         f"{len(rows)} records of source `live`, left out of the table: see the Delta table "
-        f"{loaded.require_generation().folder('quarantine/live')}."
+        f"`{loaded.require_generation().folder('quarantine/live')}`."
     )
     assert [row["value"] for row in rows] == BAD
     assert [row["offset"] for row in rows] == [450, 451, *range(602, 608)]

@@ -17,6 +17,7 @@ from orchestration.supervision.card import Card, card
 from orchestration.supervision.status import status
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
+from sources.config.source.bad_record_policy import BadRecordCount
 from sources.generations import begin
 from sources.state.action_log import recorded
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
@@ -296,3 +297,18 @@ def test_a_live_run_whose_spark_is_up_works_on_its_first_batch(case: LiveCase) -
     with case.alive():
         told = seen(case.loaded).text
     assert told.startswith("Starting · Spark works on the first batch · ")
+
+
+def test_where_quarantined_records_are_is_on_the_pages_of_table_and_stream(tmp_path: Path) -> None:
+    columns = {"id": "bigint", "at": "timestamp"}
+    files = {"type": "files", "format": "json", "schema": columns, "path": "inbox"}
+    inbox = {**files, "name": "inbox", "discovery_interval": "1 s", "on_bad_record": "quarantine"}
+    case = LiveCase(tmp_path, inbox=inbox)
+    case.ask_for_it()
+    case.launch("a", bad_records=2)
+    assert "left out of the table" not in seen(case.loaded).markdown
+    case.generation.replace("bad/inbox.json", BadRecordCount(source="inbox", total=2))
+    assert (
+        "2 records of source `inbox`, left out of the table: see the Delta table "
+        f"`{case.generation.folder('quarantine/inbox')}`."
+    ) in seen(case.loaded).markdown

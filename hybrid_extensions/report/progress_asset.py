@@ -68,7 +68,7 @@ def _metadata(loaded: LoadedPipeline) -> metadata.Metadata:
     for pace in plot_data.paces(logs):
         # Of a stream that waits, the average rounds to nothing.
         if pace.per_s is not None and round(pace.per_s, 1):
-            shown[f"{pace.source} ({pace.unit}/s)"] = round(pace.per_s, 1)
+            shown[f"{pace.source} ({pace.unit}/s on average)"] = round(pace.per_s, 1)
         if pace.eta_s is not None:
             shown[f"{pace.source}: time left"] = time_left(pace.eta_s)
     return shown

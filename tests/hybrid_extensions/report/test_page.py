@@ -13,6 +13,7 @@ from sources.errors import ErrorReport, UnavailableError
 from sources.generations import begin
 from sources.ledger import Ledger, LedgerEntry, ledger_name
 from sources.state.generation import read_generation
+from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from spark_jobs.run_state.progress_log import ProgressLog, Sample, progress_log_name
 from spark_jobs.run_state.requested_state import request
 from tests.hybrid_extensions.generations.test_generations import two
@@ -135,6 +136,29 @@ def test_numbers_are_rounded_for_people_and_exact_on_demand(tmp_path: Path) -> N
     page = page_of(case.path)
     assert page.rows["progress"][1][:2] == ["history", "12.3 k rows"]
     assert page.numbers_of("progress", 1) == [12_345]
+
+
+def test_of_a_history_that_is_read_one_rate_is_told_which_is_the_average(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    sampled(case)
+    case.launch("a", rows_per_s=777.0)
+    ended = Heartbeat(
+        launch_id="a",
+        pid=1,
+        host="here",
+        source="history",
+        phase="bounded",
+        state="finished",
+        at_ms=1,
+        rows_per_s=999.0,
+    )
+    case.generation.replace(heartbeat_name("history"), ended)
+    with case.alive():
+        page = page_of(case.path)
+    rows = {row[0]: row for row in page.rows["status"]}
+    assert (rows["history"][5], rows["inbox"][5]) == ("", "777"), "that of the last micro-batch"
+    assert page.rows["progress"][0][3] == "per second, on average"
+    assert page.rows["progress"][1][3] == "1,234"
 
 
 @pytest.mark.parametrize(("starts", "told"), [([14_000, 1_000], "1,000"), (None, "unknown")])

@@ -80,7 +80,7 @@ def test_the_page_has_a_picture_of_both_phases_and_of_the_rows_by_day(tmp_path: 
         head, _, data = found[name].removesuffix(")").partition(",")
         assert head == f"![{name}](data:image/png;base64"
         assert base64.b64decode(data).startswith(PNG)
-    assert found["history (rows/s)"] == 3.0
+    assert found["history (rows/s on average)"] == 3.0
     assert found["history: time left"] == "none"
 
 
@@ -92,7 +92,7 @@ def test_without_matplotlib_it_names_the_extra_and_shows_the_numbers(
     read(case)
     found = shown(case)
     assert "pip install 'hybrid-backfill[plots]'" in found["progress"]
-    assert found["history (rows/s)"] == 3.0
+    assert found["history (rows/s on average)"] == 3.0
 
 
 def test_before_anything_ran_it_says_so(tmp_path: Path) -> None:

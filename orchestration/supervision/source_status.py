@@ -11,7 +11,6 @@ from orchestration.catch_up import held_in_words
 from orchestration.progress.forecast import eta_s
 from sources.common.counting import counted
 from sources.common.durations import span_ms
-from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.bad_record_policy import (
     BadRecordCount,
@@ -31,7 +30,7 @@ from sources.state.generation import Generation
 from spark_jobs.inside.readers.files.kept_batch import waiting_change
 from spark_jobs.launch import run_control
 from spark_jobs.launch.runs import find_run
-from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, read_heartbeat
+from spark_jobs.run_state.heartbeat import ALIVE, Heartbeat, heartbeat_name, read_heartbeat
 from spark_jobs.run_state.progress_log import read_progress_log
 from spark_jobs.run_state.requested_state import read_requested
 
@@ -180,5 +179,9 @@ def _state(
     if beat.state in ALIVE and run_control.find_running(generation, name) is None:
         return "dead"
     is_bounded = loaded.pipeline.source(name).boundedness is Boundedness.BOUNDED
-    is_silent = now_ms() - beat.at_ms >= span_ms(loaded.pipeline.supervision.stuck_after)
-    return "silent" if is_bounded and beat.state in ALIVE and is_silent else beat.state
+    if not is_bounded or beat.state not in ALIVE:
+        return beat.state
+    # By the store's clock, as the driver's may be behind.
+    age_ms = generation.documents.age_ms(generation.location(heartbeat_name(name))) or 0
+    is_silent = age_ms >= span_ms(loaded.pipeline.supervision.stuck_after)
+    return "silent" if is_silent else beat.state

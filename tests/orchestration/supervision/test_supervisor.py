@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import tempfile
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from itertools import pairwise
@@ -152,9 +154,17 @@ def test_a_bounded_run_whose_driver_says_nothing_is_told_to_be_silent(tmp_path: 
     said = case.generation.read(heartbeat_name("inbox"), Heartbeat)
     assert said is not None
     with case.alive():
-        for age_ms, state in ((50_000, "running"), (61_000, "silent")):
-            beat = said.model_copy(update={"at_ms": now_ms() - age_ms})
+        # When it was written counts, and not what the driver's clock said then.
+        for ahead_ms, age_s, state in (
+            (0, 50, "running"),
+            (-3_600_000, 50, "running"),
+            (0, 61, "silent"),
+            (3_600_000, 61, "silent"),
+        ):
+            beat = said.model_copy(update={"at_ms": now_ms() + ahead_ms - age_s * 1000})
             case.generation.replace(heartbeat_name("history"), beat)
+            at_s = time.time() - age_s
+            os.utime(case.generation.location(heartbeat_name("history")), (at_s, at_s))
             found = status(case.loaded)
             assert (found.sources[0].state, found.healthy) == (state, state == "running")
     assert status(case.loaded).sources[0].state == "dead"

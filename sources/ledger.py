@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sources.common.positions import EndPosition, Evidence, Gap, Offsets, StartPosition
+from sources.common.positions import EndPosition, Evidence, Offsets, StartPosition
 from sources.common.state_document import Part, Record
 from sources.common.topic_log import Log
 from sources.config.source.kafka_source import KafkaSource
@@ -30,7 +30,8 @@ class LedgerEntry(Part):
         seam_end: First offset beyond the seam.
         overlap: Number of offsets in the seam; records that are in both files and topic are among
             them. 0 if history records exactly which offsets it holds.
-        gap: What is missing, in words, where the declaration accepts a gap; None if nothing is.
+        gap: What is missing, in words, where the declaration accepts gaps: all gaps of the
+            partition; None if nothing is.
     """
 
     topic: str
@@ -108,8 +109,7 @@ def make_ledger(
 ) -> Ledger:
     """Build the ledger of a hand-over; the caller writes it to the state.
 
-    Reads from Kafka the log start, and of each partition the first record at or after its start. Of
-    several gaps of a partition the entry names the last one.
+    Reads from Kafka the log start, and of each partition the first record at or after its start.
 
     Args:
         start: Start position that was decided.
@@ -131,11 +131,10 @@ def make_ledger(
         if partition in log_start
     }
     firsts = {record.partition: record for record in log.read(present, 1, log.log_end())}
-    gaps: dict[tuple[str, int], Gap] = {(gap.topic, gap.partition): gap for gap in start.gaps}
     entries = []
     for partition, part in sorted(start.partitions.items()):
         end = seam_end.get(partition, part.start)
-        gap = gaps.get(partition)
+        gaps = [gap.why for gap in start.gaps if (gap.topic, gap.partition) == partition]
         first = firsts.get(partition)
         entries.append(
             LedgerEntry(
@@ -148,7 +147,7 @@ def make_ledger(
                 first_ms=None if first is None else first.timestamp_ms,
                 seam_end=end,
                 overlap=0 if rule == "none" else max(end - part.start, 0),
-                gap=None if gap is None else gap.why,
+                gap="; also, ".join(gaps) or None,
             )
         )
     return Ledger(

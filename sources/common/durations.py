@@ -8,10 +8,11 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import (
-    BeforeValidator,
     Field,
     TypeAdapter,
     ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
 )
 
 from sources.errors import InputError
@@ -26,28 +27,31 @@ _OTHER_FORMS = re.compile(r"^[-+]?P|:")
 _UNIT_MS = {"ms": 1, "milli": 1, "mi": 60_000, "s": 1_000, "h": 3_600_000, "d": DAY_MS}
 
 
-def _duration(value: Any) -> Any:
+def _duration(value: Any, read: ValidatorFunctionWrapHandler) -> timedelta:
+    given, is_whole = value, True
     if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip().lower())):
         factor = next(ms for unit, ms in _UNIT_MS.items() if match[2].startswith(unit))
         span_ms = Decimal(match[1]) * factor
-        if span_ms != int(span_ms):
-            message = (
-                f"`{value}` is not a whole number of milliseconds, the smallest unit of a duration."
-            )
-            raise ValueError(message)
+        is_whole = span_ms == int(span_ms)
         try:
-            return timedelta(milliseconds=int(span_ms))
+            given = timedelta(milliseconds=int(span_ms))
         except OverflowError:
             message = f"`{value}` is longer than the longest duration, some 2.7 million years."
             raise ValueError(message) from None
     # Pydantic reads ISO 8601 and `1:30:00`; of all else it says what a unit in ISO 8601 should be.
-    if isinstance(value, str) and not _OTHER_FORMS.search(value):
+    elif isinstance(value, str) and not _OTHER_FORMS.search(value):
         message = f"`{value}` is not a duration. {_HINT}"
         raise ValueError(message)
-    return value
+    span: timedelta = read(given)
+    if not is_whole or span % timedelta(milliseconds=1):
+        message = (
+            f"`{value}` is not a whole number of milliseconds, the smallest unit of a duration."
+        )
+        raise ValueError(message)
+    return span
 
 
-Duration = Annotated[timedelta, BeforeValidator(_duration), Field(ge=timedelta(0))]
+Duration = Annotated[timedelta, WrapValidator(_duration), Field(ge=timedelta(0))]
 """Duration of 0 or more in whole milliseconds, such as ``10 min``, or ISO 8601 (``PT10M``)."""
 
 

@@ -26,3 +26,9 @@ def test_a_duration_is_a_number_with_a_unit_or_in_iso_8601(text: str, ms: int) -
 def test_what_is_no_duration_is_told_how_to_write_one(text: str) -> None:
     with pytest.raises(ValidationError, match=f"`{text}` is not a duration. Write 90 s, 10 min"):
         TypeAdapter(Duration).validate_python(text)
+
+
+@pytest.mark.parametrize("text", ["0.5 ms", "PT0.0001S", "PT1.0005S", "0:00:00.0001"])
+def test_what_is_cut_to_milliseconds_is_refused_by_name(text: str) -> None:
+    with pytest.raises(ValidationError, match=f"`{text}` is not a whole number of milliseconds"):
+        TypeAdapter(Duration).validate_python(text)

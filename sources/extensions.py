@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points, packages_distributions
 from importlib.util import find_spec
 from pkgutil import iter_modules, resolve_name
@@ -204,16 +203,16 @@ def extensions() -> tuple[Extension, ...]:
     Looked up once per process.
 
     Raises:
-        InputError: An extension of an entry point can't be loaded, is not an :class:`Extension`, or
-            has the name of another one. One in the folder raises what its import raises.
+        InputError: An extension can't be loaded, is not an :class:`Extension`, or has the name of
+            another one.
     """
-    found = {each.name: each for each in _own()}
-    for point in sorted(entry_points(group=GROUP), key=lambda each: each.name):
+    found = dict[str, Extension]()
+    others = sorted(entry_points(group=GROUP), key=lambda each: each.name)
+    for point in [*_own(), *others]:
         extension = _loaded(point)
         if extension.name in found:
             message = f"Two extensions have the name `{extension.name}`; one is {point.value}."
-            hint = f"Uninstall one of them, such as {_distribution(point)}."
-            raise InputError(message, hint)
+            raise InputError(message, f"Uninstall one of them, such as {_origin(point)}.")
         found[extension.name] = extension
     return tuple(found.values())
 
@@ -299,30 +298,30 @@ def distribution_of(kind: object) -> str:
     return f"the distribution `{names[0]}`" if names else f"the module `{module}`"
 
 
-def _own() -> Iterator[Extension]:
-    if (spec := find_spec(FOLDER)) is None:
-        return
-    for module in iter_modules(spec.submodule_search_locations):
+def _own() -> Iterator[EntryPoint]:
+    spec = find_spec(FOLDER)
+    for module in iter_modules([] if spec is None else spec.submodule_search_locations):
         if module.ispkg:
-            extension: Extension = getattr(import_module(f"{FOLDER}.{module.name}"), _CONSTANT)
-            yield extension
+            yield EntryPoint(module.name, f"{FOLDER}.{module.name}:{_CONSTANT}", GROUP)
 
 
 def _loaded(point: EntryPoint) -> Extension:
+    hint = f"Correct or uninstall {_origin(point)}."
     try:
         found = point.load()
     except Exception as error:
         message = f"Extension `{point.name}` can't be loaded from {point.value}: {error}."
-        hint = f"Correct or uninstall {_distribution(point)}, which names it in `{GROUP}`."
         raise InputError(message, hint) from error
     if not isinstance(found, Extension):
         message = (
             f"Extension `{point.name}`: {point.value} is not a `sources.extensions.Extension`."
         )
-        hint = f"Correct or uninstall {_distribution(point)}, which names it in `{GROUP}`."
         raise InputError(message, hint)
     return found
 
 
-def _distribution(point: EntryPoint) -> str:
-    return "the distribution" if point.dist is None else f"`{point.dist.name}`"
+def _origin(point: EntryPoint) -> str:
+    """Return in words what to uninstall: a distribution, or a package of the project's folder."""
+    if point.dist is None:
+        return f"the package `{point.module}`"
+    return f"the distribution `{point.dist.name}`, which names it in `{GROUP}`"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -32,8 +33,29 @@ def metrics(
     with answer(as_json=False, effect=NOTHING_CHANGED):
         from hybrid_extensions.metrics.server import serve
 
-        for path in pipelines:
-            load(path)
-        with serve(pipelines, host, port) as url, sigterm_interrupts():
+        with serve(each_once(pipelines), host, port) as url, sigterm_interrupts():
             typer.echo(f"Metrics are at {url}; Ctrl-C ends it.", err=True)
             threading.Event().wait()
+
+
+def each_once(paths: Sequence[Path]) -> list[Path]:
+    """Return the files of pipelines without those that are named again, in another way or the same.
+
+    Prometheus refuses a page that has a series twice.
+
+    Args:
+        paths: The files.
+
+    Raises:
+        InputError: A file can't be read or is invalid, or two files have pipelines of one name.
+    """
+    from sources.errors import InputError
+
+    files = dict[str, Path]()
+    for path in paths:
+        name = load(path).pipeline.name
+        if not files.setdefault(name, path).samefile(path):
+            message = f"{files[name]} and {path} both declare a pipeline `{name}`."
+            hint = "Rename one of them, or serve its metrics by a command of its own (`--port`)."
+            raise InputError(message, hint, pipeline=name)
+    return list(files.values())

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from hybrid_extensions.metrics import collector
+from hybrid_extensions.metrics.cli import each_once
 from orchestration.supervision.status import Status, status_of
 from sources.config.loader import LoadedPipeline
+from sources.errors import InputError
 from tests.orchestration.generations.generation_case import GenerationCase
 
 
@@ -39,6 +41,18 @@ def test_a_file_that_became_unreadable_is_told_under_the_name_of_its_pipeline(
     assert looks(found) == {"events": 1}
     path.write_text("name: [")
     assert looks(found) == {"events": 0}
+
+
+def test_a_pipeline_that_is_named_twice_is_served_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = GenerationCase(tmp_path).loaded.path
+    monkeypatch.chdir(tmp_path)
+    assert each_once([path, Path(path.name), path]) == [path]
+    other = tmp_path / "other.yaml"
+    other.write_text(path.read_text())
+    with pytest.raises(InputError, match=r"other.yaml both declare a pipeline `events`"):
+        each_once([path, other])
 
 
 def looks(found: collector.PipelineCollector) -> dict[str, float]:

@@ -198,13 +198,15 @@ class S3Documents:
     def copy(self, source: str, path: str) -> None:
         """Copy an object within the store, in parts if it is large; no data passes through here.
 
-        An object of the second path is replaced.
+        Nothing is done if the second path exists; the check is not part of the write.
 
         Raises:
             FileNotFoundError: There is no such object.
             UnavailableError: The store does not answer, or can't serve the request at the moment.
             InputError: The store refuses, for example without permission.
         """
+        if self.exists(path):
+            return
         (bucket, key), (to, name) = split(source), split(path)
         try:
             self._client.copy({"Bucket": bucket, "Key": key}, to, name)

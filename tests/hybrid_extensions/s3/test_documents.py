@@ -200,12 +200,19 @@ def test_a_copy_is_made_by_the_store_and_a_missing_original_is_told(
     store: S3Documents, answers: Stubber
 ) -> None:
     original = {"Bucket": "lake", "Key": "state/b.json"}
+    refuse(answers, "head_object", "404", 404)
     answers.add_response("head_object", {"ContentLength": 2, "ETag": '"b"'}, original)
     answers.add_response("copy_object", {})
     store.copy("s3://lake/state/b.json", PATH)
-    refuse(answers, "head_object", "404", 404)
+    refuse(answers, "head_object", "404", 404, times=2)
     with pytest.raises(FileNotFoundError, match=r"state/b\.json"):
         store.copy("s3://lake/state/b.json", PATH)
+    refuse(answers, "head_object", "404", 404)
     refuse(answers, "head_object", "AccessDenied", 403)
     with pytest.raises(InputError, match="can't be copied"):
         store.copy("s3://lake/state/b.json", PATH)
+
+
+def test_an_object_that_is_there_is_not_copied_again(store: S3Documents, answers: Stubber) -> None:
+    answers.add_response("head_object", {"ContentLength": 2, "ETag": '"a"'}, KEY)
+    store.copy("s3://lake/state/b.json", PATH)

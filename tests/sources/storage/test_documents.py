@@ -231,6 +231,7 @@ def test_a_copy_has_the_content_and_one_that_is_there_stays(
 ) -> None:
     folder.replace_bytes("a/x", b"content")
     store.copy(folder.location("a/x"), folder.location("b/y/x"))
+    folder.replace_bytes("a/x", b"later")
     store.copy(folder.location("a/x"), folder.location("b/y/x"))
     folder.delete("a/x")
     assert folder.read_bytes("b/y/x") == b"content"

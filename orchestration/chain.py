@@ -240,8 +240,7 @@ class ExportStep(Step[ExportRecord]):
     def _run(self, run: ChainRun) -> Outcome[ExportRecord]:
         made = chain_plan.export(run.loaded, self.source, partial(run.observer.noted, self))
         files = f"{counted(len(made.files), 'file')} ({size(sum(made.files.values()))})"
-        text = f"`{self.source}` is exported: {files}."
-        return Outcome(made, made.model_dump(mode="json"), text)
+        return Outcome(made, made.model_dump(mode="json"), f"`{self.source}` is exported: {files}.")
 
 
 class PlanStep(Step[Plan]):
@@ -256,8 +255,7 @@ class PlanStep(Step[Plan]):
         made = chain_plan.plan(run.loaded, run.waiting)
         splits = sum(part.splits for part in made.files)
         are = counted(splits, "split of files is", "splits of files are")
-        text = f"The plan is made: {are} to be read."
-        return Outcome(made, made.model_dump(mode="json"), text)
+        return Outcome(made, made.model_dump(mode="json"), f"The plan is made: {are} to be read.")
 
 
 class HandedOver(NamedTuple):

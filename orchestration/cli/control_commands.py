@@ -39,8 +39,7 @@ def _document(loaded: LoadedPipeline) -> dict[str, Any]:
     """Return what programs get of each command that starts or ends a run."""
     from sources.serving import declared_generation
 
-    name = loaded.pipeline.name
-    return {"ok": True, "pipeline": name, "generation": declared_generation(loaded)}
+    return {"ok": True, "pipeline": loaded.pipeline.name, "generation": declared_generation(loaded)}
 
 
 @app.command(rich_help_panel=panels.RUN)

@@ -151,8 +151,7 @@ def approve(
         from sources.common.times import iso
         from sources.planning import approval
 
-        loaded = load(pipeline)
-        given = approval.approve(loaded, person(by))
+        given = approval.approve(load(pipeline), person(by))
         text = f"Approved by {given.by} at {iso(given.at_ms)}. Continue with `hybrid run P`."
         show({"ok": True, **given.model_dump(mode="json")}, text)
 

@@ -23,8 +23,7 @@ def accept(
     with answer(as_json, "No row of the table was changed.") as show:
         from orchestration.supervision.belonging_finding import accept_changes
 
-        loaded = load(pipeline)
-        accepted = accept_changes(loaded, person(by))
+        accepted = accept_changes(load(pipeline), person(by))
         lines = [f"Accepted version {each.version}: {each.operation}." for each in accepted]
         document = {"ok": True, "accepted": [each.model_dump(mode="json") for each in accepted]}
         show(document, "\n".join(lines) or "Nothing had to be accepted.")

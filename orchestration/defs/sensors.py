@@ -36,8 +36,7 @@ LOOK_S = 10
 
 def has_live_run(loaded: LoadedPipeline) -> bool:
     """Return whether a pipeline ends in an unbounded source, so that it may have a live run."""
-    last = loaded.pipeline.sources[-1]
-    return last.boundedness is Boundedness.CONTINUOUS_UNBOUNDED
+    return loaded.pipeline.sources[-1].boundedness is Boundedness.CONTINUOUS_UNBOUNDED
 
 
 def live_checks(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
@@ -151,8 +150,7 @@ def _warn(context: dg.SensorEvaluationContext, problem: str | None) -> None:
 
 def _result(shown: Reports, runs: list[dg.RunRequest]) -> dg.SensorResult:
     if not runs and not shown.events:
-        cursor = shown.cursor.model_dump_json()
-        return dg.SensorResult(skip_reason=shown.text, cursor=cursor)
+        return dg.SensorResult(skip_reason=shown.text, cursor=shown.cursor.model_dump_json())
     return dg.SensorResult(
         run_requests=runs, asset_events=shown.events, cursor=shown.cursor.model_dump_json()
     )

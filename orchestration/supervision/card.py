@@ -345,8 +345,7 @@ def _plots(loaded: LoadedPipeline, found: Status) -> str | None:
     if log is None or not log.samples:
         return None
     kept, at_ms = log.last_day, now_ms()
-    since_ms = at_ms - DAY_MS
-    recent = [each for each in kept.intervals if each.at_ms + kept.length_ms > since_ms]
+    recent = [each for each in kept.intervals if each.at_ms + kept.length_ms > at_ms - DAY_MS]
     if not recent:
         return None
     *earlier, last = log.samples

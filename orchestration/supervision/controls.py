@@ -162,8 +162,7 @@ def drain(
         hint = f"Start it with `hybrid resume P --generation {generation.name}`, then drain it."
         raise StateError(message, hint, source=source.name)
     deadline = time.monotonic() + within.total_seconds()
-    context = PipelineContext(loaded, generation)
-    until_now = UpToNow(context)
+    until_now = UpToNow(PipelineContext(loaded, generation))
     left: int | None = None
     while True:
         beat = run_control.find_running(generation, source.name)

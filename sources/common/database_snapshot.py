@@ -230,5 +230,4 @@ def file_position(file: int, offset: int) -> str:
 
 
 def _envelope(taken_ms: int) -> dict[str, Any]:
-    taken = EPOCH + timedelta(milliseconds=taken_ms)
-    return {"op": "r", "deleted": False, "committed_at": taken}
+    return {"op": "r", "deleted": False, "committed_at": EPOCH + timedelta(milliseconds=taken_ms)}

@@ -347,8 +347,7 @@ def _check(path: Path, document: Any, environment: Mapping[str, str]) -> LoadedP
             section.check(pipeline)
         except ValueError as error:
             raise invalid_file(path, [f"  pipeline: {error}"]) from None
-    kept = Folder(path.parent).read(KEPT, KeptDefinition)
-    loaded = LoadedPipeline(path, pipeline, kept)
+    loaded = LoadedPipeline(path, pipeline, Folder(path.parent).read(KEPT, KeptDefinition))
     located = pipeline.located(loaded.locate)
     require_plain_path("state", loaded.locate(located.state))
     require_plain_path("sink.path", loaded.locate(located.sink.path))

@@ -216,8 +216,7 @@ class Pipeline(SourceChain):
         """
         key = self.inputs[name].key
         sources = next(chain for chain in self.chains if self.input_of(chain[0].name) == name)
-        own = {"sources": sources, "inputs": {}, "key": key}
-        return self.model_copy(update=own)
+        return self.model_copy(update={"sources": sources, "inputs": {}, "key": key})
 
     @property
     def seam_rule(self) -> Literal["key", "event_time", "off"]:

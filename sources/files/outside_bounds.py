@@ -124,8 +124,7 @@ def outside_of_parquet(
     first = 0
     try:
         with stores.of(path).open(path) as stream, parquet_file(stream) as file:
-            present = file.schema_arrow.names
-            own = {name: name for name in present}
+            own = {name: name for name in file.schema_arrow.names}
             if mapping is not None:
                 own = mapping.inside(file.schema_arrow)
                 event = event._replace(name=own.get(event.name, event.name))

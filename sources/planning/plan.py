@@ -88,8 +88,7 @@ class Plan(Record):
         topics = [part for part in self.topics if part.source in names]
         archives = [part for part in topics if part.range is not None]
         followed = next((part for part in topics if part.range is None), None)
-        own = {"files": files, "archives": archives, "topic": followed}
-        return self.model_copy(update=own)
+        return self.model_copy(update={"files": files, "archives": archives, "topic": followed})
 
     def topic_of(self, source: str) -> TopicPlan:
         """Return the plan of a Kafka source, by the source's name.

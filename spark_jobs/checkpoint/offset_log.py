@@ -95,8 +95,7 @@ def offsets_of(checkpoint: Folder, batch_id: int) -> list[Any]:
         StateError: The micro-batch's file is missing or damaged.
         UnavailableError: The checkpoint's store does not answer.
     """
-    lines = _lines(checkpoint, batch_id)[2:]
-    return [None if line == "-" else json.loads(line) for line in lines]
+    return [None if line == "-" else json.loads(line) for line in _lines(checkpoint, batch_id)[2:]]
 
 
 def watermark_ms(checkpoint: Folder, batch_id: int) -> int:

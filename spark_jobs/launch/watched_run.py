@@ -114,8 +114,7 @@ class WatchedRun:
         elif self._is_alive():
             self._end_launching()
             self.end_on_cluster()
-        scratch = submit.scratch_folder(driver.launch.launch_id)
-        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(submit.scratch_folder(driver.launch.launch_id), ignore_errors=True)
 
     def end_on_cluster(self) -> None:
         """End the run's driver through its cluster, and wait up to 20 s until its lock is free.

@@ -125,8 +125,7 @@ class CommitPositions:
             UnavailableError: The checkpoint's store does not answer.
         """
         ends = offset_log.offsets_of(self.generation.checkpoint, batch_id)
-        named = zip(self.sources, ends, strict=False)
-        reached = {name: _reached(end) for name, end in named}
+        reached = {name: _reached(end) for name, end in zip(self.sources, ends, strict=False)}
         position = CommitPosition(
             generation=self.generation.name,
             writer=self._writer,

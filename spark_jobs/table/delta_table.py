@@ -56,8 +56,7 @@ def version_of(table: Folder) -> int:
 
 def paths_of(table: DeltaTable) -> list[str]:
     """Return the paths of a table's data files, as its log names them (URI-encoded); maybe none."""
-    files = pa.table(table.get_add_actions())
-    return [str(name) for name in files["path"].to_pylist()]
+    return [str(name) for name in pa.table(table.get_add_actions())["path"].to_pylist()]
 
 
 def open_table(folder: Folder, version: int | None = None) -> DeltaTable:

@@ -209,8 +209,7 @@ def approval(loaded: LoadedPipeline, given: Approval | None) -> dg.AssetCheckRes
         loaded: The pipeline.
         given: The approval; None if the plan is not approved, which warns.
     """
-    how = in_dagster(HOW_TO_APPROVE, loaded)
-    text = f"Waiting for approval. {how}"
+    text = f"Waiting for approval. {in_dagster(HOW_TO_APPROVE, loaded)}"
     if given is not None:
         text = f"Approved by {given.by} at {second(given.at_ms)}."
     return dg.AssetCheckResult(

@@ -108,8 +108,7 @@ def keep_followed(generation: Generation, changes: Sequence[FollowedChange]) -> 
         StateError: The state can't be written, or the document is damaged.
         UnavailableError: The state's store does not answer.
     """
-    kept = FollowedColumns(changes=[*followed_columns(generation), *changes])
-    generation.replace(_NAME, kept)
+    generation.replace(_NAME, FollowedColumns(changes=[*followed_columns(generation), *changes]))
 
 
 def not_followed(failure: ErrorReport, reason: str) -> HybridError:

@@ -272,8 +272,7 @@ def plan_topics(
     check_shift(loaded.pipeline, source, previous, start, shift)
     if rule == "event_time":
         check_event_time_filter(source, read, loaded.pipeline, log, SeamOf(ends, start, seam_end))
-    needed = needed_offsets(log, start, previous, lateness_ms)
-    headroom = RetentionWatch(source, log, needed).look()
+    headroom = RetentionWatch(source, log, needed_offsets(log, start, previous, lateness_ms)).look()
     timestamp_type = {name: of["message.timestamp.type"] for name, of in settings.items()}
     likely = None
     # The time at which the broker appended a record is no time of an event.

@@ -69,8 +69,7 @@ class RetentionGuard:
         """Return what must be in the log at the hand-over, as far as history is planned now."""
         context = self._context
         generation, plan, pipeline = context.generation, context.plan, context.pipeline
-        before = pipeline.source_before(source.name)
-        history = planned_of(generation, plan, before.name)
+        history = planned_of(generation, plan, pipeline.source_before(source.name).name)
         lenient = source.model_copy(update={"on_gap": "accept"})
         factory = start_factory(context.loaded, lenient, history.seam_end)
         start = factory(SourceSwitchContext(history.end, log))

@@ -355,8 +355,7 @@ def _topic_place(
     prepared: Prepared | None,
 ) -> tuple[SourcePlace, Planned | None]:
     if turn.rate is None and not turn.is_over:
-        part = context.plan.topic_of(source.name)
-        return WaitingPlace(context, source.selection, part), None
+        return WaitingPlace(context, source.selection, context.plan.topic_of(source.name)), None
     rate, index = turn.rate, turn.index
     if source.boundedness is not Boundedness.BOUNDED and rate is not None:
         seam = _seam(context, source, earlier)

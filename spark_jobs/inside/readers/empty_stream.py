@@ -20,5 +20,4 @@ def empty_stream(spark: SparkSession, folder: Folder, columns: pa.Schema) -> Dat
         folder: Folder that has no folder `nothing`: that of the generation.
         columns: The columns.
     """
-    nowhere = f"{folder.hadoop_path}/nothing/*"
-    return spark.readStream.schema(ddl(columns)).parquet(nowhere)
+    return spark.readStream.schema(ddl(columns)).parquet(f"{folder.hadoop_path}/nothing/*")

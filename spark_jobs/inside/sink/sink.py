@@ -141,8 +141,7 @@ def write_stream(  # noqa: PLR0913 - the last one is rare
             guard.before(batch_id)
             append_rows(batch, batch_id, target, generation, None if is_stateful else positions)
 
-        writer = rows.writeStream.queryName(name).outputMode("append")
-        return writer.foreachBatch(reporting(append))
+        return rows.writeStream.queryName(name).outputMode("append").foreachBatch(reporting(append))
 
     merging = declared_merging(loaded, target, generation)
     changes = None if in_driver is None else merging.in_driver(rows)

@@ -134,8 +134,7 @@ class TransformCheck:
             raise error_of(answer.refusal)
         if answer.analysis is not None:
             return answer.analysis
-        why = f"Spark can't run on this machine: {self.process.reason}"
-        return self._unknown(request, why)
+        return self._unknown(request, f"Spark can't run on this machine: {self.process.reason}")
 
     def _unknown(self, request: AnalysisRequest, why: str) -> TransformAnalysis:
         warning = (

@@ -70,8 +70,7 @@ class GrowingFolderPlace(SourcePlace):
             raise documents_missing(self._context.generation, [first])
         self._planned.prepare()
         direct = direct_files(spark, self._planned)
-        rows = partial(self._planned.stream, spark)
-        return PlaceStream(rows, self._interval_ms(), direct=direct)
+        return PlaceStream(partial(self._planned.stream, spark), self._interval_ms(), direct=direct)
 
     def reached(self, committed: Any) -> Reached:
         """Return how far the files found so far were read: splits, rows and highest event time.

@@ -186,7 +186,6 @@ def load_transform(loaded: LoadedPipeline) -> UserTransform:
     """
     declared = loaded.pipeline.transform
     if isinstance(declared, FunctionTransform):
-        function = load_function(loaded, "transform", declared.function)
-        return FunctionCall(loaded, declared, function)
+        return FunctionCall(loaded, declared, load_function(loaded, "transform", declared.function))
     text = read_sql(loaded.own_file(declared.sql), "transform.sql", declared.sql)
     return QueryCall(loaded, declared, text.rstrip().rstrip(";"))

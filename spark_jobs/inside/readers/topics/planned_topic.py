@@ -99,8 +99,7 @@ class PlannedTopic:
         Returns:
             Number of splits; then None twice, as rows and highest event time are unknown.
         """
-        batches = self._splits["batch"].to_numpy()
-        return int(np.searchsorted(batches, entries)), None, None
+        return int(np.searchsorted(self._splits["batch"].to_numpy(), entries)), None, None
 
     @property
     def end(self) -> EndPosition:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterable
@@ -84,6 +85,21 @@ def test_what_arrives_is_read_once_whenever_it_arrives(
     run_live(spark, loaded, lambda beat: beat.splits_done == 5)
     assert ids(tmp_path) == Counter(range(160))
     assert list(generation.path("plan-log/inbox/_delta_log").glob("*.checkpoint.parquet"))
+
+
+def test_a_log_of_a_plan_that_is_lost_is_written_again(
+    tmp_path: Path, servers: str, spark: SparkSession
+) -> None:
+    case = Case(tmp_path, servers)
+    case.write_history(range(100))
+    loaded = case.pipeline(lambda document: document["sources"].__setitem__(1, inbox()))
+    run_history(spark, loaded)
+    arrive(tmp_path / "inbox", "a.json", range(100, 120))
+    run_live(spark, loaded, lambda beat: beat.splits_done == 1)
+    shutil.rmtree(loaded.require_generation().path("plan-log"))
+    arrive(tmp_path / "inbox", "b.json", range(120, 130))
+    run_live(spark, loaded, lambda beat: beat.splits_done == 2)
+    assert ids(tmp_path) == Counter(range(130))
 
 
 def test_one_folder_is_history_and_goes_on_with_its_windows(

@@ -171,7 +171,7 @@ class PlanLog:
             StateError: The folder can't be written.
             UnavailableError: The folder's store does not answer.
         """
-        header = [] if version else _header(files)
+        header = [] if version else _header(files, self.folder.name)
         lines = (
             f"{json.dumps(action)}\n" for action in chain(header, _adds(entries, files.mapping))
         )
@@ -182,7 +182,7 @@ class PlanLog:
             delta_table(self.folder).create_checkpoint()
 
 
-def _header(files: FilesOfLog) -> list[dict[str, Any]]:
+def _header(files: FilesOfLog, name: str) -> list[dict[str, Any]]:
     schema, mapping = from_arrow_schema(files.columns).jsonValue(), files.mapping
     protocol: dict[str, Any] = {"minReaderVersion": 1, "minWriterVersion": 2}
     settings = {}
@@ -199,7 +199,8 @@ def _header(files: FilesOfLog) -> list[dict[str, Any]]:
         {"protocol": protocol},
         {
             "metaData": {
-                "id": str(uuid.uuid4()),
+                # The same if a lost log is written again: the checkpoint refuses another table.
+                "id": str(uuid.uuid5(uuid.NAMESPACE_OID, name)),
                 "format": {"provider": "parquet", "options": {}},
                 "schemaString": json.dumps(schema),
                 "partitionColumns": list(files.partitions),

@@ -168,6 +168,23 @@ def parse_glob(pattern: str, folder: Path) -> Glob:
     return Glob(base if "://" in base else os.path.normpath(base), tuple(parts[fixed:]))
 
 
+def would_match(pattern: str, folder: Path, path: str) -> bool:
+    """Return whether a glob matches a file, which need not exist; nothing is listed.
+
+    Args:
+        pattern: The glob.
+        folder: Folder that a relative glob starts from.
+        path: Absolute path or URL of the file.
+    """
+    glob = parse_glob(pattern, folder)
+    inside = path.removeprefix(f"{glob.base.rstrip('/')}/")
+    reached = _closure(glob, () if inside == path else {0})
+    for name in inside.split("/"):
+        ahead = _step(_Visit("", glob, reached), name) if is_data(name) else ()
+        reached = _closure(glob, ahead)
+    return len(glob.parts) in reached
+
+
 def _matches(glob: Glob, stores: Stores, logs: list[str]) -> Iterable[pa.Table]:
     """Yield the files that a glob matches; add to ``logs`` what shows that a folder is a table."""
     storage = stores.of(glob.base)

@@ -44,7 +44,12 @@ from sources.formats.event_times import EVERY_TIME, TimeLimits, table_of_ranges
 from sources.formats.file_regions import Region
 from sources.storage.base import table_of
 from sources.storage.folder_partitions import by_folder, check_partitions, partition_of
-from sources.storage.listing import find_files, match_files, require_no_table_above
+from sources.storage.listing import (
+    find_files,
+    match_files,
+    require_no_table_above,
+    would_match,
+)
 from sources.storage.stores import Stores
 
 _REGION = ("path", "offset", "length", "size")
@@ -94,7 +99,7 @@ def list_source(
     Raises:
         InputError: Without ``known`` no file matches; a file can't be read; columns differ between
             files; the event-time column is missing or no timestamp; no file is in the time range;
-            or a storage refuses.
+            the globs match files of the pipeline's own target; or a storage refuses.
         UnavailableError: A storage does not answer.
         StateError: The files are a database snapshot that is not complete.
     """
@@ -107,6 +112,7 @@ def list_source(
     if source.is_table:
         # A version of a table never grows.
         return None if known is not None else _list_table(loaded, source, limits)
+    _refuse_own_target(loaded, source)
     if known is None:
         files = find_files(source.name, source.patterns, loaded.folder, stores)
     else:
@@ -119,6 +125,19 @@ def list_source(
             return None
         require_no_table_above(source.name, files, source.patterns, loaded.folder, stores)
     return list_splits(source, pipeline.event_time.column, files, stores, limits, planned)
+
+
+def _refuse_own_target(loaded: LoadedPipeline, source: FileSource) -> None:
+    """Refuse globs that would match files of the pipeline's own target, once that has any."""
+    target, folders = loaded.target.url, [f"{each}=0" for each in loaded.pipeline.sink.partition_by]
+    file = "/".join([target, *folders, "part-0.snappy.parquet"])
+    if any(would_match(pattern, loaded.folder, file) for pattern in source.patterns):
+        message = (
+            f"Source `{source.name}`: its `path` matches files of {target}, the table that this "
+            "pipeline writes to: its rows would be read and written again."
+        )
+        hint = "Let `path` not match them, or declare another `sink.path`."
+        raise InputError(message, hint, source=source.name, field="path", file=target)
 
 
 def list_appended(loaded: LoadedPipeline, source: FileSource, appended: Appended) -> FileListing:

@@ -19,7 +19,7 @@ from sources.common.schema import TIMESTAMP, names_and_types
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.listing.changed_splits import changed_splits
-from sources.files.listing.source_listing import list_splits
+from sources.files.listing.source_listing import list_source, list_splits
 from sources.files.listing.split_table import FileListing
 from sources.formats.event_times import microseconds
 from sources.formats.parquet import footers as parquet
@@ -27,6 +27,7 @@ from sources.storage.listing import find_files
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from tests.extensions import needs
+from tests.minimal import minimal_pipeline
 from tests.properties import examples
 from tests.sources.storage.int96_files import EARLY, FAR
 
@@ -286,3 +287,22 @@ def test_an_empty_file_is_no_parquet_and_no_row_of_json(tmp_path: Path) -> None:
     (tmp_path / "b.json").write_text(json_lines(1))
     found = listing(json_source(), tmp_path).splits.to_pylist()
     assert [split["event_min_us"] is None for split in found] == [False, True]
+
+
+@pytest.mark.parametrize("path", ["lake/**/*.parquet", "lake/*", "lake", "*/out/*/*.parquet"])
+def test_globs_that_would_match_the_table_are_refused_before_it_is_there(
+    tmp_path: Path, path: str
+) -> None:
+    (tmp_path / "lake" / "in").mkdir(parents=True)
+    pq.write_table(rows(1), tmp_path / "lake" / "in" / "a.parquet")
+
+    def planned(target: str) -> FileListing:
+        sink = {"path": target, "mode": "append", "key": ["id"], "partition_by": ["day"]}
+        declared = source(path).model_dump(include={"type", "name", "path", "format"})
+        loaded = minimal_pipeline(tmp_path, declared, sink=sink)
+        return list_source(loaded, loaded.pipeline.bounded_files[0])
+
+    with pytest.raises(InputError, match=f"matches files of {tmp_path}/lake/out, the table that"):
+        planned("lake/out")
+    if path != "*/out/*/*.parquet":
+        assert planned("out").splits.num_rows == 1

@@ -27,7 +27,7 @@ from sources.storage.folder_partitions import (
     typed_value,
     values_of,
 )
-from sources.storage.listing import find_files, parse_glob
+from sources.storage.listing import find_files, parse_glob, would_match
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from tests.properties import examples
@@ -61,6 +61,10 @@ def test_globs_match_what_pythons_own_do(
     except InputError:
         found = []
     assert sorted(expected) == found
+    # Without a look at the folder; a path without wildcards names a folder.
+    files = {str(each) for each in folder.rglob("*") if each.is_file()} - {str(folder / pattern)}
+    told = {each for each in files if would_match(pattern, folder, each)}
+    assert told == files & expected
 
 
 def test_folders_that_no_glob_can_match_are_not_looked_into(

@@ -9,11 +9,11 @@ from orchestration.capture.snapshots import TakenSnapshot, snapshot_sources
 from orchestration.chain import ChainRun, Outcome, RestOfSnapshotStep, SnapshotStep
 from orchestration.defs.assets.run_notes import say_candidate
 from orchestration.defs.keys import step_key, steps_group
-from orchestration.defs.show.dagster_failures import failures
+from orchestration.defs.show.dagster_failures import failures, load_again
 from orchestration.defs.show.metadata import Metadata, table
 from orchestration.defs.show.step_progress import StepProgress
 from orchestration.display import second
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 
 
 def snapshot_asset(
@@ -98,7 +98,7 @@ def _of_snapshot(
     )
     def copied(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         with failures(loaded):
-            fresh = load_pipeline(loaded.path)
+            fresh = load_again(loaded.path)
             say_candidate(context, fresh)
             outcome = step.run(ChainRun(fresh, StepProgress(context, fresh)))
         return dg.MaterializeResult(metadata=told(context, outcome))

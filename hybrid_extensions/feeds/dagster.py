@@ -11,7 +11,7 @@ from hybrid_extensions.feeds.delivery_loop import compare, compared_in_words, de
 from hybrid_extensions.feeds.feed_record import FeedStatus, feed_statuses
 from hybrid_extensions.feeds.kept.comparison import compare_served, served_in_words
 from orchestration.defs.keys import table_group, table_key
-from orchestration.defs.show.dagster_failures import failures
+from orchestration.defs.show.dagster_failures import failures, load_again
 from sources.common.counting import counted
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -84,7 +84,7 @@ def _asset(loaded: LoadedPipeline, feed: AnyFeed) -> dg.AssetsDefinition:
     def deliver(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         # The sensor requests the delivery again at its next tick.
         with failures(loaded, allow_retries=False):
-            fresh = load_pipeline(loaded.path)
+            fresh = load_again(loaded.path)
             declared = feed_of(fresh, feed.name)
             outcome = deliver_once(fresh, declared)
             context.log.info(in_words(declared, outcome))

@@ -43,7 +43,7 @@ from orchestration.defs.keys import (
     table_key,
 )
 from orchestration.defs.show import plan_metadata
-from orchestration.defs.show.dagster_failures import failures
+from orchestration.defs.show.dagster_failures import failures, load_again
 from orchestration.defs.show.dagster_remedies import say_in
 from orchestration.operations import chain_plan
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -80,7 +80,7 @@ def generation_job(loaded: LoadedPipeline) -> dg.JobDefinition:
         with failures(loaded):
             form = read_form(context.op_config, actions, GenerationForm)
             note_on_run(context, {ACTION_TAG: form.action})
-            fresh = load_pipeline(loaded.path)
+            fresh = load_again(loaded.path)
             if (candidate := candidate_name(fresh)) is not None:
                 note_on_run(context, {GENERATION_TAG: candidate})
             actions[form.action].act(context, fresh, form)

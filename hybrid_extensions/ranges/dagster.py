@@ -40,7 +40,7 @@ from orchestration.defs.keys import (
     RESULT_TAG,
     note_on_run,
 )
-from orchestration.defs.show.dagster_failures import failures
+from orchestration.defs.show.dagster_failures import failures, load_again
 from orchestration.defs.show.dagster_remedies import say_in
 from sources.common.counting import counted
 from sources.common.fields import parse_instant
@@ -136,7 +136,7 @@ def _asset(loaded: LoadedPipeline, ranges: Ranges) -> dg.Definitions:
         events: list[dg.AssetMaterialization] = []
         try:
             with failures(loaded):
-                for event in _recomputed(context, load_pipeline(loaded.path), ranges):
+                for event in _recomputed(context, load_again(loaded.path), ranges):
                     events.append(event)
         except BaseException:
             # Those before a failure are done, and shown as such.
@@ -267,7 +267,7 @@ def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
     def backfill_range(context: dg.OpExecutionContext, config: RangeConfig) -> None:
         """Recompute any range of the target from the files. The live run continues."""
         with failures(loaded):
-            fresh = load_pipeline(loaded.path)
+            fresh = load_again(loaded.path)
             since, until = range_of(fresh, config)
             if config.dry_run:
                 note_on_run(context, {RESULT_TAG: _DRY_RUN})

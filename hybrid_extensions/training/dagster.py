@@ -11,7 +11,7 @@ from hybrid_extensions.training.sets.declare import DeclaredSet, Features, Train
 from hybrid_extensions.training.sets.quality import Quality, quality
 from hybrid_extensions.training.sets.range_states import set_of
 from orchestration.defs.keys import table_key
-from orchestration.defs.show.dagster_failures import failures
+from orchestration.defs.show.dagster_failures import failures, load_again
 from orchestration.defs.time_partitions import time_partitions
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline, load_pipeline
@@ -68,7 +68,7 @@ def _asset(loaded: LoadedPipeline, declared: DeclaredSet) -> dg.AssetsDefinition
     @as_asset
     def training_set(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult[None]]:
         with failures(loaded):
-            fresh = load_pipeline(loaded.path)
+            fresh = load_again(loaded.path)
             now = set_of(fresh, declared.name)
             done = compute(fresh, now, context.partition_keys, context.log.info)
             context.log.info(done.text)

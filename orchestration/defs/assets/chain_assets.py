@@ -45,12 +45,12 @@ from orchestration.defs.keys import (
     steps_group,
 )
 from orchestration.defs.show import metadata, plan_metadata
-from orchestration.defs.show.dagster_failures import failures
+from orchestration.defs.show.dagster_failures import failures, load_again
 from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.defs.show.step_progress import StepProgress
 from orchestration.display import ended_in_words
 from orchestration.supervision import supervisor
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from sources.config.source.bad_record_policy import BadRecordCount, bad_count_name
 from sources.generations import begin
 from sources.hand_over_checks import CHECKS
@@ -153,7 +153,7 @@ def _plan(
     )
     def plan(context: dg.AssetExecutionContext, config: PlanConfig) -> Iterator[Any]:
         with failures(loaded):
-            fresh = load_pipeline(loaded.path)
+            fresh = load_again(loaded.path)
             if config.generation is Which.NEW:
                 if candidate_name(fresh) is None:
                     by = acting_user(context.run.tags, None)
@@ -210,7 +210,7 @@ def _bounded(
                 message_reader=dg.PipesTempFileMessageReader(),
             ) as session,
         ):
-            fresh = load_pipeline(loaded.path)
+            fresh = load_again(loaded.path)
             say_candidate(context, fresh)
             is_live_next = _is_requested(context, live_key(loaded))
             with driver_of_step(context, is_needed=is_live_next) as driver:
@@ -257,7 +257,7 @@ def _handover(
     )
     def handover(context: dg.AssetExecutionContext) -> Iterator[Any]:
         with failures(loaded):
-            fresh = load_pipeline(loaded.path)
+            fresh = load_again(loaded.path)
             say_candidate(context, fresh)
             run = ChainRun(fresh, StepProgress(context, fresh))
             try:
@@ -306,7 +306,7 @@ def _live(
         is_restart = RESTART_TAG in tags
         # The supervision itself decides when a restart is tried again.
         with failures(loaded, allow_retries=not is_restart):
-            acting = load_pipeline(Path(tags.get(DECLARATION_TAG, loaded.path)))
+            acting = load_again(Path(tags.get(DECLARATION_TAG, loaded.path)))
             if not is_restart:
                 say_candidate(context, acting)
             with driver_of_step(context) as driver:

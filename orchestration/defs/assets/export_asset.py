@@ -9,9 +9,9 @@ from orchestration.defs.assets.run_notes import say_candidate
 from orchestration.defs.assets.upstream import upstream_keys
 from orchestration.defs.keys import step_key, steps_group
 from orchestration.defs.show import metadata
-from orchestration.defs.show.dagster_failures import failures
+from orchestration.defs.show.dagster_failures import failures, load_again
 from orchestration.defs.show.step_progress import StepProgress
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 
 
 def export_asset(
@@ -38,7 +38,7 @@ def export_asset(
     )
     def export(context: dg.AssetExecutionContext) -> dg.MaterializeResult[None]:
         with failures(loaded):
-            fresh = load_pipeline(loaded.path)
+            fresh = load_again(loaded.path)
             say_candidate(context, fresh)
             made = step.run(ChainRun(fresh, StepProgress(context, fresh))).value
         return dg.MaterializeResult(metadata=metadata.export(made))

@@ -20,7 +20,7 @@ from orchestration.defs.keys import (
     table_group,
     table_key,
 )
-from orchestration.defs.show.dagster_failures import failures
+from orchestration.defs.show.dagster_failures import failures, load_again
 from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.defs.show.markdown import in_lines
 from orchestration.defs.show.metadata import Metadata
@@ -32,7 +32,7 @@ from orchestration.supervision.card import Card, card
 from orchestration.supervision.status import status
 from sources.common.times import now_ms
 from sources.config.code.transform import SqlTransform
-from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError
 from sources.planning.topics.followed_columns import followed_columns
 from sources.planning.transform_analysis import read_analysis
@@ -74,7 +74,7 @@ def table_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
     )
     def table(context: dg.AssetExecutionContext) -> Iterator[Any]:
         with failures(loaded):
-            fresh = load_pipeline(loaded.path)
+            fresh = load_again(loaded.path)
             seen, facts = card_and_facts(fresh)
             context.log.info(seen.text)
             if (candidate := candidate_name(fresh)) is not None:

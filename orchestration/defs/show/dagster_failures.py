@@ -5,14 +5,15 @@ from __future__ import annotations
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from orchestration.defs.show.dagster_remedies import in_dagster
 from orchestration.defs.show.markdown import code_block
-from sources.config.loader import LoadedPipeline
-from sources.errors import ErrorReport, HybridError, InputError
+from sources.config.loader import LoadedPipeline, load_pipeline
+from sources.errors import ErrorReport, HybridError, InputError, leaving
 
 # What Dagster shows of an error as it is told, without a stack: `Failure` alone always has one.
 try:
@@ -67,6 +68,20 @@ class ToldRetry(DagsterUserCodeProcessError, dg.RetryRequested):  # noqa: N818
             seconds_to_wait,
             user_code_process_error_infos=failure.user_code_process_error_infos,
         )
+
+
+@leaving("Nothing was changed.")
+def load_again(path: Path) -> LoadedPipeline:
+    """Return the pipeline of a file as a step begins with it, which is read each time.
+
+    Args:
+        path: The YAML file.
+
+    Raises:
+        InputError: The file can't be read or is invalid.
+        StateError: The file is the copy of a generation, and the note of its origin is damaged.
+    """
+    return load_pipeline(path)
 
 
 @contextmanager

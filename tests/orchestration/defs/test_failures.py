@@ -160,6 +160,7 @@ def test_a_declaration_that_can_not_be_read_is_told_like_any_other_refusal(
     assert len(errors) >= 2
     for told in errors:
         assert told is not None
+        assert "Nothing was changed." in told.message
         assert "What to do: " in told.message
         assert not told.stack
 

@@ -12,7 +12,11 @@ from hybrid_extensions.generations.switch import steps as switch_steps
 from hybrid_extensions.generations.switch.progress import Steps
 from orchestration import step_observers
 from orchestration.operations import live_run
+from orchestration.supervision.rules.verdict import RED
+from orchestration.supervision.watch_memory import read_watch, write_watch
+from orchestration.supervision.webhook import Alert, alert
 from sources.common.counting import counted
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, StateError
 from sources.hybrid import Boundedness
@@ -192,7 +196,7 @@ def record_steps(
     Raises:
         StateError, InputError, UnavailableError: As of :func:`run_steps`.
     """
-    to, _ = switch_steps.contexts(loaded, switch)
+    to, past = switch_steps.contexts(loaded, switch)
     steps.begin(f"recording that {switch.to} serves")
     switch_steps.record(loaded, switch, together)
     steps.end(f"{switch.to} is recorded as serving")
@@ -202,6 +206,7 @@ def record_steps(
         request(to.generation, last.name, is_requested=True)
     if switch.action is not None:
         end_action(loaded.state, switch.action, "done", {"serving": switch.to})
+    _alert_of_end(past, switch, steps)
     # It may be another one by now, which is not to be removed.
     switch_steps.require_pending(loaded, switch)
     loaded.state.delete(Switch.NAME)
@@ -222,3 +227,23 @@ def _stopped(ended: list[str], switch: Switch) -> str:
         return f"no run of {switch.past} or {switch.to} was active"
     runs = "run" if len(ended) == 1 else "runs"
     return f"the {runs} of {' and '.join(ended)} {'is' if len(ended) == 1 else 'are'} stopped"
+
+
+def _alert_of_end(past: PipelineContext, switch: Switch, steps: Steps) -> None:
+    """Post that a live run which the webhook knows to be red is stopped, as its generation is past.
+
+    The supervision does not look at it any more, so nobody else would.
+    """
+    requested = read_requested(past.generation)
+    if requested is None:
+        return
+    watch = read_watch(past.generation, requested.at_ms)
+    if watch.alerted not in RED:
+        return
+    reason = f"{switch.to} serves in place of {switch.past}, whose live run was {watch.alerted}."
+    text = f"The live run is stopped. {reason}"
+    problem = alert(past.loaded, Alert(text, "stopped", watch.alerted, reason, now_ms()))
+    if problem is None:
+        write_watch(past.generation, watch.model_copy(update={"alerted": "stopped"}))
+    else:
+        steps.say(f"The alert did not reach `supervision.webhook_url`: {problem}.")

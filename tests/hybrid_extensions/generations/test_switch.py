@@ -16,6 +16,7 @@ from hybrid_extensions.generations.files.take_over import TakeOver
 from hybrid_extensions.generations.switch import promotion, surplus
 from hybrid_extensions.generations.switch import steps as switch_steps
 from orchestration.operations import live_run
+from orchestration.supervision.watch_memory import Watch, write_watch
 from sources import generations
 from sources.errors import InputError, StateError
 from sources.generations import begin
@@ -30,10 +31,12 @@ from sources.serving import (
 from sources.state.action_log import read_actions
 from sources.state.generation import read_generation
 from spark_jobs.launch import run_control
-from spark_jobs.run_state.requested_state import read_requested, request
+from spark_jobs.run_state.requested_state import read_requested, request, require_requested
 from spark_jobs.table.ownership.belonging import require_belonging
+from tests.extensions import needs
 from tests.hybrid_extensions.generations.test_generations import NEW, OLD, call, two
 from tests.orchestration.generations.generation_case import GenerationCase
+from tests.orchestration.supervision.hook import listening
 
 # Each step of a switch, and whether the target holds the new rows when it breaks off.
 STEPS: list[tuple[Any, str]] = [
@@ -448,3 +451,19 @@ def test_a_promotion_to_a_deleted_target_can_be_aborted(
     assert not (tmp_path / "out" / "_delta_log").exists()
     call(case, "promote")
     assert case.seen() == NEW
+
+
+@needs("alerts")
+def test_the_webhook_is_told_that_a_red_run_ended_with_its_generation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with listening() as hook:
+        monkeypatch.setenv("HOOK", hook.url)
+        case = two(tmp_path, supervision={"webhook": "${HOOK}"})
+        old = read_generation(case.loaded.state, "g1")
+        request(old, "history", is_requested=True)
+        write_watch(old, Watch(requested_ms=require_requested(old).at_ms, alerted="dead"))
+        promotion.promote(case.loaded)
+        promotion.roll_back(case.loaded)
+    told = [(each["health"], each["before"], each["reason"]) for each in hook.told]
+    assert told == [("stopped", "dead", "g2 serves in place of g1, whose live run was dead.")]

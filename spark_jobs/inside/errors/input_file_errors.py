@@ -59,7 +59,8 @@ def unreadable_file(error: BaseException) -> InputError | None:
         return None
     kinds = [cause.getClass().getName() for cause in causes]
     reason = first_line(causes[-1])
-    path = unquote(paths[-1].removeprefix("file://").replace("s3a://", "s3://", 1))
+    local = paths[-1].removeprefix("file://").removeprefix("file:")
+    path = unquote(local.replace("s3a://", "s3://", 1))
     if any(kind.startswith(_PASSING) for kind in kinds):
         hint = "Run the pipeline again (`hybrid run P`) once the store answers."
         message = (
@@ -83,6 +84,9 @@ def unreadable_file(error: BaseException) -> InputError | None:
         "`hybrid run P`. If a file of history is lost for good, remove it and begin a new "
         "generation, whose table lacks its rows: `hybrid generation new P`."
     )
+    folder = path.rpartition("/")[0]
+    if "/plan-log/" in folder:
+        hint = f"Delete {folder}: the next run (`hybrid run P`) writes it again from the plan."
     return InputError(message, hint, file=path)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +18,8 @@ from sources.config.loader import load_pipeline
 from sources.generations import begin
 from sources.serving import own_table
 from spark_jobs.inside.errors.error_reports import report_of
-from tests.e2e.case import TRANSFORMS, moment
+from spark_jobs.inside.readers.files.plan_log import Entry, FilesOfLog, PlanLog
+from tests.e2e.case import TRANSFORMS, as_json, moment
 from tests.e2e.in_session import run_history
 from tests.minimal import minimal_declaration
 
@@ -79,3 +82,34 @@ def test_a_file_with_values_that_spark_has_not_is_named_with_what_to_do(
     run_history(spark, loaded)
     found = DeltaTable(own_table(loaded, "g2").url).to_pyarrow_table(columns=["id", "v"])
     assert found.to_pylist() == [{"id": 1, "v": moment(1)}]
+
+
+def test_of_a_plans_log_that_has_lost_a_file_the_rest_is_deleted_and_all_written_again(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "transforms.py").write_text(TRANSFORMS)
+    (tmp_path / "a.json").write_text(as_json(1))
+    columns = {"id": "bigint", "at": "timestamp", "v": "double"}
+    declared = minimal_declaration(
+        {"name": "history", "type": "files", "path": "*.json", "format": "json", "schema": columns},
+        name="events",
+    )
+    (tmp_path / "events.yaml").write_text(yaml.safe_dump(declared))
+    loaded = load_pipeline(tmp_path / "events.yaml")
+    write = PlanLog.write
+
+    def lossy(log: PlanLog, version: int, files: FilesOfLog, entries: Iterable[Entry]) -> None:
+        write(log, version, files, entries)
+        next(log.folder.root.glob("splits-*")).unlink()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(PlanLog, "write", lossy)
+        with pytest.raises(Exception) as caught:  # noqa: PT011 - whatever PySpark makes of it
+            run_history(spark, loaded)
+    folder = loaded.require_generation().path("plan-log/history")
+    report = report_of(caught.value)
+    assert f"File {folder}/splits-0000-000000.parquet can't be read" in report.message
+    assert report.hint.startswith(f"Delete {folder}: the next run")
+    shutil.rmtree(folder)
+    run_history(spark, loaded)
+    assert DeltaTable(tmp_path / "out").to_pyarrow_table()["id"].to_pylist() == [1]

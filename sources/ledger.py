@@ -223,12 +223,9 @@ def require_ledger(generation: Folder, source: KafkaSource) -> Ledger:
         UnavailableError: The state's store does not answer.
     """
     if (ledger := find_ledger(generation, source)) is None:
-        message = (
-            f"The hand-over to `{source.name}` is not recorded: "
-            f"{generation.location(ledger_name(source.name))} does not exist."
-        )
-        hint = f"Run `hybrid step P {source.name}_handover`; offsets that are decided are kept."
         file = generation.location(ledger_name(source.name))
+        message = f"The hand-over to `{source.name}` is not recorded: {file} does not exist."
+        hint = f"Run `hybrid step P {source.name}_handover`; offsets that are decided are kept."
         raise StateError(message, hint, source=source.name, file=file)
     return ledger
 

@@ -124,6 +124,11 @@ class EndPosition(Record):
     rows: int | None
 
     @property
+    def exact_offsets(self) -> HeldOffsets | None:
+        """Kafka offsets that it holds, if they are known exactly; else None."""
+        return self.offsets if self.offsets is not None and self.offsets.exact else None
+
+    @property
     def evidence(self) -> Literal["offsets", "sequence", "timestamp"]:
         """What decides the start of the next source: the most exact position that is known.
 

@@ -81,10 +81,8 @@ def held_snapshot(
 def _is_passed(last: EndPosition, start: StartPosition, seam_end: Offsets) -> bool:
     """Return whether a topic starts beyond its seam, at the exact offsets of the source before."""
     starts = start.offsets()
-    is_exact = last.offsets is not None and last.offsets.exact
-    return is_exact and all(
-        starts.get(partition, end) >= end for partition, end in seam_end.items()
-    )
+    is_beyond = all(starts.get(partition, end) >= end for partition, end in seam_end.items())
+    return is_beyond and last.exact_offsets is not None
 
 
 def _all_held_exactly(ends: Sequence[EndPosition], start: StartPosition) -> bool:
@@ -92,14 +90,12 @@ def _all_held_exactly(ends: Sequence[EndPosition], start: StartPosition) -> bool
 
     The start is decided by the last source's offsets, which may include those of sources before.
     """
-    last = ends[-1].offsets
+    held = [end.exact_offsets for end in ends]
+    last = held[-1]
     return (
         last is not None
-        and all(end.offsets is not None and end.offsets.exact for end in ends)
-        and all(
-            partition in last.next or part.log_end == 0
-            for partition, part in start.partitions.items()
-        )
+        and None not in held
+        and all(at in last.next or not part.log_end for at, part in start.partitions.items())
     )
 
 
@@ -123,9 +119,9 @@ def check_start(
     if start.time_ms is not None:
         for record in sample:
             if record.timestamp_ms < 0:
-                topic, number = record.partition
+                topic, number, at = *record.partition, record.offset
                 message = (
-                    f"Topic `{topic}`, partition {number}, offset {record.offset} has no "
+                    f"Topic `{topic}`, partition {number}, offset {at} has no "
                     "timestamp: a look-up by time skips it, and its row could be missing from the "
                     "table. No start was decided."
                 )
@@ -134,12 +130,7 @@ def check_start(
                     "partition: `start: {offsets: {0: 17, 1: 4}}`."
                 )
                 raise SeamError(
-                    message,
-                    hint,
-                    source=start.source,
-                    topic=topic,
-                    partition=number,
-                    offset=record.offset,
+                    message, hint, source=start.source, topic=topic, partition=number, offset=at
                 )
     sampled = [end.source for end in ends if end.event_times == "sampled"]
     if rule == "event_time" and sampled:
@@ -255,11 +246,11 @@ def seam_warnings(
 
 def _later_beginnings(previous: EndPosition, start: StartPosition) -> list[str]:
     """Return a warning if the first offsets of partitions are neither in history nor in Kafka."""
-    if previous.offsets is None or not previous.offsets.exact:
+    if (held := previous.exact_offsets) is None:
         return []
     begins = [
         (at, ranges[0][1])
-        for at, ranges in sorted(previous.offsets.holes.items())
+        for at, ranges in sorted(held.holes.items())
         if ranges[0][0] == 0 and at in start.partitions and start.partitions[at].log_start > 0
     ]
     if not begins:

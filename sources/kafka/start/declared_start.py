@@ -127,8 +127,8 @@ def _decide(
             f"`start` for source `{source.name}`, such as `earliest`."
         )
         raise SeamError(message, hint, source=source.name, field="start")
-    if previous.offsets is not None and previous.offsets.exact:
-        return look_up.after_offsets(previous.offsets)
+    if held := previous.exact_offsets:
+        return look_up.after_offsets(held)
     position = look_up.at_time(previous.complete_through_ms, previous.evidence)
     return position if previous.offsets is None else look_up.not_after(previous.offsets, position)
 

@@ -88,7 +88,7 @@ class GapFinder:
             partitions: Start of each partition.
         """
         previous = self._previous
-        if previous is None or _is_exact(previous) or previous.snapshot is not None:
+        if previous is None or previous.exact_offsets or previous.snapshot is not None:
             return []
         skipping = {at: part for at, part in partitions.items() if part.start > 0}
         through_ms = previous.complete_through_ms
@@ -184,8 +184,8 @@ class GapFinder:
         previous = self._previous
         if previous is None:
             return []
-        if previous.offsets is not None and previous.offsets.exact:
-            return left_out_of_held(self._log, previous.offsets, partitions, ends)
+        if held := previous.exact_offsets:
+            return left_out_of_held(self._log, held, partitions, ends)
         if gaps := self.behind_end(partitions):
             return gaps
         if previous.snapshot is not None:
@@ -307,7 +307,3 @@ class GapFinder:
             if newest_ms is not None and newest_ms >= enough_ms:
                 break
         return newest_ms
-
-
-def _is_exact(previous: EndPosition) -> bool:
-    return previous.offsets is not None and previous.offsets.exact

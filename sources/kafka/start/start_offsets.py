@@ -9,6 +9,7 @@ from sources.common.positions import (
     Evidence,
     Gap,
     HeldOffsets,
+    Offsets,
     PartitionStart,
     StartPosition,
     TopicPartition,
@@ -216,12 +217,7 @@ class StartLookUp:
             UnavailableError: The broker does not answer.
         """
         ends, starts = self._log.log_end(), self._log.log_start()
-        partitions = {
-            partition: PartitionStart(
-                start=first, log_start=first, log_end=ends[partition], reason="log start"
-            )
-            for partition, first in starts.items()
-        }
+        partitions = _parts(starts, starts, ends, "log start")
         gaps = []
         if self._previous is not None:
             gaps = [*self._gaps.behind_end(partitions), *self._gaps.deleted(0, starts, ends)]
@@ -236,13 +232,7 @@ class StartLookUp:
             UnavailableError: The broker does not answer.
         """
         ends, starts = self._log.log_end(), self._log.log_start()
-        partitions = {
-            partition: PartitionStart(
-                start=end, log_start=starts[partition], log_end=end, reason="log end"
-            )
-            for partition, end in ends.items()
-        }
-        return self._position(partitions, "fixed", None, [])
+        return self._position(_parts(ends, starts, ends, "log end"), "fixed", None, [])
 
     def at_offsets(
         self, declared: Mapping[str, Mapping[int, int]], evidence: Evidence
@@ -260,15 +250,7 @@ class StartLookUp:
             declared, self._log.partitions, f"The start offsets of source `{self._source.name}`"
         )
         ends, starts = self._log.log_end(), self._log.log_start()
-        partitions = {
-            partition: PartitionStart(
-                start=offset,
-                log_start=starts[partition],
-                log_end=ends[partition],
-                reason="declared",
-            )
-            for partition, offset in offsets.items()
-        }
+        partitions = _parts(offsets, starts, ends, "declared")
         position = self._position(partitions, evidence, None, [])
         check_in_log(position, starts, ends)
         gaps = self._gaps.left_out_by_offsets(partitions, starts, ends)
@@ -330,3 +312,13 @@ class StartLookUp:
             partitions=partitions,
             gaps=gaps,
         )
+
+
+def _parts(
+    offsets: Offsets, starts: Offsets, ends: Offsets, reason: str
+) -> dict[TopicPartition, PartitionStart]:
+    """Return the starts of partitions at some offsets, for one reason."""
+    return {
+        at: PartitionStart(start=offset, log_start=starts[at], log_end=ends[at], reason=reason)
+        for at, offset in offsets.items()
+    }

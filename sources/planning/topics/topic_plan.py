@@ -336,13 +336,9 @@ def _outside(source: str, event_time: EventTime, times: SampledTimes) -> list[st
 def _first_not_in_history(log: KafkaLog, previous: EndPosition | None) -> Offsets:
     """Return the first offset of each partition that history may not hold."""
     begun, ends = log.log_start(), log.log_end()
-    if previous is None or previous.offsets is None or not previous.offsets.exact:
+    if previous is None or (held := previous.exact_offsets) is None:
         return begun
-    held = previous.offsets.next
-    return {
-        partition: min(max(first, held.get(partition, 0)), ends[partition])
-        for partition, first in begun.items()
-    }
+    return {at: min(max(first, held.next.get(at, 0)), ends[at]) for at, first in begun.items()}
 
 
 def _plan_range(

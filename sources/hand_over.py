@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from sources.common.positions import StartPosition
 from sources.config.source.kafka_source import KafkaSource
-from sources.hybrid import Boundedness, SourceSwitchContext
+from sources.files.held_offsets import check_same_log
+from sources.hybrid import Boundedness, SourceFactory, SourceSwitchContext
 from sources.kafka.client.kafka_log import KafkaLog
 from sources.kafka.seam import seam_rule
 from sources.kafka.seam_checks import SeamOf, check_event_time_filter
@@ -37,7 +38,8 @@ def hand_over(context: PipelineContext, source: KafkaSource, log: KafkaLog | Non
             changed since the hand-over.
         GapError: Records are missing from both history and the Kafka topic, and ``on_gap`` does
             not accept that.
-        SeamError: Start or end can't be decided, or are outside the offsets that the topic has.
+        SeamError: Start or end can't be decided, or are outside the offsets that the topic has; or
+            the offsets that history holds are those of another log.
         UnavailableError: A broker does not answer.
         InputError: A broker refuses, or records do not fit the columns.
     """
@@ -63,20 +65,17 @@ def _decide(context: PipelineContext, source: KafkaSource, log: KafkaLog) -> Led
         return planned.expected_start
 
     # The plan decides a bounded topic that comes first, as it decides a listing of files.
-    is_decided = not ends and planned.range is not None
-    if not is_decided:
+    factory: SourceFactory = as_planned
+    if ends or planned.range is None:
         require_approved(context)
-    factory = (
-        as_planned
-        if is_decided
-        else start_factory(context.loaded, source, seam_end, planned.expected_start)
-    )
+        factory = start_factory(context.loaded, source, seam_end, planned.expected_start)
 
     def checked(switch: SourceSwitchContext) -> StartPosition:
         start = factory(switch)
         if seam_rule(context.pipeline, ends, start, seam_end) == "event_time":
             seam = SeamOf(ends, start, seam_end)
             check_event_time_filter(source, planned.read, context.pipeline, log, seam)
+        check_same_log(context.pipeline, source, planned.read, log, ends, start)
         return start
 
     start = state.switch(source.name, checked, log)

@@ -14,11 +14,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from hybrid_extensions.held_offsets.last_rows import LastRows
 from hybrid_extensions.held_offsets.offset_ranges_in_names import Ints, Merged, judge, merge
+from hybrid_extensions.held_offsets.same_log import compare_log
 from sources.common.counting import counted
 from sources.common.positions import HeldOffsets, TopicPartition
+from sources.config.pipeline import Pipeline
+from sources.config.source.file_options import OffsetColumns
+from sources.config.source.file_source import FileSource
 from sources.errors import InputError
 from sources.files.held_offsets import OffsetsInFiles
+from sources.files.listing.split_table import FileListing
 from sources.formats.parquet.file import parquet_file
 from sources.formats.parquet.footer import unreadable
 
@@ -125,7 +131,11 @@ def held_by_names(
 
 
 def held_by_columns(
-    paths: Sequence[str], topic: str, partition_column: str, offset_column: str
+    paths: Sequence[str],
+    topic: str,
+    partition_column: str,
+    offset_column: str,
+    last_rows: LastRows | None = None,
 ) -> tuple[HeldOffsets, list[str]]:
     """Return the Kafka offsets that Parquet files contain, by columns of partition and offset.
 
@@ -139,6 +149,7 @@ def held_by_columns(
         topic: Topic that all rows come from.
         partition_column: Column with Kafka's partition numbers.
         offset_column: Column with Kafka's offsets.
+        last_rows: Finds the last rows, which the log can be compared with; None to leave them out.
 
     Returns:
         Offsets that history holds, always exact; and warnings: one if rows are duplicated.
@@ -149,7 +160,18 @@ def held_by_columns(
     """
     with ThreadPoolExecutor(_WORKERS) as pool:
         columns = (partition_column, offset_column)
-        return _merge_files(list(pool.map(lambda path: _read_file(path, topic, columns), paths)))
+        files = list(pool.map(lambda path: _read_file(path, topic, columns), paths))
+    held, warnings = _merge_files(files)
+    if last_rows is None:
+        return held, warnings
+    last = {
+        at: file.path
+        for file in files
+        for at, runs in file.runs.items()
+        if (runs[:, 1] == held.next[at]).any()
+    }
+    rows = last_rows.find(held, last)
+    return held.model_copy(update={"rows": rows}), warnings
 
 
 def _parse_name(path: str) -> tuple[TopicPartition, int, int | None]:
@@ -293,7 +315,16 @@ class _OffsetsInFiles:
     """Implements :class:`sources.files.held_offsets.OffsetsInFiles`."""
 
     by_names = staticmethod(held_by_names)
-    by_columns = staticmethod(held_by_columns)
+    compare_log = staticmethod(compare_log)
+
+    def by_columns(
+        self, pipeline: Pipeline, source: FileSource, listing: FileListing, paths: Sequence[str]
+    ) -> tuple[HeldOffsets, list[str]]:
+        columns, live = source.offsets, pipeline.topic_after(source.name)
+        assert isinstance(columns, OffsetColumns)  # what the caller asks about
+        assert live is not None
+        last_rows = LastRows(pipeline, source, live, listing, columns)
+        return held_by_columns(paths, live.topics[0], columns.partition, columns.offset, last_rows)
 
 
 OFFSETS: OffsetsInFiles = _OffsetsInFiles()

@@ -70,6 +70,24 @@ Offsets = Annotated[dict[TopicPartition, int], *_ByTopic]
 """Offsets by partition; in JSON ``{topic: {partition: offset}}``, as Spark writes them."""
 
 
+class HeldRow(Part):
+    """One of the last rows of a partition that history contains, by which its log is recognized.
+
+    Attributes:
+        topic, partition, offset: Topic, number of the partition and offset that the file says.
+        file: Path of the file that has the row.
+        event_time_ms: Event time of the row, in Unix milliseconds.
+        digests: Digest of the row's value in each of a few other columns, by name.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    file: str
+    event_time_ms: int
+    digests: dict[str, str]
+
+
 class HeldOffsets(Part):
     """Offsets of the Kafka topic that history contains, where its files carry Kafka offsets.
 
@@ -81,6 +99,8 @@ class HeldOffsets(Part):
             half-open ranges. Control records and compaction leave some, and so does a missing file.
         beside: For each of the first few holes of a partition, the file before and the file after
             it, so that people can see which one is missing; empty text where there is none.
+        rows: The last rows of some partitions, which the log has to have at their offsets; empty
+            where the files do not show them.
     """
 
     next: Offsets
@@ -89,6 +109,7 @@ class HeldOffsets(Part):
     beside: Annotated[dict[TopicPartition, list[tuple[str, str]]], *_ByTopic] = Field(
         default_factory=dict
     )
+    rows: list[HeldRow] = Field(default_factory=list)
 
 
 class EndPosition(Record):

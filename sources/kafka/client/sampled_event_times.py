@@ -121,7 +121,28 @@ def dated_records(
         InputError: The expression of ``select`` for the event time can't be evaluated.
         UnavailableError: The schema registry does not answer.
     """
-    needed = source.selection.inputs(event_time)
+    decoded, values = decode_records(source, read, [event_time], sample)
+    times_us = values[0].cast(TIMESTAMP, safe=False).cast(pa.int64()).to_pylist() if decoded else []
+    pairs = zip(decoded, times_us, strict=True)
+    return [(record, time_us // 1000) for record, time_us in pairs if time_us is not None]
+
+
+def decode_records(
+    source: KafkaSource, read: Mapping[str, str], names: Sequence[str], sample: Sequence[LogRecord]
+) -> tuple[list[LogRecord], list[pa.ChunkedArray]]:
+    """Decode some columns of a few records: return the good records, and the values by column.
+
+    Args:
+        source: Declaration of the source.
+        read: All columns of a row before ``select``: names and Spark SQL types.
+        names: Output columns.
+        sample: Records; bad ones are left out. Without a good one, there are no columns either.
+
+    Raises:
+        InputError: The expression of ``select`` for a column can't be evaluated.
+        UnavailableError: The schema registry does not answer.
+    """
+    needed = {each for name in names for each in source.selection.inputs(name)}
     columns = pa.schema([field for field in parse_schema(read) if field.name in needed])
     values_of = _row_reader(source, columns)
     rows: list[list[pa.Array]] = []
@@ -134,13 +155,10 @@ def dated_records(
             continue
         decoded.append(record)
     if not rows or not columns:
-        return []
+        return [], []
     arrays = [pa.concat_arrays(parts) for parts in zip(*rows, strict=True)]
     batch = pa.RecordBatch.from_arrays(arrays, schema=columns)
-    events = source.selection.evaluate(event_time, batch).cast(TIMESTAMP, safe=False)
-    times_us = events.cast(pa.int64()).to_pylist()
-    pairs = zip(decoded, times_us, strict=True)
-    return [(record, time_us // 1000) for record, time_us in pairs if time_us is not None]
+    return decoded, [source.selection.evaluate(name, batch) for name in names]
 
 
 def _row_reader(source: KafkaSource, columns: pa.Schema) -> Callable[[LogRecord], list[Any]]:

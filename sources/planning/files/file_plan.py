@@ -151,7 +151,7 @@ def plan_files(
     """Plan a bounded source's files: return the plan, and warnings for people. Writes nothing.
 
     Files are opened only if the source declares ``offsets`` by columns: those columns are then
-    read.
+    read, and the last rows of some partitions.
 
     Args:
         loaded: The pipeline.
@@ -195,7 +195,7 @@ def plan_files(
     begin_ms, end_ms = times
     if source.time_range.since is not None:
         begin_ms = max(begin_ms, to_ms(source.time_range.since))
-    held, warnings = _held(pipeline, source, pa.concat_tables([*earlier, splits]))
+    held, warnings = _held(pipeline, source, listing, pa.concat_tables([*earlier, splits]))
     if source.arrival is not None and source.arrival.is_by_offset:
         _require_one_partition(name, source.arrival, held)
     if manifest is not None:
@@ -322,7 +322,7 @@ def _complete_through_ms(pipeline: Pipeline, source: FileSource, end_ms: int) ->
 
 
 def _held(
-    pipeline: Pipeline, source: FileSource, splits: pa.Table
+    pipeline: Pipeline, source: FileSource, listing: FileListing, splits: pa.Table
 ) -> tuple[HeldOffsets | None, list[str]]:
     if source.offsets is None:
         return None, []
@@ -345,10 +345,7 @@ def _held(
                 "names contain the topic."
             )
             raise InputError(message, hint, source=name, field="offsets")
-        columns = source.offsets
-        return offsets_in_files().by_columns(
-            paths, live.topics[0], columns.partition, columns.offset
-        )
+        return offsets_in_files().by_columns(pipeline, source, listing, paths)
     return offsets_in_files().by_names(paths, splits["rows"].to_pylist())
 
 

@@ -19,6 +19,7 @@ from sources.config.source.event_time import EventTime
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import InputError, SeamError
+from sources.files.held_offsets import check_same_log
 from sources.hybrid import SourceFactory, SourceSwitchContext
 from sources.kafka.client.kafka_errors import NEW_GENERATION
 from sources.kafka.client.kafka_log import KafkaLog, missing_in_words
@@ -270,6 +271,7 @@ def plan_topics(
     except OnlySparkError as error:
         unread = [_not_sampled(source.name, error)]
     check_shift(loaded.pipeline, source, previous, start, shift)
+    warnings += check_same_log(loaded.pipeline, source, read, log, ends, start)
     if rule == "event_time":
         check_event_time_filter(source, read, loaded.pipeline, log, SeamOf(ends, start, seam_end))
     headroom = RetentionWatch(source, log, needed_offsets(log, start, previous, lateness_ms)).look()

@@ -19,6 +19,8 @@ from sources.planning.context import PipelineContext
 from sources.planning.plan import make_plan
 from tests.e2e.case import TOPIC, Case, live_of, moment, wrong
 from tests.e2e.in_session import run_and_audit, run_chain, run_history, seam_is_counted
+from tests.hybrid_extensions.held_offsets.archive_case import archive, by_columns, in_transactions
+from tests.sources.hand_over_case import delete_below
 
 pytestmark = [pytest.mark.e2e, pytest.mark.spark, pytest.mark.kafka]
 # Out of order by up to 40 minutes, as real feeds are.
@@ -214,6 +216,27 @@ def test_a_file_that_the_archive_lacks_is_a_hole(tmp_path: Path, servers: str) -
     loaded = case.pipeline(lambda document: document["sources"][0].update(offsets="names"))
     with pytest.raises(SeamError, match="holds later records, but not the one at offset 500"):
         make_plan(loaded)
+
+
+@pytest.mark.parametrize("state", ["transactions", "retention"])
+def test_the_log_of_the_files_is_recognized_also_over_markers_and_deleted_records(
+    tmp_path: Path, servers: str, spark: SparkSession, state: str
+) -> None:
+    case = Case(tmp_path, servers)
+    if state == "transactions":
+        written = in_transactions(case, 400, 30)
+    else:
+        case.produce(range(400))
+        written = [(n, n) for n in range(400)]
+    archive(case, [(0, offset, n) for offset, n in written[:210]])
+    if state == "retention":
+        delete_below(case, 200)
+    loaded = case.pipeline(by_columns())
+    ledger = run_chain(spark, loaded)
+    assert (ledger.decided_by, ledger.rule) == ("offsets", "none")
+    assert [entry.start for entry in ledger.entries] == [written[209][0] + 1]
+    report = audit(loaded)
+    assert (report.expected, wrong(report)) == (400, {})
 
 
 def test_changes_up_to_the_log_position_of_a_snapshot_are_dropped(

@@ -17,7 +17,6 @@ from sources.common.sql.select import OnlySparkError
 from sources.common.times import iso, now_ms
 from sources.common.topic_log import Log, LogRecord
 from sources.config.pipeline import Pipeline
-from sources.config.source.file_options import OffsetColumns
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import ErrorFields, SeamError
@@ -129,13 +128,14 @@ class _Compared:
         """Compare the last record of each partition that history holds with the end of history."""
         end, event_time = self._ends[-1], self._pipeline.event_time
         history = self._pipeline.source(end.source)
-        # The ids of a bounded topic were compared; rows of a table may have been deleted since.
-        if not isinstance(history, FileSource) or isinstance(history.offsets, OffsetColumns):
+        taken = [each.snapshot.taken_ms for each in self._ends if each.snapshot is not None]
+        # The ids of a bounded topic were compared. An export may leave out its last records, and
+        # rows of a table may have been deleted since.
+        if not isinstance(history, FileSource) or not (taken or history.offsets == "names"):
             return []
         last = {at: after - 1 for at, after in self.held.next.items() if after > 0}
         records = self._records({at: last[at] for at in sampled(last)})
         close_ms = max(self._pipeline.lateness_ms, CLOSE_MS)
-        taken = [each.snapshot.taken_ms for each in self._ends if each.snapshot is not None]
         if taken:
             latest_ms, time = max(taken), "timestamp"
             dated = [(record, record.timestamp_ms) for record in records]
@@ -206,7 +206,6 @@ class _Compared:
 
     def _refuse(self, message: str, at: TopicPartition, offset: int, file: str = "") -> NoReturn:
         name = self._ends[-1].source
-        history = self._pipeline.source(name)
         hint = (
             "A topic that was created again, or a mirror, has other offsets: remove `offsets` "
             f"from source `{name}`, so that the topic starts by event time, or let source "
@@ -215,7 +214,7 @@ class _Compared:
             "themselves: `start: {offsets: …}`. If the pipeline is planned already, "
             f"{NEW_GENERATION}"
         )
-        if isinstance(history, FileSource) and history.offsets is None:
+        if self._ends[-1].snapshot is not None:
             hint = (
                 f"The topic was created again after `{name}` was taken, or `bootstrap_servers` "
                 f"leads to another cluster. Correct that, or take `{name}` again: {NEW_GENERATION}"

@@ -13,13 +13,16 @@ import pytest
 from confluent_kafka import Producer
 
 from hybrid_extensions.held_offsets.last_rows import SAMPLE, sampled
-from hybrid_extensions.held_offsets.same_log import judge
-from sources.common.positions import HeldRow
+from hybrid_extensions.held_offsets.same_log import compare_log, judge
+from sources.common.database_snapshot import BinlogSnapshot
+from sources.common.positions import EndPosition, HeldOffsets, HeldRow, TopicPartition
+from sources.common.topic_log import LogRecord
 from sources.errors import SeamError
 from sources.hand_over import hand_over
 from sources.kafka.client.kafka_log import KafkaLog
 from sources.planning.context import PipelineContext
 from sources.planning.plan import draft_plan
+from tests.captured_table import NO_SERVER, captured_table
 from tests.e2e.case import Case, as_json, live_of, moment
 from tests.e2e.seam.test_changed_logs import created_again
 from tests.hybrid_extensions.held_offsets.archive_case import (
@@ -31,7 +34,9 @@ from tests.hybrid_extensions.held_offsets.archive_case import (
 )
 from tests.services.processes import wait_for
 from tests.sources.hand_over_case import decided, delete_below, up_to_hand_over
+from tests.sources.kafka.model_log import ModelLog
 
+TAKEN = BinlogSnapshot(file=3, offset=484, domain=0, sequence=42, taken_ms=1_700_000_000_000)
 NOON_MS, MINUTE_MS, HOUR_MS = 1_704_110_400_123, 60_000, 3_600_000
 ANOTHER = "are of another log"
 SAME, OTHER = {"id": "a"}, {"id": "b"}
@@ -396,6 +401,44 @@ def test_of_many_partitions_some_dozens_are_compared(tmp_path: Path, servers: st
     archive(case, [(p, o, n + 2000) for p, o, n in in_order(400, 200)])
     with pytest.raises(SeamError, match=r"\(and so in 28 other partitions\)"):
         warnings_of(case)
+
+
+class TestSnapshots:
+    """The offsets of a snapshot are the log ends right before it was taken."""
+
+    def compare(self, folder: Path, after_ms: int, **more: Any) -> list[str]:
+        """With a topic whose last record before these offsets came so much after the snapshot."""
+        loaded = captured_table(folder, NO_SERVER)
+        topic = loaded.pipeline.topics[0]
+        at = TopicPartition(topic.topics[0], 0)
+        log = ModelLog({at: [LogRecord(at, 6, TAKEN.taken_ms + after_ms, b"no change")]})
+        end = EndPosition(
+            source="snapshot",
+            event_time_ms=0,
+            complete_through_ms=0,
+            event_times="exact",
+            offsets=HeldOffsets(next={at: 7}, exact=True, holes={}),
+            snapshot=TAKEN,
+            splits=1,
+            rows=1,
+        )
+        ends = [end.model_copy(update=more)]
+        return compare_log(loaded.pipeline, topic, {"id": "bigint"}, log, ends)
+
+    def test_records_up_to_the_snapshot_are_those_of_its_log(self, tmp_path: Path) -> None:
+        # Clocks of a database and of a broker differ.
+        assert self.compare(tmp_path, -1) == self.compare(tmp_path, HOUR_MS) == []
+
+    def test_a_record_of_long_after_the_snapshot_is_of_another_log(self, tmp_path: Path) -> None:
+        with pytest.raises(SeamError, match=f"{ANOTHER}: the record at offset 6 of") as caught:
+            self.compare(tmp_path, HOUR_MS + 1)
+        assert "created again after `snapshot` was taken" in caught.value.hint
+
+    def test_a_bounded_topic_after_the_snapshot_is_not_compared_with_it(
+        self, tmp_path: Path
+    ) -> None:
+        topic = captured_table(tmp_path, NO_SERVER).pipeline.topics[0].name
+        assert self.compare(tmp_path, 9 * HOUR_MS, source=topic, event_times="sampled") == []
 
 
 def shown(number: int) -> str:

@@ -16,7 +16,7 @@ import duckdb
 from hybrid_extensions.audit.computed.row_versions import create_input
 from hybrid_extensions.audit.computed.snapshot_rows import leave_out_held
 from hybrid_extensions.audit.input_tables import input_tables
-from hybrid_extensions.audit.readers.history_files import AuditFiles
+from hybrid_extensions.audit.readers.file_views import AuditFiles
 from hybrid_extensions.audit.recount.absent_columns import absent_columns
 from hybrid_extensions.audit.recount.recounted_bad_records import (
     recount_bad_records,

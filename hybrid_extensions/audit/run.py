@@ -89,7 +89,7 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     from hybrid_extensions.audit.computed.snapshot_rows import settle_snapshot_rows  # noqa: PLC0415
     from hybrid_extensions.audit.expected_and_target import create_sides, with_rounded  # noqa: PLC0415
     from hybrid_extensions.audit.inputs import create_inputs  # noqa: PLC0415
-    from hybrid_extensions.audit.readers.history_files import AuditFiles  # noqa: PLC0415
+    from hybrid_extensions.audit.readers.file_views import AuditFiles  # noqa: PLC0415
     from hybrid_extensions.audit.records_in_flight import records_in_flight  # noqa: PLC0415
     from hybrid_extensions.audit.recount.recounted_ledger import recount_ledgers  # noqa: PLC0415
     from hybrid_extensions.comparison.compare_tables import compare  # noqa: PLC0415

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from hybrid_extensions.audit.computed.event_times import bounds_of
 from hybrid_extensions.audit.input_tables import input_tables
-from hybrid_extensions.audit.readers.history_files import AuditFiles, LeftOut
+from hybrid_extensions.audit.readers.file_views import AuditFiles, LeftOut
 from hybrid_extensions.audit.readers.topic_reader import TopicReader
 from hybrid_extensions.audit.readers.topic_view import create_topic_view
 from hybrid_extensions.audit.recount.quarantine import create_claims

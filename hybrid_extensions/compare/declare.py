@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from pydantic import PositiveInt
 
-from hybrid_extensions.schedules.declare import Schedule
+from hybrid_extensions.schedules.schedule import Schedule
 from sources.common.durations import Duration
 from sources.common.fields import Name
 from sources.config.pipeline import Pipeline

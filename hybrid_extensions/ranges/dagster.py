@@ -29,7 +29,7 @@ from hybrid_extensions.ranges.partitions import (
     partitions,
     ranges_key,
 )
-from hybrid_extensions.ranges.row_counts import rows_by_range
+from hybrid_extensions.ranges.table.row_counts import rows_by_range
 from hybrid_extensions.schedules.dagster import schedule
 from orchestration.attribution import acting_user
 from orchestration.defs.assets.upstream import upstream_keys

@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pydantic import Field, PositiveInt
+from pydantic import Field
 
-from hybrid_extensions.schedules.declare import Schedule
+from hybrid_extensions.ranges.scheduled_reruns import RangeRerun
 from sources.config.section import Section
 from sources.config.table.time_ranges import TimeRanges
-
-
-class RangeRerun(Schedule):
-    """Scheduled recomputation of the latest ranges that history holds completely.
-
-    Attributes:
-        last: Number of ranges, counted back from the latest one.
-    """
-
-    last: PositiveInt = 1
 
 
 class Ranges(TimeRanges):

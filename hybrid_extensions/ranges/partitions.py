@@ -9,7 +9,7 @@ import dagster as dg
 from hybrid_extensions.ranges import metadata
 from hybrid_extensions.ranges.backfill import latest_end
 from hybrid_extensions.ranges.declare import Ranges, RangesSection
-from hybrid_extensions.ranges.row_counts import rows_by_range
+from hybrid_extensions.ranges.table.row_counts import rows_by_range
 from orchestration.defs.time_partitions import time_partitions
 from sources.config.loader import LoadedPipeline
 from sources.serving import read_serving

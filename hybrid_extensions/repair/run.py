@@ -29,6 +29,7 @@ from hybrid_extensions.repair.comparison import (
     require_no_truncate,
 )
 from hybrid_extensions.repair.differences import Differences
+from hybrid_extensions.repair.lifted_doubt import doubt_before, lift_doubt
 from hybrid_extensions.repair.result import RepairResult
 from hybrid_extensions.repair.rewrite import Rewritten, Touched, files_to_rewrite, rewrite
 from hybrid_extensions.repair.table import RepairedTable, require_repairable
@@ -38,8 +39,7 @@ from sources.errors import leaving
 from sources.kept_definitions import in_service
 from sources.serving import require_in_service
 from sources.state.action_log import recorded
-from spark_jobs.run_state.repairs import Repair, Righted, read_repairs
-from spark_jobs.run_state.wrong_rows import kept_wrong_rows
+from spark_jobs.run_state.repairs import Repair, read_repairs
 
 _WAY_OUT = "no row changes before its one commit, and the repair can be repeated"
 _SCRATCH = "repair"
@@ -82,7 +82,9 @@ def repair(
     """Write the rows of a captured table that differ from the database, while its run continues.
 
     Until it is done no promotion or rollback begins, and backfills and upkeep of the table wait. No
-    row changes before its one commit; it is entered in the log of actions.
+    row changes before its one commit; it is entered in the log of actions. Only a repair without
+    limits also takes back the doubt that unreadable changes left
+    (:mod:`~hybrid_extensions.repair.lifted_doubt`), and the differences that comparisons kept.
 
     Args:
         loaded: The pipeline.
@@ -106,10 +108,10 @@ def repair(
         with turn():
             # Refused now, not after both tables were read.
             held.note("1 of 2: comparing the table with the database")
-        is_whole = where is None and keys is None
-        righted = _to_be_righted(table) if is_whole else {}
+        limits = Limits(where, keys)
+        doubt = doubt_before(table, limits)
         begun_ms = now_ms()
-        with compare_sides(table, within, Limits(where, keys), say) as compared:
+        with compare_sides(table, within, limits, say) as compared:
             touched = files_to_rewrite(compared.connection, table, compared.opened)
             result = _result(table, compared.found, touched)
             held.note("2 of 2: writing the rows that differ")
@@ -117,10 +119,8 @@ def repair(
             of = {"rows": result.text}
             with recorded(loaded.state, "repair", by, generation.name, of) as after, turn():
                 done = _write(table, compared)
-                # A row with a newer change is right by that, if it has all values.
-                if not (compared.found.impossible or compared.found.partial or done.changed):
-                    _keep_righted(table, righted)
-                if is_whole and not (compared.found.impossible or compared.found.partial):
+                lift_doubt(table, doubt, compared.found, done.changed)
+                if limits == Limits() and not (compared.found.impossible or compared.found.partial):
                     keep_repaired(generation, begun_ms)
                 if done.version is not None:
                     overtake_audit(generation, "a repair")
@@ -159,22 +159,6 @@ def _write(table: RepairedTable, compared: Compared) -> Rewritten:
     listed = before.model_copy(update={"repairs": [*before.repairs, written]})
     generation.replace(listed.NAME, listed)
     return done
-
-
-def _to_be_righted(table: RepairedTable) -> dict[str, Righted]:
-    """Return which changes that could not be read the snapshot to be taken contains: all so far."""
-    found = {}
-    for topic in table.context.pipeline.mirrors_that_leave_out_changes:
-        kept = kept_wrong_rows(table.context.generation, topic.name)
-        found[topic.name] = Righted(batch=kept.last_batch, unknown=kept.unknown)
-    return found
-
-
-def _keep_righted(table: RepairedTable, righted: dict[str, Righted]) -> None:
-    if righted:
-        generation = table.context.generation
-        before = read_repairs(generation)
-        generation.replace(before.NAME, before.model_copy(update={"righted": righted}))
 
 
 def _serving(loaded: LoadedPipeline) -> RepairedTable:

@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from hybrid_extensions.schedules.declare import Schedule
+from hybrid_extensions.schedules.schedule import Schedule
 from orchestration.attribution import SCHEDULE_TAG
 from sources.config.loader import LoadedPipeline
 

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from hybrid_extensions.schedules.declare import Schedule
+from hybrid_extensions.schedules.schedule import Schedule
 from sources.config.section import Section
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import duckdb
 
-from hybrid_extensions.audit.recount.outcome import recount_outcome
+from hybrid_extensions.audit.recount.bad_record_outcome import recount_outcome
 from hybrid_extensions.audit.recount.quarantine import count_not_quarantined, count_quarantined
 from hybrid_extensions.comparison.duckdb_database import count_rows
 from orchestration.comparison.report import BadLine, Outcome

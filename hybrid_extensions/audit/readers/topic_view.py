@@ -23,8 +23,8 @@ from hybrid_extensions.audit.computed.proven_expressions import (
     require_proven_rules,
     selected_columns,
 )
-from hybrid_extensions.audit.readers.json_rows import parse_json
-from hybrid_extensions.audit.readers.json_values import OF_TOPICS
+from hybrid_extensions.audit.readers.text_rows.json_rows import parse_json
+from hybrid_extensions.audit.readers.text_rows.json_values import OF_TOPICS
 from hybrid_extensions.audit.readers.topic_reader import RECORD_FIELDS, TopicReader
 from hybrid_extensions.comparison.duckdb_database import columns_of, count_rows, schema_of
 from sources.common.sql.sql_names import column_list, literal, quoted

@@ -15,13 +15,13 @@ from hybrid_extensions.audit.computed.computed_rules import (
     recount_broken_records,
     recount_broken_rows,
 )
-from hybrid_extensions.audit.readers.history_files import AuditFiles, LeftOut
+from hybrid_extensions.audit.readers.file_views import AuditFiles, LeftOut
 from hybrid_extensions.audit.readers.topic_view import (
     bad_records_table,
     before_rules,
     outside_table,
 )
-from hybrid_extensions.audit.recount.outcome import recount_outcome
+from hybrid_extensions.audit.recount.bad_record_outcome import recount_outcome
 from hybrid_extensions.audit.recount.quarantine import (
     SAME_PLACE,
     count_not_quarantined,

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from hybrid_extensions.audit.computed.row_versions import sequence_in
 from hybrid_extensions.audit.input_tables import table_of
-from hybrid_extensions.audit.readers.history_files import AuditFiles
+from hybrid_extensions.audit.readers.file_views import AuditFiles
 from hybrid_extensions.audit.readers.topic_view import before_rules
-from hybrid_extensions.audit.recount.ledger_lines import NO_ROWS, PartitionCounts, line_of
+from hybrid_extensions.audit.recount.ledger_outcome import NO_ROWS, PartitionCounts, line_of
 from hybrid_extensions.comparison.duckdb_database import columns_of, error_text, insert_arrow
 from orchestration.comparison.report import LedgerLine
 from sources.common.positions import Offsets, TopicPartition

@@ -8,7 +8,7 @@ import dagster as dg
 
 from hybrid_extensions.ranges.followed.follow import FollowedRange, follow
 from hybrid_extensions.ranges.partitions import FOLLOWED, materialized_range
-from hybrid_extensions.ranges.row_counts import rows_by_range
+from hybrid_extensions.ranges.table.row_counts import rows_by_range
 from orchestration.attribution import acting_user
 from orchestration.defs.assets.upstream import upstream_keys
 from orchestration.defs.keys import GENERATION_TAG, note_on_run

@@ -1,4 +1,5 @@
-"""Replacement of the rows in a range of event times, in one commit; also of windows and keys.
+"""The table's rows by range of event time: their number, and their replacement in one commit.
 
-Belongs here: what a range replaces, and how. Does not belong here: which range it is, and its rows.
+Belongs here: how many rows a range has; what a range replaces, also in tables of windows and keys,
+and how. Does not belong here: which range it is, and its rows.
 """

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from hybrid_extensions.audit.readers.json_rows import parse_json
-from hybrid_extensions.audit.readers.json_values import OF_TOPICS
+from hybrid_extensions.audit.readers.text_rows.json_rows import parse_json
+from hybrid_extensions.audit.readers.text_rows.json_values import OF_TOPICS
 from hybrid_extensions.comparison.duckdb_database import duckdb_types, open_database
 from sources.common.schema import parse_type
 from tests.e2e.records.json_records import read_records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hybrid_extensions.audit.readers.history_files import AuditFiles
+from hybrid_extensions.audit.readers.file_views import AuditFiles
 from sources.config.source.file_source import FileSource
 from sources.storage.listing import find_files
 from sources.storage.stores import Stores

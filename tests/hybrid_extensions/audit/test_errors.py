@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from hybrid_extensions.audit.readers.csv_rows import csv_rows
-from hybrid_extensions.audit.readers.history_files import AuditFiles
+from hybrid_extensions.audit.readers.file_views import AuditFiles
+from hybrid_extensions.audit.readers.text_rows.csv_rows import csv_rows
 from sources.errors import InputError, UnavailableError
 from sources.formats.csv_options import CsvOptions
 from tests.hybrid_extensions.audit.audit_case import COLUMNS, SCHEMA, Case, row

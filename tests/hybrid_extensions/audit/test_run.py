@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hybrid_extensions.audit.readers.history_files import AuditFiles
+from hybrid_extensions.audit.readers.file_views import AuditFiles
 from orchestration.comparison.report import AuditExample
 from sources.config.source.file_source import FileSource
 from sources.storage.listing import find_files

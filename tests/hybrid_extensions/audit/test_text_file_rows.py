@@ -13,7 +13,7 @@ from deltalake import write_deltalake
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hybrid_extensions.audit.readers.text_file_rows import load_lines, load_rows
+from hybrid_extensions.audit.readers.text_rows.text_file_rows import load_lines, load_rows
 from hybrid_extensions.comparison.duckdb_database import open_database
 from sources.common.schema import parse_schema
 from sources.common.sql.sql_names import column_list

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hybrid_extensions.audit.readers.text_file_rows import load_rows, load_texts
+from hybrid_extensions.audit.readers.text_rows.text_file_rows import load_rows, load_texts
 from hybrid_extensions.comparison.duckdb_database import duckdb_types, open_database
 from hybrid_extensions.text_files.csv.records import CsvRecords
 from sources.common.schema import parse_schema

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from hybrid_extensions.audit.computed.proven_expressions import NotProvenError
-from hybrid_extensions.audit.readers.json_rows import parse_json
-from hybrid_extensions.audit.readers.json_values import OF_TOPICS
+from hybrid_extensions.audit.readers.text_rows.json_rows import parse_json
+from hybrid_extensions.audit.readers.text_rows.json_values import OF_TOPICS
 from hybrid_extensions.comparison.duckdb_database import duckdb_types, open_database
 
 BAD = object()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hdfs_native import WriteOptions
 
-from hybrid_extensions.audit.readers.history_files import AuditFiles
+from hybrid_extensions.audit.readers.file_views import AuditFiles
 from hybrid_extensions.hdfs.files import connect
 from sources.config.source.file_source import FileSource
 from sources.errors import InputError

@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 
 from hybrid_extensions.ranges import partitions
 from hybrid_extensions.ranges.partitions import filled_ranges, ranges_key
-from hybrid_extensions.ranges.row_counts import rows_by_range
+from hybrid_extensions.ranges.table.row_counts import rows_by_range
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.planning.event_windows import EventWindows
 from sources.planning.transform_analysis import TransformAnalysis, keep_analysis

@@ -41,10 +41,17 @@ class RepairCase:
     Args:
         folder: Where it is.
         rules: Its rules.
+        on_bad_record: What happens to changes that can't be read.
         sink: Further fields of the sink, or other ones.
     """
 
-    def __init__(self, folder: Path, rules: Mapping[str, str] | None = None, **sink: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        rules: Mapping[str, str] | None = None,
+        on_bad_record: str = "fail",
+        **sink: Any,
+    ) -> None:
         usual = {"mode": "merge", "sequence": "_position", "deleted": "_deleted"}
         loaded = minimal_pipeline(
             folder,
@@ -63,6 +70,7 @@ class RepairCase:
                 "bootstrap_servers": "none:9092",
                 "table": "public.orders",
                 "schema": COLUMNS,
+                "on_bad_record": on_bad_record,
                 "include": {
                     "_position": "position",
                     "_lsn": "lsn",

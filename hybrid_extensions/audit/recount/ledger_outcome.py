@@ -1,4 +1,4 @@
-"""Whether a recounted ledger agrees, differs or is unknown, by partition; holes at its start."""
+"""Verdict on a recounted hand-over, by partition: agrees, differs, unknown (Kafka deleted rows)."""
 
 from __future__ import annotations
 
@@ -49,8 +49,9 @@ def line_of(
 ) -> LedgerLine:
     """Return the report's line on a partition: its recount compared with ledger and run's count.
 
-    Its outcome is ``unknown`` where Kafka has deleted rows of the seam, no key decides about a row,
-    or the run has not counted its rows yet.
+    Its outcome is ``unknown`` where Kafka has deleted rows of the seam, or may have deleted some
+    between the end of history and the start; where no key decides about a row; or where the run has
+    not counted its rows yet.
 
     Args:
         source: Name of the topic's source.

@@ -15,11 +15,11 @@ from itertools import islice
 import duckdb
 import pyarrow as pa
 
-from hybrid_extensions.audit.readers.csv_rows import csv_rows
-from hybrid_extensions.audit.readers.file_lines import NOT_TEXT, TextRow, lines_of
 from hybrid_extensions.audit.readers.folder_values import options, with_values
-from hybrid_extensions.audit.readers.json_rows import parse_json
-from hybrid_extensions.audit.readers.json_values import OF_FILES
+from hybrid_extensions.audit.readers.text_rows.csv_rows import csv_rows
+from hybrid_extensions.audit.readers.text_rows.file_lines import NOT_TEXT, TextRow, lines_of
+from hybrid_extensions.audit.readers.text_rows.json_rows import parse_json
+from hybrid_extensions.audit.readers.text_rows.json_values import OF_FILES
 from hybrid_extensions.audit.readers.topic_view import bad_records_table
 from hybrid_extensions.audit.readers.values.time_texts import with_minutes
 from hybrid_extensions.audit.readers.values.value_checks import refused_csv

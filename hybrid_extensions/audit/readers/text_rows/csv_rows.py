@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 
-from hybrid_extensions.audit.readers.file_lines import NOT_TEXT, TextRow, lines_of
+from hybrid_extensions.audit.readers.text_rows.file_lines import NOT_TEXT, TextRow, lines_of
 from sources.errors import InputError
 from sources.formats.csv_options import CsvOptions
 

@@ -1,17 +1,16 @@
-"""Files of history for the audit: own search by globs (`_`, `.` are no data), own readers.
+"""Views of file sources' rows in the audit's database: which reader of its own each format has.
 
 DuckDB reads Parquet and text. fastavro and pyarrow read Avro and ORC files whole, without the byte
 ranges of the plan (:mod:`hybrid_extensions.audit.readers.own_columns`). For JSON lines and CSV see
-:mod:`hybrid_extensions.audit.readers.text_file_rows`.
+:mod:`hybrid_extensions.audit.readers.text_rows.text_file_rows`.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from glob import escape, iglob
+from glob import escape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,12 +23,13 @@ from hybrid_extensions.audit.computed.proven_expressions import (
     selected_columns,
 )
 from hybrid_extensions.audit.readers.drifted_parquet import drifted_rows, types_may_differ
+from hybrid_extensions.audit.readers.file_search import matching_files
 from hybrid_extensions.audit.readers.folder_values import options, values_in, with_values
-from hybrid_extensions.audit.readers.local_copies import MAGIC, Copies
+from hybrid_extensions.audit.readers.local_copies import Copies
 from hybrid_extensions.audit.readers.own_columns import own_rows
 from hybrid_extensions.audit.readers.table_rows import delta_rows, load_batches
 from hybrid_extensions.audit.readers.table_version import TableVersions
-from hybrid_extensions.audit.readers.text_file_rows import load_rows, load_texts
+from hybrid_extensions.audit.readers.text_rows.text_file_rows import load_rows, load_texts
 from hybrid_extensions.comparison.duckdb_database import (
     INSTANT,
     columns_of,
@@ -46,7 +46,6 @@ from sources.files.tables.lake import lake_of
 from sources.hybrid import Boundedness
 from sources.storage.stores import Stores
 
-_NO_DATA = re.compile(r"\.|_[^=]*$|.*\._COPYING_$|\+tmp$")
 _NO_ZONE = re.compile(r"\bTIMESTAMP(_S|_MS|_NS)?(?=[,)\[]|$)")
 _AS_TEXT = {"JSON": "VARCHAR"}
 _NO_TYPE = '"NULL"'  # of columns that are null throughout
@@ -107,10 +106,9 @@ class AuditFiles:
     def find(self, source: FileSource) -> list[str]:
         """Return the local paths of all files that a source's globs match, sorted.
 
-        A folder stands for all files below it. As in Spark, names that begin with ``_`` or ``.``
-        are no data, but for partition folders; nor is what a sink or Hadoop has not completed. The
-        search does not use :mod:`sources.storage.listing`, so that a file that one of the two
-        overlooks is reported as a difference. Files in S3 and HDFS are copied.
+        A folder stands for all files below it; which names are no data, see
+        :func:`~hybrid_extensions.audit.readers.file_search.matching_files`. Of a table in a format
+        of tables, its own log names the files. Files in S3 and HDFS are copied.
 
         Raises:
             InputError: The source is bounded and no file matches, its Delta table can't be opened,
@@ -126,7 +124,7 @@ class AuditFiles:
             files = lake_of(source).data_files(source, *self._place_of(source))
             return sorted(map(self._copies.local_path, files))
         patterns = [self._copies.local_pattern(pattern) for pattern in source.patterns]
-        paths = {str(file) for pattern in patterns for file in _matching_files(pattern, folder)}
+        paths = {str(file) for pattern in patterns for file in matching_files(pattern, folder)}
         if not paths and source.boundedness is Boundedness.BOUNDED:
             declared = ", ".join(source.patterns)
             is_remote = all("://" in each for each in source.patterns)
@@ -239,32 +237,6 @@ class AuditFiles:
             if moment is not None
         ]
         return f"WHERE {' AND '.join(limits)}" if limits else ""
-
-
-def _matching_files(pattern: str, folder: Path) -> Iterator[Path]:
-    """Yield the files of this machine that a glob matches, and those in folders that it matches.
-
-    Links to folders are followed.
-
-    Args:
-        pattern: The glob; a relative one starts at ``folder``.
-        folder: Folder of the pipeline's file.
-    """
-    parts = (folder / Path(pattern.removeprefix("file://")).expanduser()).parts
-    fixed = next((n for n, part in enumerate(parts) if MAGIC.search(part)), len(parts))
-    base = Path(*parts[:fixed])
-    pattern = str(Path(*parts[fixed:]))
-    found = iglob(pattern, root_dir=base, recursive=True) if parts[fixed:] else [""]
-    for match in map(base.joinpath, found):
-        inside = [
-            Path(place, name)
-            for place, _, names in os.walk(match, followlinks=True)
-            for name in names
-        ]
-        for file in inside if match.is_dir() else [match]:
-            below = file.relative_to(base).parts
-            if file.is_file() and not any(map(_NO_DATA.match, below)):
-                yield file
 
 
 def _parquet_reader(source: FileSource, paths: list[str]) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from hybrid_extensions.audit.computed.proven_expressions import NotProvenError
-from hybrid_extensions.audit.readers.json_texts import Members, Number, Unfit, as_text
+from hybrid_extensions.audit.readers.text_rows.json_texts import Members, Number, Unfit, as_text
 from hybrid_extensions.audit.readers.values.time_texts import (
     TIMES_OF_FILES,
     TIMES_OF_TOPICS,

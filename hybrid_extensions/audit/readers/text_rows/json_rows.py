@@ -8,8 +8,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from hybrid_extensions.audit.readers.json_texts import LEVELS, Unfit, members_of
-from hybrid_extensions.audit.readers.json_values import JsonDialect
+from hybrid_extensions.audit.readers.text_rows.json_texts import LEVELS, Unfit, members_of
+from hybrid_extensions.audit.readers.text_rows.json_values import JsonDialect
 from hybrid_extensions.comparison.duckdb_database import (
     INSTANT,
     insert_arrow,

@@ -24,6 +24,8 @@ _AUDITED_AT, _EXAMPLES = "audited at", "examples"
 def audited_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
     """Return the check of the last audit's verdict; running it by hand shows the verdict again.
 
+    It audits nothing itself. Without any audit of the serving generation it fails, as a warning.
+
     Args:
         loaded: The pipeline.
     """

@@ -75,8 +75,9 @@ class SourceViews:
     def create(self, sources: Sequence[AnySource]) -> dict[str, Columns]:
         """Create a view of each source of a chain, named like it; return their columns by source.
 
-        A growing folder has only files that no source before it has. The columns are after
-        ``select``, without those that only Spark evaluates.
+        A growing folder has only files that no source before it has, by the same call. The columns
+        are after ``select``, without those that only Spark evaluates. All rows are counted, and the
+        attributes are filled with what is found.
 
         Args:
             sources: The sources, in reading order.

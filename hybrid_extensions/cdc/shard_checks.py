@@ -26,8 +26,9 @@ class ShardSection(Section):
 def check_shards(pipeline: Pipeline) -> None:
     """Refuse shards whose rows could meet, or what needs the log of a single database.
 
-    Shards are topics of changes with their name in ``sink.key``. Called while the pipeline's
-    declaration is validated.
+    Shards are databases whose topics go into one table: those that a ``snapshot.topic`` names, or,
+    without snapshots, topics of changes whose name is in ``sink.key``. Other pipelines pass. Only
+    the declaration is looked at, while it is validated: no broker or database is asked.
 
     Raises:
         ValueError: Names the source, the topic or the field, and what to declare.

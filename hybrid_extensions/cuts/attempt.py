@@ -38,8 +38,10 @@ from sources.common.counting import counted
 from sources.common.positions import Offsets
 from sources.common.times import now_ms
 from sources.config.source.snapshot import SnapshotOptions
-from sources.errors import RunError
+from sources.errors import RunError, leaving
 from spark_jobs.table.delta_table import version_of
+
+_NONE_PUBLISHED = "This attempt published no cut, and changed no table; earlier cuts stay."
 
 
 class GivenUp(NamedTuple):
@@ -163,6 +165,7 @@ class Attempt:
         made.barrier, made.mark, made.ends = under_way.barrier, under_way.mark, under_way.ends
         return made
 
+    @leaving(_NONE_PUBLISHED)
     def open(self) -> None:
         """Write the barrier to the state of each table, then with the position that it stands for.
 
@@ -179,6 +182,7 @@ class Attempt:
         self.barrier = self.barrier.model_copy(update={"position": self.mark.position})
         self._write(self.barrier)
 
+    @leaving(_NONE_PUBLISHED)
     def look(self) -> dict[str, TableVersion] | GivenUp | None:
         """Check once how far the tables are; return their versions, a failure, or None so far.
 

@@ -164,12 +164,17 @@ class KafkaFeed(Feed):
 
 
 class PythonFeed(Feed):
-    """A Python function, which is called with the rows of each delivery.
+    """A Python function, which gets the target's rows in parts, one call for each.
+
+    After a call that failed, or whose process ended, all parts that lead to that version of the
+    target are repeated with the same rows, unless a load of the whole table comes instead: so the
+    function has to cope with rows that it has had.
 
     Attributes:
         type: ``python``.
         function: The function as ``module:function``: it takes an Arrow table of rows, and a
-            ``hybrid_extensions.feeds.delivery.Delivery``, which has the version of the target.
+            ``hybrid_extensions.feeds.delivery.Delivery``, which has the version of the target, the
+            number of the part, and whether it is the last.
 
     """
 

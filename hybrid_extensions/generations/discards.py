@@ -16,7 +16,7 @@ from sources.state.generation import (
     unmark_removed,
 )
 
-_LOOK = "Look at `hybrid generation list P` before you try again."
+_LOOK = "If `hybrid generation list P` still has it, and not as the serving one, try again."
 
 
 def discard(loaded: LoadedPipeline, generation: str | None = None) -> str:

@@ -37,6 +37,9 @@ class GenerationLine(BaseModel):
 def overview(loaded: LoadedPipeline) -> list[GenerationLine]:
     """Return all generations of a pipeline, the oldest first; empty if nothing was planned yet.
 
+    A promotion or rollback that is under way does not show in it until its record is written: ask
+    :func:`~sources.serving.pending_switch`.
+
     Raises:
         StateError: The state can't be read.
         UnavailableError: The state's store does not answer.

@@ -246,7 +246,8 @@ def query_errors() -> Iterator[None]:
 def raw_cursor(connection: pymysql.Connection[Cursor]) -> Iterator[SSCursor]:
     """Open a streaming cursor on a connection of :func:`connect_raw` for the body of ``with``.
 
-    It fetches rows as they are asked for, and is closed with the block.
+    It fetches rows as they are asked for, and is closed with the block. Rows that were not fetched
+    by then are read to the end, which may take long, unless the connection is closed.
     """
     cursor = connection.cursor(SSCursor)
     try:

@@ -42,7 +42,7 @@ class MariaDb(CapturedKind):
         for name in options.tables:
             if name not in found:
                 message = f"There is no table `{name}` in the database."
-                hint = "Write `database.table`, or grant the user of the address SELECT on it."
+                hint = "Correct `database.table`, or grant the user SELECT on it; then try again."
                 raise InputError(message, hint, table=name)
         unknown = (
             "Without `--connect` nothing tells how far the connector has read: `hybrid status P` "

@@ -165,9 +165,9 @@ def describe_table(connection: psycopg.Connection[Any], table: str) -> DatabaseT
     ).fetchone()
     if kind is None:
         message = f"There is no table `{table}` in the database."
-        hint = "Name it with its schema, such as `public.orders`."
+        hint = "Name it with its schema, such as `public.orders`, and try again."
         if name:
-            hint = "Correct its name (`schema.table`), or the database that the address names."
+            hint = "Correct its name (`schema.table`) or the address's database, and try again."
         raise InputError(message, hint, table=table)
     columns: dict[str, str] = {}
     left_out: dict[str, str] = {}

@@ -97,7 +97,8 @@ def materialized_range(
 def windows_of(ranges: Ranges) -> dict[str, tuple[datetime, datetime]]:
     """Return begin (inclusive) and end (exclusive) in UTC of each declared range that has ended.
 
-    They are by partition key, in order.
+    They are by partition key, in order. Ended by the clock: whether history or the live run has the
+    rows yet is not asked.
     """
     made = partitions(ranges)
     windows = {key: made.time_window_for_partition_key(key) for key in made.get_partition_keys()}

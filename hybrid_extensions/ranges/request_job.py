@@ -123,10 +123,12 @@ _DESCRIPTION = (
 
 
 def steps_of(config: RequestConfig, names: Sequence[str]) -> list[RangeStep]:
-    """Return the steps that a form asks for, each once.
+    """Return the steps that a form asks for: each range of each pipeline, by pipeline.
+
+    One that is written twice is one step.
 
     Args:
-        config: The form.
+        config: The form; without ``pipelines`` it asks for all of them.
         names: The pipelines that there are.
 
     Raises:

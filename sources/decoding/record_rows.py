@@ -168,7 +168,8 @@ class RecordRows(RecordColumns):
     def declared_columns(self) -> dict[str, str] | None:
         """All declared columns of a row and their Spark SQL types, those of ``include`` first.
 
-        Computed; None if none are declared, so that those of the preceding source apply.
+        Computed. None if there is no ``schema`` and the format has no column of its own, such as
+        ``value`` of ``raw``: those of the preceding source then apply.
         """
         columns = self.columns or self.value.own_columns
         return None if columns is None else {**self.included_types, **columns}

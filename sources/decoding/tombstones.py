@@ -42,10 +42,12 @@ class RowOfKey(NamedTuple):
 class Tombstones:
     """Reader of tombstones (a key, no value): makes the row that each of them deletes.
 
-    Built on the driver, and pickled to tasks.
+    Of the row, the columns of its key are filled from the record's key, and its event time, if
+    values have that column, from the record's timestamp; the others stay null. A key that does not
+    tell them makes a bad value. Built on the driver, and pickled to tasks.
 
     Args:
-        row: Columns of such a row that get a value.
+        row: Columns that are filled: those of the key, and the event time.
         columns: Columns that are decoded from values, with their types.
         registry: Schema registry of the ids in front of keys in Avro; None if keys have none.
 

@@ -17,7 +17,9 @@ _BLOCK_BYTES = 1 << 16
 
 
 class Region(NamedTuple):
-    """A byte range of one file, which one task reads.
+    """A byte range of one file, cut anywhere, of which one task reads the records that begin in it.
+
+    So the last of them may end behind it.
 
     Attributes:
         path: The file.

@@ -134,6 +134,6 @@ def _way_out() -> str:
     known = [command for name, command in _INSTALLERS.items() if shutil.which(name)]
     command = f" (on this machine by `{known[0].format(minimum=MINIMUM)}`)" if known else ""
     return (
-        f"Install a JDK or JRE {MINIMUM} or later{command}. Set JAVA_HOME to its folder, in which "
-        "`bin/java` is; or remove JAVA_HOME, if that `java` is the first on the PATH."
+        f"Install a JDK or JRE {MINIMUM} or later{command}. Then set JAVA_HOME to its folder, in "
+        "which `bin/java` is; or have its `java` first on the PATH, and JAVA_HOME not set."
     )

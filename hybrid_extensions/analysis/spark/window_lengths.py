@@ -58,7 +58,7 @@ def is_window(node: Any, number: int) -> bool:
 
 
 def window_lengths(node: Any, number: int) -> WindowLengths:
-    """Return length, slide and offset of the windows that a plan's column has.
+    """Return length, slide and offset, in microseconds, of the windows that a plan's column has.
 
     Args:
         node: Node of the plan that has the column; the windows are computed there or below.

@@ -28,10 +28,10 @@ def create_input(
     """Create the table ``input`` with one row per ``key``, and find ambiguous keys.
 
     Of several rows with the same key, ``input`` holds the last one by ``sink.sequence``, be it a
-    delete. A key is ambiguous if its rows differ and nothing says which one counts: there is no
-    sequence in the input, or the last rows have the same one. Without a declared key, ``input``
-    holds every row. The keys that are ambiguous are in the table ``audit.ambiguous``, which is
-    replaced.
+    delete; of those that it does not tell apart, one of the earliest source. A key is ambiguous if
+    its rows differ and nothing says which one counts: there is no sequence in the input, or the
+    last rows have the same one. Without a declared key, ``input`` holds every row. The keys that
+    are ambiguous are in the table ``audit.ambiguous``, which is replaced.
 
     Args:
         connection: The audit's database, with the table ``audit.rows``. It is changed: values that

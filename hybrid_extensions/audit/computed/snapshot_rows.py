@@ -25,8 +25,9 @@ def leave_out_held(
 ) -> None:
     """Remove the changes that a snapshot contains from ``audit.rows`` of a table that keeps all.
 
-    Nothing is done where the sink keeps the last change of a key, by its position: of a row and a
-    change with equal values either may count (:func:`settle_snapshot_rows`).
+    Nothing is done without such a snapshot, with a declared ``seam_filter``, and where the sink
+    keeps the last change of a key, by its position: of a row and a change with equal values either
+    may count (:func:`settle_snapshot_rows`).
 
     Args:
         connection: The audit's database, with ``audit.rows``.

@@ -108,7 +108,8 @@ class AuditFiles:
 
         A folder stands for all files below it; which names are no data, see
         :func:`~hybrid_extensions.audit.readers.file_search.matching_files`. Of a table in a format
-        of tables, its own log names the files. Files in S3 and HDFS are copied.
+        of tables, its own log names the files. Files in S3 and HDFS are copied. Empty if a source
+        that is not bounded has no file yet, or a table no rows.
 
         Raises:
             InputError: The source is bounded and no file matches, its Delta table can't be opened,

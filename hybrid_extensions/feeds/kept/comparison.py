@@ -220,8 +220,8 @@ def _trained_on(acting: LoadedPipeline, feed: AnyFeed, keep: Keep) -> LoadedPipe
         "what was known at a time."
     )
     hint = (
-        "Name the pipeline whose table keeps all values, with `sink.history` or `sink.mode: "
-        "append`: `keep: {path: …, trained_on: other.yaml}`."
+        "Name in the feed's `keep` the pipeline whose table keeps all values, with `sink.history` "
+        "or `sink.mode: append`: `{path: …, trained_on: other.yaml}`. Then compare again."
     )
     raise InputError(message, hint, field="feeds", value=feed.name)
 

@@ -142,7 +142,9 @@ def create_lookups(  # noqa: PLR0913 - each is another thing
 ) -> int:
     """Create the table of look-ups with what they found; return how many of them are not known.
 
-    They are one at each change of a key, and a sample: each of a random key at a random time.
+    They are one at each change of a key, and a sample: each of a random key at a random time. What
+    a look-up found is not known while a delivery of its key was under way, and before the first one
+    that was kept, unless the key was new then; such look-ups are left out of the table.
 
     Args:
         connection: The database, after :func:`copy_deliveries`.

@@ -178,6 +178,9 @@ class RedisSink(FeedSink):
     def standing_still(self, columns: pa.Schema) -> Iterator[Held]:
         """Yield the position before a comparison; refuse if it has changed after it.
 
+        An empty position if no feed has recorded one, or another feed has. The keys are not locked:
+        the change is found when the block ends, and not if the block raises.
+
         Raises:
             StateError: A delivery came in between, so that the comparison proves nothing.
             InputError: The server refuses.

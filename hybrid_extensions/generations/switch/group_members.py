@@ -120,6 +120,16 @@ def candidates_of(pipelines: Sequence[LoadedPipeline]) -> list[Member]:
     return ordered
 
 
+def on_each(action: str, files: Sequence[object]) -> str:
+    """Return the commands that do something on each of several pipelines, joined by "and".
+
+    Args:
+        action: Name of the command, such as ``generation list``.
+        files: Paths of the pipelines' files.
+    """
+    return " and ".join(Remedy(action).command(str(each)) for each in files)
+
+
 def earlier_of(pipelines: Sequence[LoadedPipeline]) -> list[Member]:
     """Return the members of a group that is rolled back, in the order given.
 
@@ -137,11 +147,8 @@ def earlier_of(pipelines: Sequence[LoadedPipeline]) -> list[Member]:
                     "rolled back alone after both were changed together, so one of them would go "
                     "back, and the other one forward. Nothing was changed."
                 )
-                alone = " and ".join(
-                    Remedy("generation rollback").command(each) for each in (other, file)
-                )
-                listed = " and ".join(
-                    Remedy("generation list").command(each) for each in (other, file)
+                listed, alone = (
+                    on_each(f"generation {to_do}", [other, file]) for to_do in ("list", "rollback")
                 )
                 hint = f"Look at both, {listed}; then change each alone: {alone}."
                 raise StateError(message, hint, file=other)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -16,7 +16,7 @@ from hybrid_extensions.generations.switch.group_followers import (
     require_running,
     wait_until_read,
 )
-from hybrid_extensions.generations.switch.group_members import GIVEN_UP, Group, Member
+from hybrid_extensions.generations.switch.group_members import GIVEN_UP, Group, Member, on_each
 from hybrid_extensions.generations.switch.lock import HeldSwitch
 from hybrid_extensions.generations.switch.progress import Say, Steps, say_nothing
 from hybrid_extensions.generations.switch.readiness import (
@@ -87,13 +87,10 @@ def check(group: Group, loaded: Mapping[str, LoadedPipeline], say: Say) -> None:
     say(f"checked: {names} can be {'rolled back to' if group.is_rollback else 'promoted'}")
 
 
-def prepare(
-    home: LoadedPipeline, group: Group, loaded: Mapping[str, LoadedPipeline], say: Say
-) -> None:
+def prepare(group: Group, loaded: Mapping[str, LoadedPipeline], say: Say) -> None:
     """Record all switches, and end the runs, those of followers once they have read everything.
 
     Args:
-        home: The pipeline in whose state the group is recorded.
         group: The group.
         loaded: Its pipelines by file.
         say: Told each member that is done.
@@ -109,7 +106,7 @@ def prepare(
         action = begin_action(its.state, switch.kind, switch.by, switch.to, before)
         switch = switch.model_copy(update={"action": action})
         if its.state.put_if_absent(Switch.NAME, switch) != switch:
-            raise ended_by_another(home)
+            raise ended_by_another(loaded.values())
         if (refusal := overtaken(its, switch)) is not None:
             raise refusal
         switches[each.file] = switch
@@ -216,6 +213,9 @@ def give_up_all(
 ) -> None:
     """Undo the steps of a group of which none is recorded as done, and remove its record.
 
+    Tables that are committed already are changed back. Live runs that were ended for the group stay
+    ended: call :func:`resume_all` afterwards.
+
     Args:
         home: The pipeline in whose state the group is recorded.
         group: The group.
@@ -231,7 +231,7 @@ def give_up_all(
     given_up = group.model_copy(update={"stage": GIVEN_UP})
     # Who has prepared it, and was suspended, does not begin it any more.
     if group != given_up and not home.state.replace_known(Group.NAME, group, given_up):
-        raise ended_by_another(home)
+        raise ended_by_another(loaded.values())
     remove_switches(loaded.values(), group.at_ms, by, say)
     home.state.delete(Group.NAME)
 
@@ -319,12 +319,22 @@ def say_of(say: Say, loaded: LoadedPipeline, text: str) -> None:
     say(f"{loaded.pipeline.name}: {as_commands(text, str(loaded.path))}")
 
 
-def ended_by_another(home: LoadedPipeline) -> StateError:
-    """Return (do not raise) the error of a process whose group another one has begun or ended."""
+def ended_by_another(members: Collection[LoadedPipeline]) -> StateError:
+    """Return (do not raise) the error of a process whose group another one has begun or ended.
+
+    Raise it only where this process has changed no table of the group.
+
+    Args:
+        members: The group's pipelines, the first of which has its record.
+    """
+    listed = on_each("generation list", [each.path for each in members])
     message = (
-        "The promotion or rollback of the group is not continued by this process: another one has "
-        "begun or ended one meanwhile."
+        "Another process has begun or ended a promotion or rollback of the group, so this one does "
+        "not continue. It has changed no table; what readers see is decided by the other one."
     )
-    listed = Remedy("generation list").command(str(home.path))
-    hint = f"Look at {listed} before you try again."
-    return StateError(message, hint, transient=True, pipeline=home.pipeline.name)
+    hint = (
+        f"See which generations serve: {listed}. If they are those that you want, there "
+        "is nothing to do. Otherwise try again: that first completes, or gives up, what was left "
+        "unfinished, and is refused while another process is at work."
+    )
+    return StateError(message, hint, transient=True, pipeline=next(iter(members)).pipeline.name)

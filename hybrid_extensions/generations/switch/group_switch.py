@@ -118,12 +118,12 @@ def _change(
             if is_rollback:
                 tell_of_others(pipelines, say)
             if home.state.put_if_absent(Group.NAME, group) != group:
-                raise group_steps.ended_by_another(home)
+                raise group_steps.ended_by_another(loaded.values())
             try:
-                group_steps.prepare(home, group, loaded, say)
+                group_steps.prepare(group, loaded, say)
                 begun = group.model_copy(update={"stage": BEGUN})
                 if not home.state.replace_known(Group.NAME, group, begun):
-                    raise group_steps.ended_by_another(home)
+                    raise group_steps.ended_by_another(loaded.values())
             except HybridError:
                 group_steps.give_up_all(home, group, loaded)
                 group_steps.resume_all(group, loaded)
@@ -180,7 +180,7 @@ def abort_group(loaded: LoadedPipeline, switch: Switch, by: str | None, say: Say
     members = {each.file: each.load() for each in group.members}
     with _locks(members.values(), f"abort of the {group.kind}", by):
         if (group := _group_of(home, switch.at_ms)) is None:
-            raise group_steps.ended_by_another(home)
+            raise group_steps.ended_by_another(members.values())
         if group.stage != GIVEN_UP:
             _require_way_back(group, members, switch)
         group_steps.give_up_all(home, group, members, by, say)

@@ -47,7 +47,7 @@ def _is_merging(context: PipelineContext, doing: str) -> StateError:
     message = (
         f"Pipeline `{name}` merges rows into its table, and its state is in a store, where its run "
         f"can't wait for the commit of a {doing}: one that removes a file which a merge reads "
-        "makes it fail. No row has changed."
+        "makes it fail. It was not committed."
     )
     hint = (
         f"Pause the stream (`hybrid pause P`), repeat the {doing}, then resume the stream: `hybrid "

@@ -165,8 +165,9 @@ def abort(
 ) -> Switch | None:
     """Undo a promotion or rollback that is not committed; None if there is none.
 
-    The serving generation stays as it was. Live runs that were requested are started again. Anyone
-    may call it: what readers see stays as it is.
+    The serving generation stays as it was. Live runs that were requested are started again. Of a
+    group all is undone: tables of it that were changed already are changed back, as long as one is
+    left. Anyone may call it, without being an approver.
 
     Args:
         loaded: The pipeline.

@@ -46,7 +46,7 @@ def continued_by_another(switch: Switch) -> StateError:
         f"The {switch.kind} of {switch.to} is not continued by this process: another one has "
         "continued or ended it meanwhile."
     )
-    hint = "Look at `hybrid generation list P` before you try again."
+    hint = "If another generation serves than you want (`hybrid generation list P`), try again."
     return StateError(message, hint, transient=True, generation=switch.to)
 
 

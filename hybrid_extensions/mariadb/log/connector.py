@@ -163,7 +163,7 @@ def require_heartbeats(url: str) -> None:
         hint = (
             f"Set `{_HEARTBEAT}=1000` in the connector's configuration. Debezium then writes to "
             "the topic `__debezium-heartbeat.<topic.prefix>`, which has to exist, or be created by "
-            "Kafka Connect."
+            "Kafka Connect. Then try again."
         )
         raise InputError(message, hint, value=url)
 

@@ -26,6 +26,8 @@ def check_replica(
 ) -> None:
     """Refuse a replica that does not write what it replicates to its own binary log.
 
+    Of MariaDB also a server that was a replica before. One without the setting passes, unasked.
+
     Args:
         connection: Open connection to the database.
         table: The table, for messages.

@@ -215,7 +215,7 @@ def _wait_until_read(context: PipelineContext, say: Callable[[str], None]) -> No
             message = (
                 f"The live run of `{source}` does not run, and has not yet read "
                 f"{counted(waiting, 'file')} of the followed table from before the recomputed "
-                "range."
+                "range, of which nothing was replaced."
             )
             hint = "Start it, `hybrid resume P`, and repeat this while it runs: `hybrid follow P`."
             raise StateError(message, hint, source=source, generation=context.generation.name)

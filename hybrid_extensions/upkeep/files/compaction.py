@@ -272,7 +272,7 @@ class Compaction:
     def _changed(self) -> StateError:
         message = (
             f"Another writer has changed columns, properties or the protocol of {self.table} "
-            "during the compaction, which has ended early. No row has changed by it."
+            "during the compaction, which has ended early."
         )
         hint = "Compact the rest: `hybrid compact P`."
         return StateError(message, hint, transient=True, table=self.table.url)
@@ -280,4 +280,4 @@ class Compaction:
     def _unreadable(self, path: str, error: Exception) -> StateError:
         message = f"File {path} of the table {self.table} can't be read: {error}".rstrip(".")
         hint = "Restore the file from a backup, then try again: `hybrid compact P`."
-        return StateError(f"{message}. No row has changed.", hint, file=path)
+        return StateError(f"{message}.", hint, file=path)

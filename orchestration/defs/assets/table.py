@@ -52,7 +52,9 @@ def table_asset(loaded: LoadedPipeline) -> dg.AssetsDefinition:
 
     The chain materializes it at its end, unless it computed a candidate, which readers do not see;
     afterwards the supervision reports new versions of the table and how the pipeline is. It may be
-    materialized alone at any time, to look now.
+    materialized alone at any time, to look now: that starts no run and changes no table; it reads
+    the table's log and ten of its rows, whose values Dagster then keeps and shows as metadata. As
+    long as there is no table it records an observation, and no materialization.
     """
     about = loaded.pipeline.about
     key = table_key(loaded)

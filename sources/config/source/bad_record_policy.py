@@ -51,7 +51,8 @@ class BadRecords(Declared):
             rules: Its rules.
 
         Raises:
-            ValueError: ``quarantine`` is declared, and no policy writes to a table.
+            ValueError: ``quarantine`` is declared, and nothing is written to it (:meth:`recorded`).
+                Under ``event_time.outside: drop`` something is.
         """
         if self.quarantine is None or self.recorded(event_time, rules):
             return

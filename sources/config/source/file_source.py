@@ -237,9 +237,11 @@ class FileSource(BadRecords):
         return Selection(self.name, self.select)
 
     def event_column(self, event_time: str) -> EventColumn | None:
-        """Return the files' column that the event time is read from; None if it is computed.
+        """Return the files' column that the event time is read from, with its unit, or None.
 
-        None as well if ``select`` does not have it.
+        Also the column inside ``timestamp_seconds``, ``timestamp_millis`` or ``timestamp_micros``.
+        None if another expression than these or a plain column computes the event time, or
+        ``select`` does not have it.
 
         Args:
             event_time: Event-time column of the output, after ``select``.

@@ -93,8 +93,8 @@ def parse_limit(
             message = f"`{name}: {given[name]}` is not a limit: it has to be 1 or more."
             hint = f"Write 1 or more, or leave `{name}` out for no limit."
             raise InputError(message, hint, field=name, value=str(given[name])) from None
-        message = f"`{size}` is not a number of bytes."
-        hint = "Write the bytes per second as 1000000, 50MB or 50MiB, or leave `bytes` out."
+        message = f"`{size}` is not a number of bytes. Nothing was changed."
+        hint = "Write 1000000, 50MB or 50MiB (per second); without `bytes` that limit is lifted."
         raise InputError(message, hint, field=name, value=str(size)) from None
 
 

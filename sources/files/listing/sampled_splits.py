@@ -145,7 +145,7 @@ def _columns_inside(
         )
         hint = (
             "Correct `path` so that it matches a file with rows, declare the source's `schema`, or "
-            "remove the source."
+            "remove the source; then plan again: `hybrid plan P`."
         )
         raise InputError(message, hint, source=source.name, field="schema")
     if paths:

@@ -122,7 +122,8 @@ class Stager:
     def flush(self) -> None:
         """Write the records that are not written yet as one Parquet file, atomically.
 
-        Call it at the end of the task; without records nothing is written.
+        Call it at the end of the task: records that are held until then, up to 16 MiB, would be
+        lost without it, neither counted nor quarantined. Without records nothing is written.
 
         Raises:
             StateError: The state folder can't be written.
@@ -166,7 +167,10 @@ class RowStager:
             self._stage()
 
     def flush(self) -> None:
-        """Write all rows that are not written yet; call it at the end of the task.
+        """Write all rows that are not written yet.
+
+        Call it at the end of the task: rows that are held until then would be lost without it,
+        neither counted nor quarantined.
 
         Raises:
             StateError: The state folder can't be written.

@@ -97,7 +97,7 @@ def files_missing(generation: Generation, table: Folder, names: Sequence[str]) -
         f"Data files of the table {table} are missing, although its log lists them: "
         f"{first_few(names)}. Their rows are lost, and the table can't be read."
     )
-    hint = f"Restore the files from a backup. Without one, {_NEW}."
+    hint = f"Restore them from a backup, then run again: `hybrid run P`. Without one, {_NEW}."
     return _refused(generation, table, message, hint)
 
 

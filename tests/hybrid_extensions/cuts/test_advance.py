@@ -145,6 +145,7 @@ def test_a_database_that_refuses_leaves_no_open_barrier(shop: Shop) -> None:
     def refuse() -> Mark:
         raise InputError("no", "nothing")
 
-    with pytest.raises(InputError):
+    with pytest.raises(InputError) as caught:
         advance(shop.group, None, 60, Database(refuse, lambda: 7))
+    assert caught.value.effect.startswith("This attempt published no cut, and changed no table")
     assert not any(table.barrier().is_open for table in shop.tables)

@@ -393,6 +393,30 @@ def test_an_error_before_it_has_begun_gives_all_of_it_up(
     assert seen(cases) == [NEW, NEW]
 
 
+def test_a_process_that_another_one_overtook_changes_nothing_and_names_where_to_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cases = pair(tmp_path)
+    check = group_steps.check
+
+    def overtaken(found: Group, loaded: Any, say: Any) -> None:
+        check(found, loaded, say)
+        other = found.model_copy(update={"at_ms": found.at_ms + 1})
+        loaded[found.members[0].file].state.put_if_absent(Group.NAME, other)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(group_steps, "check", overtaken)
+        with pytest.raises(StateError, match="It has changed no table") as caught:
+            group(cases)
+    assert caught.value.transient
+    for case in cases:
+        assert f"generation list {case.loaded.path}`" in caught.value.hint
+    assert seen(cases) == [OLD, OLD]
+    # As the hint says: what the other one left is settled first.
+    group(cases)
+    assert seen(cases) == [NEW, NEW]
+
+
 def test_it_can_be_aborted_until_the_last_table_is_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

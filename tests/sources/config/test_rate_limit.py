@@ -50,7 +50,7 @@ def test_limits_are_written_as_people_write_sizes() -> None:
     assert parse_limit("50MiB", files=3, rows=4) == RateLimit(
         bytes=ByteSize(50 << 20), files=3, rows=4
     )
-    with pytest.raises(InputError, match="`fast` is not a number of bytes"):
+    with pytest.raises(InputError, match=r"`fast` is not a number of bytes\. Nothing was"):
         parse_limit("fast")
 
 

@@ -67,7 +67,9 @@ def test_no_java_at_all_says_what_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(InputError, match="No Java was found") as caught:
         require_java()
-    assert "JAVA_HOME" in caught.value.hint
+    # There is no variable to be removed.
+    assert "set JAVA_HOME to its folder" in caught.value.hint
+    assert "emove" not in caught.value.hint
 
 
 def test_a_java_home_without_java_is_named_instead_of_skipped(

@@ -204,7 +204,8 @@ class Measurement:
         """Return whether a progress report is the first one since a micro-batch was committed.
 
         A report of an idle trigger carries the number of the batch that will come: so what was
-        committed decides, not the number of the report.
+        committed decides, not the number of the report. Asking remembers nothing: it stays True
+        until :meth:`take` has marked that commit as reported.
 
         Args:
             latest: Spark's last progress report; None before the first.

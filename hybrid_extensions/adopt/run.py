@@ -10,16 +10,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from hybrid_extensions.adopt.plan import draft_adopted, followed_topic
-from hybrid_extensions.adopt.position import Asked, offsets_of, start_at
-from hybrid_extensions.adopt.result import AdoptResult
-from hybrid_extensions.adopt.table import (
+from hybrid_extensions.adopt.adoptable_table import (
     FoundTable,
     find_table,
     require_possible_rows,
     require_same_columns,
     require_stateless,
 )
+from hybrid_extensions.adopt.plan import draft_adopted, followed_topic
+from hybrid_extensions.adopt.position import Asked, offsets_of, start_at
+from hybrid_extensions.adopt.result import AdoptResult
 from hybrid_extensions.generations.files.table_snapshot import read_snapshot
 from hybrid_extensions.generations.files.take_over import OutdatedError, TakeOver, prepare
 from hybrid_extensions.generations.table_position import find_position

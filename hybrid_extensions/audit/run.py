@@ -1,4 +1,4 @@
-"""Audit of a table: compared row by row; which differences are unknown, such as of a live run.
+"""Audit of a table: expected rows against those that are there, ledgers and bad records recounted.
 
 DuckDB computes the expected rows from every file and every record, without Spark, plan or
 checkpoint; :func:`hybrid_extensions.comparison.compare_tables.compare` says which rows are lost,
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -20,9 +19,6 @@ from sources.common.counting import counted
 from sources.errors import InputError
 
 if TYPE_CHECKING:
-    from hybrid_extensions.audit.computed.expected_query import ExpectedQuery
-    from hybrid_extensions.audit.records_in_flight import RecordsInFlight
-    from hybrid_extensions.comparison.compare_tables import Comparison
     from sources.common.positions import EndPosition
     from sources.config.loader import LoadedPipeline
     from sources.config.pipeline import Pipeline
@@ -92,6 +88,7 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
     from hybrid_extensions.audit.readers.file_views import AuditFiles  # noqa: PLC0415
     from hybrid_extensions.audit.records_in_flight import records_in_flight  # noqa: PLC0415
     from hybrid_extensions.audit.recount.recounted_ledger import recount_ledgers  # noqa: PLC0415
+    from hybrid_extensions.audit.unknown_differences import without_in_flight, without_unproven  # noqa: PLC0415
     from hybrid_extensions.comparison.compare_tables import compare  # noqa: PLC0415
     from hybrid_extensions.comparison.compared_tables import require_own_rows  # noqa: PLC0415
     from hybrid_extensions.comparison.duckdb_database import MEMORY_LIMIT, open_database  # noqa: PLC0415
@@ -136,10 +133,10 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
             {} if pipeline.audit is None else pipeline.audit.tolerance,
             without=_not_compared(pipeline, inputs.ambiguous),
         )
-        comparison, doubt = _believed(comparison, with_rounded(connection, query))
+        comparison, doubt = without_unproven(comparison, with_rounded(connection, query))
         unchecked += doubt
         if in_flight is not None:
-            comparison, doubt = _on_its_way(comparison, in_flight)
+            comparison, doubt = without_in_flight(comparison, in_flight)
             unchecked += doubt
         ledger, ledger_unchecked = recount_ledgers(connection, loaded, files)
     if not comparison.expected and inputs.distinct:
@@ -161,63 +158,6 @@ def _compare(loaded: LoadedPipeline, started: float) -> AuditReport:
         notes=[*inputs.notes, *side_notes, *_hints(comparison.rounded, inputs.ambiguous)],
         seconds=time.monotonic() - started,
     )
-
-
-def _believed(comparison: Comparison, query: ExpectedQuery | None) -> tuple[Comparison, list[str]]:
-    """Return a comparison without differences that a query explains which is not proven.
-
-    Rows that agree are right nevertheless: two engines have computed them.
-
-    Returns:
-        The comparison, and a sentence about the differences, if there are any.
-    """
-    counts = {kind: number for kind, number in comparison.counts.items() if number}
-    if query is None or query.unproven is None or not counts:
-        return comparison, []
-    sentence = (
-        f"{query.name} makes other rows than the target has ({_in_words(counts)}), but "
-        f"{query.unproven} is not proven to mean the same in Spark. {query.hint}"
-    )
-    return _without_differences(comparison), [sentence]
-
-
-def _on_its_way(comparison: Comparison, in_flight: RecordsInFlight) -> tuple[Comparison, list[str]]:
-    """Return a comparison without differences that records in flight explain.
-
-    They explain no row that is there twice, and not more rows than they are.
-
-    Args:
-        comparison: The comparison.
-        in_flight: Counts the records that a live run read or wrote meanwhile, or has yet to read.
-
-    Returns:
-        The comparison, and a sentence about the differences, if there are any.
-    """
-    counts = {kind: number for kind, number in comparison.counts.items() if number}
-    records = in_flight.count() if counts else 0
-    if not counts or "duplicated" in counts or sum(counts.values()) > records:
-        return comparison, []
-    why = f"which may be why rows differ ({_in_words(counts)})"
-    if in_flight.is_live:
-        sentence = (
-            f"The live run goes on: {counted(records, 'record was', 'records were')} on the way "
-            f"while topics and target were read, {why}. `hybrid drain P` stops it once it has "
-            "caught up; then audit again."
-        )
-    else:
-        sentence = (
-            f"The live run does not run: {counted(records, 'record is', 'records are')} not read "
-            f"yet, {why}. Once `hybrid resume P` has read them, audit again."
-        )
-    return _without_differences(comparison), [sentence]
-
-
-def _in_words(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{number:,} {kind}" for kind, number in counts.items())
-
-
-def _without_differences(comparison: Comparison) -> Comparison:
-    return replace(comparison, counts=dict.fromkeys(comparison.counts, 0), examples={}, rounded={})
 
 
 def _not_compared(pipeline: Pipeline, ambiguous: int) -> str | None:

@@ -9,7 +9,7 @@ from hybrid_extensions.cdc.compared.kept_compare import KeptCompare
 from hybrid_extensions.compare.compare_ranges import compare_ranges
 from hybrid_extensions.compare.declare import EQUALS, CompareSection
 from hybrid_extensions.compare.live_run_state import look_at_run
-from hybrid_extensions.schedules.dagster import schedule
+from hybrid_extensions.schedules.ticks import schedule
 from orchestration.defs.checks.from_job import report_check
 from orchestration.defs.jobs.actions import Action
 from orchestration.defs.keys import ACTION_TAG, RESULT_TAG, control_name, note_on_run, table_key

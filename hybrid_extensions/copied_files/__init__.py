@@ -8,7 +8,7 @@ from sources.extensions import Extension
 
 EXTENSION = Extension(
     "copied_files",
-    copied_files="hybrid_extensions.copied_files.plan:plan_copies",
+    copied_files="hybrid_extensions.copied_files.copyable_sources:plan_copies",
     transform_checks="hybrid_extensions.copied_files.spark.identity:require_identity",
     copying_sink="hybrid_extensions.copied_files.spark.history:copying_sink",
 )

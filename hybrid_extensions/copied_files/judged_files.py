@@ -50,7 +50,7 @@ def judge_files(
     """Find out, file by file, which planned Parquet files can be copied into the target.
 
     Yields the files in order, one at a time because footers need much memory. Called only where the
-    declaration allows copies (:mod:`hybrid_extensions.copied_files.plan`).
+    declaration allows copies (:mod:`hybrid_extensions.copied_files.copyable_sources`).
 
     Args:
         source: Declaration of the source.

@@ -8,7 +8,7 @@ import dagster as dg
 
 from hybrid_extensions.feeds.declare import AnyFeed, feed_of, feeds_of
 from hybrid_extensions.feeds.delivery_loop import compare, compared_in_words, deliver_once, in_words
-from hybrid_extensions.feeds.feed_record import FeedStatus, feed_statuses
+from hybrid_extensions.feeds.feed_health import FeedStatus, feed_statuses
 from hybrid_extensions.feeds.kept.comparison import compare_served, served_in_words
 from orchestration.defs.keys import table_group, table_key
 from orchestration.defs.show.dagster_failures import failures, load_again

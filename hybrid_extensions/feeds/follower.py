@@ -21,7 +21,8 @@ from hybrid_extensions.feeds.delivery import DELETED
 from hybrid_extensions.feeds.feed_record import feed_folder
 from hybrid_extensions.feeds.kept.keeper import Keeper
 from hybrid_extensions.feeds.kinds import open_sink
-from hybrid_extensions.feeds.position import Held, Position, commit_of, position_of, why_not_from
+from hybrid_extensions.feeds.needed_load import why_not_from
+from hybrid_extensions.feeds.position import Held, Position, commit_of, position_of
 from hybrid_extensions.feeds.rows import CannotFollow, Rows, all_rows, changed_rows
 from sources.common.schema import normalize_schema
 from sources.config.loader import LoadedPipeline, load_pipeline

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from hybrid_extensions.feeds.feed_record import FeedStatus, feed_statuses
+from hybrid_extensions.feeds.feed_health import FeedStatus, feed_statuses
 from orchestration.supervision.status_part import Number, Row, StatusPart
 from sources.common.durations import duration
 from sources.config.loader import LoadedPipeline

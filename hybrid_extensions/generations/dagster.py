@@ -12,14 +12,18 @@ from hybrid_extensions.generations.comparison.compare_generations import (
     GenerationComparison,
     compare_generations,
 )
-from hybrid_extensions.generations.comparison.same_rows import comparison_again, same_rows_check
+from hybrid_extensions.generations.comparison.same_rows import (
+    compared,
+    comparison_again,
+    same_rows_check,
+)
 from hybrid_extensions.generations.declare import COMPARED, GenerationsSection, Rerun
 from hybrid_extensions.generations.form import GenerationForm, fields_of
 from hybrid_extensions.generations.lifecycle import discard, rerun
 from hybrid_extensions.generations.switch import promotion
 from hybrid_extensions.generations.switch.group_switch import promote_group, roll_back_group
 from hybrid_extensions.generations.table_report import report_table
-from hybrid_extensions.schedules.dagster import schedule
+from hybrid_extensions.schedules.ticks import schedule
 from orchestration.attribution import acting_user, by_schedule
 from orchestration.defs.checks.from_job import report_check
 from orchestration.defs.jobs.action_form import action_schema, read_form
@@ -206,7 +210,7 @@ def _compare(context: dg.OpExecutionContext, loaded: LoadedPipeline, _: Generati
 def _report_comparison(
     context: dg.OpExecutionContext, loaded: LoadedPipeline, found: GenerationComparison
 ) -> None:
-    result = generation_metadata.compared(found, changed_since(loaded, found.serving))
+    result = compared(found, changed_since(loaded, found.serving))
     report_check(context.instance, table_key(loaded), COMPARED, result)
 
 

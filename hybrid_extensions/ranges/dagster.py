@@ -30,7 +30,7 @@ from hybrid_extensions.ranges.partitions import (
     ranges_key,
 )
 from hybrid_extensions.ranges.table.row_counts import rows_by_range
-from hybrid_extensions.schedules.dagster import schedule
+from hybrid_extensions.schedules.ticks import schedule
 from orchestration.attribution import acting_user
 from orchestration.defs.assets.upstream import upstream_keys
 from orchestration.defs.jobs.form_job import job_of

@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 
 from hybrid_extensions.comparison.duckdb_database import duckdb_type
-from hybrid_extensions.repair.table import RepairedTable
+from hybrid_extensions.repair.repairable_table import RepairedTable
 from sources.common.conversion import short_repr
 from sources.common.counting import counted
 from sources.common.schema import parse_type

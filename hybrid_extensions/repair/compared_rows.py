@@ -32,7 +32,7 @@ from hybrid_extensions.comparison.duckdb_database import (
     insert_arrow,
 )
 from hybrid_extensions.comparison.maps import sort_maps
-from hybrid_extensions.repair.table import RepairedTable
+from hybrid_extensions.repair.repairable_table import RepairedTable
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.schema import parse_schema, parse_type
 from sources.common.sql.sql_names import column_list, quoted

@@ -27,7 +27,7 @@ from hybrid_extensions.repair.compared_rows import (
 )
 from hybrid_extensions.repair.differences import Asked, Differences, find_differences, summed
 from hybrid_extensions.repair.positions import log_end_of, repair_version
-from hybrid_extensions.repair.table import RepairedTable
+from hybrid_extensions.repair.repairable_table import RepairedTable
 from hybrid_extensions.repair.wait_for_live_run import wait_for_run
 from sources.errors import StateError
 from sources.storage.tables.delta import delta_table

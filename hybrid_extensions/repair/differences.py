@@ -12,7 +12,7 @@ from hybrid_extensions.comparison.duckdb_database import as_json, columns_of, co
 from hybrid_extensions.repair.asked_keys import ASKED
 from hybrid_extensions.repair.compared_rows import DELETES, ENVELOPE, SOURCE, TARGET
 from hybrid_extensions.repair.positions import is_impossible, is_newer
-from hybrid_extensions.repair.table import RepairedTable
+from hybrid_extensions.repair.repairable_table import RepairedTable
 from orchestration.comparison.report import EXAMPLES
 from sources.common.database_snapshot import DatabaseSnapshot
 from sources.common.sql.sql_names import column_list, quoted

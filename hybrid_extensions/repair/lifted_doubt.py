@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hybrid_extensions.repair.comparison import Limits
 from hybrid_extensions.repair.differences import Differences
-from hybrid_extensions.repair.table import RepairedTable
+from hybrid_extensions.repair.repairable_table import RepairedTable
 from spark_jobs.run_state.repairs import Righted, read_repairs
 from spark_jobs.run_state.wrong_rows import kept_wrong_rows
 

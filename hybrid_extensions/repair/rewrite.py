@@ -18,7 +18,7 @@ from hybrid_extensions.generations.files.linked_files import add_action, link_fi
 from hybrid_extensions.repair.compared_rows import DELETES, read_deletes
 from hybrid_extensions.repair.differences import REPAIRS, in_keys
 from hybrid_extensions.repair.positions import is_newer
-from hybrid_extensions.repair.table import RepairedTable
+from hybrid_extensions.repair.repairable_table import RepairedTable
 from sources.common.sql.sql_names import column_list, quoted
 from sources.errors import StateError
 from sources.storage.folder import Folder

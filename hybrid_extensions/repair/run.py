@@ -30,9 +30,9 @@ from hybrid_extensions.repair.comparison import (
 )
 from hybrid_extensions.repair.differences import Differences
 from hybrid_extensions.repair.lifted_doubt import doubt_before, lift_doubt
+from hybrid_extensions.repair.repairable_table import RepairedTable, require_repairable
 from hybrid_extensions.repair.result import RepairResult
 from hybrid_extensions.repair.rewrite import Rewritten, Touched, files_to_rewrite, rewrite
-from hybrid_extensions.repair.table import RepairedTable, require_repairable
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.errors import leaving

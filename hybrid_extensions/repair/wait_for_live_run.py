@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from hybrid_extensions.repair.table import RepairedTable
+from hybrid_extensions.repair.repairable_table import RepairedTable
 from orchestration.catch_up import UpToNow
 from sources.errors import RunError
 from spark_jobs.launch import run_control

@@ -5,7 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from hybrid_extensions.schedules.dagster import schedule
+from hybrid_extensions.schedules.ticks import schedule
 from hybrid_extensions.upkeep import compaction, vacuum
 from hybrid_extensions.upkeep.declare import Upkeep, UpkeepSection
 from orchestration.attribution import acting_user

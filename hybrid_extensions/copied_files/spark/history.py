@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from hybrid_extensions.copied_files.copyable_sources import why_none
 from hybrid_extensions.copied_files.judged_files import JudgedFile, judge_files
-from hybrid_extensions.copied_files.plan import why_none
 from hybrid_extensions.copied_files.spark.sink import CopyingSink
 from sources.config.source.file_source import FileSource
 from sources.storage.folder import Folder

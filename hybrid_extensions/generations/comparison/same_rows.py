@@ -1,16 +1,22 @@
-"""Check `same_rows`: the candidate's rows compared with those that readers see."""
+"""Check `same_rows`: when a candidate passes, compared with the rows that readers see."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
 from hybrid_extensions.comparison.last_evaluation import last_evaluation
 from hybrid_extensions.generations import metadata as generation_metadata
-from hybrid_extensions.generations.comparison.compare_generations import compare_generations, pair
+from hybrid_extensions.generations.comparison.compare_generations import (
+    GenerationComparison,
+    compare_generations,
+    pair,
+)
 from hybrid_extensions.generations.declare import COMPARED
 from orchestration.defs.keys import generation_name, table_key
 from orchestration.defs.show.dagster_failures import failures
+from orchestration.display import moment
+from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.kept_definitions import changed_since
 from sources.serving import candidate_name, read_serving
@@ -49,9 +55,31 @@ def same_rows_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
                 context.log.info(f"{_NOTHING}there is no candidate. {how}")
                 return
             found = compare_generations(fresh)
-            yield generation_metadata.compared(found, changed_since(fresh, found.serving))
+            yield compared(found, changed_since(fresh, found.serving))
 
     return same_rows
+
+
+def compared(found: GenerationComparison, changed: Sequence[str]) -> dg.AssetCheckResult:
+    """Return a comparison as the result of the check ``same_rows``; it never errs, but warns.
+
+    It passes if a promotion takes nothing from readers. Values that differ pass, too, if the
+    definition was changed, as that is what the change is for; missing rows never do.
+
+    Args:
+        found: The comparison.
+        changed: Files of the definition that differ from those of the serving generation; empty if
+            none does.
+    """
+    is_meant = bool(changed) and not found.missing
+    why = f"; {', '.join(changed)} changed since {found.serving}" if changed else ""
+    return dg.AssetCheckResult(
+        passed=found.passed or is_meant,
+        severity=dg.AssetCheckSeverity.WARN,
+        # It is shown for as long as the candidate waits.
+        description=f"{found.text}{why}; compared {moment(now_ms())} UTC",
+        metadata=generation_metadata.comparison(found),
+    )
 
 
 def comparison_again(

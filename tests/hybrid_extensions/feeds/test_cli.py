@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hybrid_extensions.feeds import feed_record
+from hybrid_extensions.feeds import feed_health
 from hybrid_extensions.feeds.status import status_part
 from sources.common.times import now_ms
 from sources.config.loader import load_pipeline
@@ -102,7 +102,7 @@ def test_status_shows_in_words_for_how_long_a_feed_is_behind(
     assert cells()[2:5] == ["1", "0", ""]
     case.write([row(1, 1)])
     later_ms = now_ms() + 125_000
-    monkeypatch.setattr(feed_record, "now_ms", lambda: later_ms)
+    monkeypatch.setattr(feed_health, "now_ms", lambda: later_ms)
     assert cells()[2:4] == ["1", "1"]
     assert cells()[4].startswith("2 min ")
 

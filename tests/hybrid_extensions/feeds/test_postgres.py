@@ -15,7 +15,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.schema import Field, PrimitiveType
 from psycopg.rows import dict_row
 
-from hybrid_extensions.feeds.feed_record import feed_statuses
+from hybrid_extensions.feeds.feed_health import feed_statuses
 from hybrid_extensions.feeds.position import Held
 from hybrid_extensions.feeds.sinks.postgres import PostgresSink
 from hybrid_extensions.servers.databases.postgres import LocalPostgres

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from hybrid_extensions.feeds.feed_record import feed_statuses
+from hybrid_extensions.feeds.feed_health import feed_statuses
 from hybrid_extensions.metrics.collector import PipelineCollector
 from sources.common.times import now_ms
 from sources.errors import InputError, RunError, StateError

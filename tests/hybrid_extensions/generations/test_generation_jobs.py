@@ -13,9 +13,8 @@ import dagster as dg
 import pytest
 from pydantic import ValidationError
 
-from hybrid_extensions.generations import metadata as generation_metadata
 from hybrid_extensions.generations.comparison.compare_generations import GenerationComparison
-from hybrid_extensions.generations.comparison.same_rows import comparison_again
+from hybrid_extensions.generations.comparison.same_rows import compared, comparison_again
 from hybrid_extensions.generations.dagster import generation_actions
 from hybrid_extensions.generations.declare import Rerun
 from hybrid_extensions.generations.form import GenerationForm
@@ -513,7 +512,7 @@ def test_values_that_a_changed_query_makes_pass_and_lost_rows_never_do(
         types_changed={},
         examples={"changed": [AuditExample({"id": 1, "of": "x"}, "v", 4, None)]},
     )
-    result = generation_metadata.compared(found, changed)
+    result = compared(found, changed)
     assert result.passed is passes
     shown = result.metadata["examples"]
     assert isinstance(shown, dg.TableMetadataValue)

@@ -14,8 +14,8 @@ from hybrid_extensions.cdc.databases.captured_table import CapturedTable
 from hybrid_extensions.repair.asked_keys import read_asked
 from hybrid_extensions.repair.compared_rows import ENVELOPE, SOURCE, read_deletes, read_target
 from hybrid_extensions.repair.differences import Asked, Differences, find_differences
+from hybrid_extensions.repair.repairable_table import RepairedTable
 from hybrid_extensions.repair.rewrite import Rewritten, rewrite
-from hybrid_extensions.repair.table import RepairedTable
 from sources.common.database_snapshot import PostgresSnapshot
 from sources.config.source.file_source import FileSource
 from sources.planning.context import PipelineContext

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from hybrid_extensions.feeds.dagster import feed_definitions
-from hybrid_extensions.feeds.feed_record import feed_statuses
+from hybrid_extensions.feeds.feed_health import feed_statuses
 from hybrid_extensions.feeds.kept import comparison, keeper
 from sources.errors import InputError, StateError
 from tests.command_line import invoke

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from deltalake import DeltaTable, Field
 
-from hybrid_extensions.repair import table
-from hybrid_extensions.repair.table import require_repairable
+from hybrid_extensions.repair import repairable_table
+from hybrid_extensions.repair.repairable_table import require_repairable
 from sources.common.positions import StartPosition
 from sources.errors import InputError, StateError
 from sources.planning.context import PipelineContext
@@ -84,7 +84,7 @@ def test_a_transform_is_refused_unless_it_is_known_to_pass_on_rows_as_they_are(
 ) -> None:
     loaded = following(tmp_path).table.context.loaded
     found = TransformAnalysis(digest="d", **analysis)
-    monkeypatch.setattr(table, "kept_declaration", lambda kept, _: kept)
+    monkeypatch.setattr(repairable_table, "kept_declaration", lambda kept, _: kept)
     monkeypatch.setattr(PipelineContext, "plan", None)
     monkeypatch.setattr(TransformCheck, "current", lambda *_: found)
     with pytest.raises(StateError, match=told):

@@ -8,7 +8,8 @@ part:
 3. The connector has confirmed more than that: the topics hold all changes from before it.
 4. Their end offsets are read, and each table commits up to them.
 5. Of each table the version is read, *then* the driver's answer, which counts if there is one;
-   *then* the barrier again, which nobody may have replaced meanwhile.
+   *then* the barrier again, which nobody may have replaced meanwhile. *Then* its repairs: no driver
+   answers before one, and it may have written rows as they became behind the barrier.
 6. The cut is written in one commit.
 
 Whoever stops in between leaves a barrier that nobody waits for; drivers give it up in the end, and
@@ -39,6 +40,7 @@ from sources.common.positions import Offsets
 from sources.common.times import now_ms
 from sources.config.source.snapshot import SnapshotOptions
 from sources.errors import RunError, leaving
+from spark_jobs.run_state.repairs import read_repairs
 from spark_jobs.table.delta_table import version_of
 
 _NONE_PUBLISHED = "This attempt published no cut, and changed no table; earlier cuts stay."
@@ -265,5 +267,16 @@ class Attempt:
                 version = crossing.table_version
             if read_barrier(table.generation) != self.barrier:
                 return GivenUp("Another process publishes cuts of these tables, too.")
+            if self._is_repaired(table, version):
+                return GivenUp(f"{table.name}: rows were repaired meanwhile.")
             found[table.name] = TableVersion(target.url, version)
         return found
+
+    def _is_repaired(self, table: CutTable, version: int) -> bool:
+        """Whether a version may have repaired rows as they became behind the barrier."""
+        # A repair is recorded before its commit, and its version after that.
+        return any(
+            each.log_end > self.mark.position
+            and (each.table_version is None or each.table_version <= version)
+            for each in read_repairs(table.generation).repairs
+        )

@@ -26,6 +26,7 @@ from hybrid_extensions.cuts.barrier import (
     write_crossing,
 )
 from sources.storage.folder import Folder
+from spark_jobs.run_state.repairs import Repair, Repairs, read_repairs
 from tests.properties import examples
 
 PARTITIONS = 2
@@ -48,6 +49,8 @@ class Table:
         self.batch = 0
         self.barred = -1
         self.written = -1
+        # Transactions that the snapshot of a repair has; None if none is under way.
+        self.repaired: int | None = None
 
     def log_end(self) -> dict[int, int]:
         ends = dict(enumerate(self.topic))
@@ -82,6 +85,28 @@ class Table:
         else:
             newest = read_barrier(self.generation)
             self.barred = -1 if newest is None else newest.number
+
+    def repair(self, chance: random.Random) -> None:
+        """Take a snapshot for a repair, or record the repair, or commit it; it may die before."""
+        repairs = read_repairs(self.generation).repairs
+        if self.repaired is None:
+            self.repaired = self._world.transactions
+        elif not repairs or repairs[-1].table_version is not None or chance.random() < 0.1:
+            self._keep([*repairs, self._repair()])
+        else:
+            every = {change for part in self.coming for change in part}
+            self._commit([change for change in every if change < self.repaired])
+            self.repaired = None
+            if chance.random() < 0.8:
+                self._keep([*repairs[:-1], self._repair(repairs[-1], len(self.versions) - 1)])
+
+    def _repair(self, known: Repair | None = None, version: int | None = None) -> Repair:
+        end = f"{self._world.transactions:016x}" if known is None else known.log_end
+        counts = {"missing": 1, "different": 0, "extra": 0}
+        return Repair(id="r", begun_ms=1, version="", log_end=end, table_version=version, **counts)
+
+    def _keep(self, repairs: list[Repair]) -> None:
+        self.generation.replace(Repairs.NAME, Repairs(repairs=repairs))
 
     def _merge(self, barrier: Barrier | None, lives: int) -> bool:
         assert self.planned is not None
@@ -160,7 +185,7 @@ class World:
 
     def _step(self) -> None:
         chance, table = self._chance, self._chance.choice(self.tables)
-        match chance.randrange(4):
+        match chance.randrange(5):
             case 0:
                 for each in chance.sample(self.tables, chance.randint(1, 3)):
                     each.coming[chance.randrange(PARTITIONS)].append(self.transactions)
@@ -169,6 +194,8 @@ class World:
                 # The connector's producer: in order in a partition, and in any across them.
                 part = chance.randrange(PARTITIONS)
                 table.topic[part] = chance.randint(table.topic[part], len(table.coming[part]))
+            case 2:
+                table.repair(chance)
             case _:
                 table.drive(chance)
 

@@ -107,6 +107,7 @@ def follow(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> No
         text = " ".join(each.text for each in done) or "No range has to be recomputed."
         rows = [
             {
+                "generation": each.generation,
                 "version": each.version,
                 "range": each.replaced.model_dump(mode="json"),
                 **each.rows._asdict(),

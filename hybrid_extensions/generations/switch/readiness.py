@@ -124,6 +124,29 @@ def find_unready(context: PipelineContext) -> Unready | None:
                 "`supervision.caught_up_within`."
             )
             return Unready(message, hint, source.name)
+        if (reason := _why_it_waits(context)) is not None:
+            message = (
+                f"Generation {generation.name} can't be promoted: its live run can't read on, and "
+                f"readers would get rows as they were. {reason}"
+            )
+            hint = (
+                "If a range was recomputed there, let this generation follow, `hybrid follow P`, "
+                "and promote it again. If it can't follow, discard it, `hybrid generation discard "
+                "P`, and compute the table again: `hybrid rerun P`."
+            )
+            return Unready(message, hint, source.name)
+    return None
+
+
+def _why_it_waits(context: PipelineContext) -> str | None:
+    """Return why the run of a followed table waits or will fail, though all before is read."""
+    source = context.pipeline.growing_folder
+    if source is None or not source.is_table:
+        return None
+    try:
+        GrowingFolder(context).undiscovered()
+    except InputError as error:
+        return error.message
     return None
 
 

@@ -63,10 +63,11 @@ def follow_partitions(
     generation = read_serving(loaded).generation
     note_on_run(context, {GENERATION_TAG: generation})
     done = follow(loaded, say_in(context, loaded), acting_user(context.run.tags, None))
+    own = [each for each in done if each.generation == generation]
     rows = rows_by_range(loaded, ranges)
     for key, (since, until) in ranges.items():
         event = materialized_range(loaded, key, generation, FOLLOWED, rows.get(key))
-        parts = [each for each in done if _is_of(each, since, until)]
+        parts = [each for each in own if _is_of(each, since, until)]
         shown: dict[str, Any] = {
             "followed": " ".join(each.text for each in parts) or "Nothing had to follow.",
             "rows written": sum(each.rows.written for each in parts),

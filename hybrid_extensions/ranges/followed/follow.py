@@ -19,6 +19,7 @@ from hybrid_extensions.generations.files.range_history import (
 from hybrid_extensions.generations.overtaken_audit import overtake_audit
 from hybrid_extensions.generations.switch.lock import hold_switch_lock_in_turn
 from hybrid_extensions.generations.switch.merge_turn import between_merges
+from hybrid_extensions.generations.switch.run import do_all
 from hybrid_extensions.ranges.followed.followed_scope import scope_of
 from hybrid_extensions.ranges.range_scope import RangeScope, utc
 from hybrid_extensions.ranges.side_pipeline import (
@@ -28,22 +29,26 @@ from hybrid_extensions.ranges.side_pipeline import (
     limits,
 )
 from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement
+from orchestration.remedies import for_generation
 from sources.common.counting import counted
 from sources.config.loader import LoadedPipeline
-from sources.errors import StateError, leaving
+from sources.errors import InputError, StateError, leaving
 from sources.files.tables.replaced_range import ReplacedRange
 from sources.files.tables.table_commits import TableCommits
 from sources.files.tables.table_position import TablePosition
-from sources.kept_definitions import in_service
+from sources.kept_definitions import declaration_of, in_service
 from sources.planning.context import PipelineContext
 from sources.planning.files.discovery import GrowingFolder
 from sources.planning.files.passed_range import pass_range
-from sources.serving import target_of
+from sources.serving import candidate_name, target_of
 from sources.state.action_log import recorded
 from spark_jobs.launch import run_control
 from spark_jobs.run_state.heartbeat import read_heartbeat
 
 _POLL_S = 0.3
+_DISCARD = (
+    "Discard it, `hybrid generation discard P`, and compute the table again: `hybrid rerun P`."
+)
 # Of the source's declaration: what the table at one version does not have.
 _FOLLOWING = (
     "type",
@@ -78,20 +83,23 @@ class FollowedRange(NamedTuple):
         replaced: The range there.
         scope: What was made of it here.
         rows: Numbers of rows that were removed and written here; all zero if that was done before.
+        generation: Name of the generation whose table was recomputed.
     """
 
     version: int
     replaced: ReplacedRange
     scope: RangeScope
     rows: Replaced
+    generation: str
 
     @property
     def text(self) -> str:
         """A sentence about the range, and the rows that were replaced here."""
         since, until = utc(self.scope.since), utc(self.scope.until)
         return (
-            f"Version {self.version} of the followed table, {self.replaced}: from {since} until "
-            f"{until} {counted(self.rows.removed, 'row')} replaced by {self.rows.written:,}."
+            f"Version {self.version} of the followed table, {self.replaced}: in {self.generation} "
+            f"from {since} until {until} {counted(self.rows.removed, 'row')} replaced by "
+            f"{self.rows.written:,}."
         )
 
 
@@ -118,7 +126,7 @@ def require_followable(loaded: LoadedPipeline, replaced: ReplacedRange) -> Repla
         StateError: The pipeline's table can't follow the range; names it.
         UnavailableError: A store does not answer.
     """
-    context = _context(loaded)
+    context = _planned(in_service(loaded)[-1])
     if context is None:
         return None
     scope = scope_of(context, replaced)
@@ -134,13 +142,16 @@ def follow(
     Each range is one commit, after which the live run reads on; one after the other, in the order
     of the followed table's commits. Safe to repeat after an interruption.
 
+    So does a candidate that follows the table, too, in a table of its own. It is not waited for, as
+    it may have much to read; one that can't follow now is told, and is no error.
+
     Args:
         loaded: The pipeline.
         say: Called with a line of text for each step.
         by: Who asked for it; None if unknown.
 
     Returns:
-        The ranges, none if there is nothing to follow.
+        The ranges, those of the serving generation first; none if there is nothing to follow.
 
     Raises:
         InputError: The followed table was changed otherwise, or can't be read.
@@ -155,33 +166,46 @@ def follow(
         hint = "If it has files, recompute a range of it: `hybrid backfill P --since … --until …`."
         raise StateError(message, hint, pipeline=loaded.pipeline.name)
     done: list[FollowedRange] = []
+
+    def act(context: PipelineContext) -> None:
+        name, is_candidate = context.generation.name, context is not serving
+        try:
+            while (pending := _next(context)) is not None:
+                held.note(f"recomputing what was made of {pending.replaced} in {name}")
+                # Refused before anything is waited for or computed.
+                scope_of(context, pending.replaced)
+                _wait_until_read(context, say, is_patient=not is_candidate)
+                scope = scope_of(context, pending.replaced)
+                of = {"version": str(pending.position.version), "range": str(pending.replaced)}
+                with recorded(loaded.state, "follow", by, name, of) as after:
+                    done.append(_follow(context, pending, scope, say))
+                    overtake_audit(context.generation, f"the recomputation of {pending.replaced}")
+                    after["rows"] = done[-1].text
+        except (InputError, StateError) as error:
+            if not is_candidate:
+                raise
+            hint = for_generation(error.hint, name) if error.transient else _DISCARD
+            say(f"Candidate {name} does not follow: {error.message} {hint}")
+
     with hold_switch_lock_in_turn(loaded, "recomputation of followed ranges", say) as held:
-        context = PipelineContext.require(in_service(loaded)[-1])
-        while (pending := _next(context)) is not None:
-            held.note(f"recomputing what was made of {pending.replaced}")
-            # Refused before anything is waited for or computed.
-            scope_of(context, pending.replaced)
-            _wait_until_read(context, say)
-            scope = scope_of(context, pending.replaced)
-            of = {"version": str(pending.position.version), "range": str(pending.replaced)}
-            name = context.generation.name
-            with recorded(loaded.state, "follow", by, name, of) as after:
-                done.append(_follow(context, pending, scope, say))
-                overtake_audit(context.generation, f"the recomputation of {pending.replaced}")
-                after["rows"] = done[-1].text
+        serving = PipelineContext.require(in_service(loaded)[-1])
+        name = candidate_name(loaded)
+        waits = None if name is None else _planned(declaration_of(loaded, name))
+        do_all([serving, *([] if waits is None else [waits])], act)
     return done
 
 
-def _context(loaded: LoadedPipeline) -> PipelineContext | None:
-    serving = in_service(loaded)[-1]
-    generation = serving.open_generation(create=False)
-    context = None if generation is None else PipelineContext(serving, generation)
+def _planned(loaded: LoadedPipeline) -> PipelineContext | None:
+    """Return the generation of a declaration that follows a table; None before its plan."""
+    generation = loaded.open_generation(create=False) if follows_a_table(loaded) else None
+    context = None if generation is None else PipelineContext(loaded, generation)
     return context if context is not None and context.is_planned else None
 
 
 def _next(context: PipelineContext) -> _Pending | None:
     """Return the next commit of the followed table that has replaced a range; None without one."""
-    source, position = context.pipeline.growing_folder, GrowingFolder(context).position
+    source = context.pipeline.growing_folder
+    position = None if source is None else GrowingFolder(context).position
     if source is None or position is None:
         return None
     commits = TableCommits(source.name, context.loaded.place(position.place))
@@ -196,11 +220,13 @@ def _next(context: PipelineContext) -> _Pending | None:
         position = found.position
 
 
-def _wait_until_read(context: PipelineContext, say: Callable[[str], None]) -> None:
+def _wait_until_read(
+    context: PipelineContext, say: Callable[[str], None], *, is_patient: bool
+) -> None:
     """Wait until the live run has committed all rows of the commits before a replaced range.
 
     Raises:
-        StateError: It has ended before.
+        StateError: It has ended before; or it has not yet, and is not waited for (transient).
     """
     source = context.pipeline.sources[-1].name
     is_told = False
@@ -211,14 +237,17 @@ def _wait_until_read(context: PipelineContext, say: Callable[[str], None]) -> No
         done = 0 if beat is None or beat.splits_done is None else beat.splits_done
         if not (waiting := len(folder.before_a_range()) + folder.splits - done):
             return
-        if not is_running:
+        if not (is_running and is_patient):
             message = (
-                f"The live run of `{source}` does not run, and has not yet read "
-                f"{counted(waiting, 'file')} of the followed table from before the recomputed "
-                "range, of which nothing was replaced."
+                f"The live run of `{source}` {'has' if is_running else 'does not run, and has'} "
+                f"not yet read {counted(waiting, 'file')} of the followed table from before the "
+                "recomputed range, of which nothing was replaced."
             )
             hint = "Start it, `hybrid resume P`, and repeat this while it runs: `hybrid follow P`."
-            raise StateError(message, hint, source=source, generation=context.generation.name)
+            if is_running:
+                hint = "Repeat this once it has: `hybrid follow P`."
+            name = context.generation.name
+            raise StateError(message, hint, transient=True, source=source, generation=name)
         if not is_told:
             say(f"The live run reads {counted(waiting, 'file')} of the commits before.")
         is_told = True
@@ -260,6 +289,8 @@ def _follow(
     pass_range(generation, context.pipeline.sources[-1].name, position)
     for name in ("scratch", "state", "rows"):
         folder.folder(name).delete_all()
-    found = FollowedRange(position.version, pending.replaced, scope, rows or Replaced(0, 0, 0))
+    found = FollowedRange(
+        position.version, pending.replaced, scope, rows or Replaced(0, 0, 0), generation.name
+    )
     say(found.text)
     return found

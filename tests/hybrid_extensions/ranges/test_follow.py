@@ -14,17 +14,22 @@ from pyspark.sql import SparkSession
 
 from hybrid_extensions.analysis.spark.analyze import analyze
 from hybrid_extensions.audit.run import audit
+from hybrid_extensions.generations.switch import readiness
+from hybrid_extensions.generations.switch.readiness import find_unready
 from hybrid_extensions.ranges.backfill import RangeResult, backfill
 from hybrid_extensions.ranges.followed import follow as following
 from hybrid_extensions.ranges.followed.follow import follow
+from hybrid_extensions.ranges.range_scope import RangeScope
 from orchestration.remedies import Remedy
 from orchestration.supervision.status import status_of
 from sources.config.loader import LoadedPipeline
 from sources.errors import StateError
 from sources.files.tables.replaced_range import ReplacedRange
+from sources.generations import begin
 from sources.kept_definitions import keep_definition
 from sources.planning.context import PipelineContext
 from sources.planning.transform_analysis import keep_analysis, request_by_plan
+from sources.serving import own_table
 from sources.storage.folder import Folder
 from spark_jobs.checkpoint import offset_log
 from tests.e2e.case import moment, wrong
@@ -184,3 +189,66 @@ def test_a_range_of_open_windows_is_refused_before_it_is_recomputed(
         following.require_followable(second, other)
     with pytest.raises(StateError, match="Pipeline `first` follows no table"):
         follow(first)
+
+
+def test_a_candidate_follows_too_and_is_not_promoted_before(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = TwoPipelines(tmp_path)
+    first, second = begun(spark, case), case.second(windows=False)
+    planned(spark, second)
+    run_live(spark, second)
+    begin(second)
+    planned(spark, second)
+    seen: dict[str, Any] = {}
+
+    def goes_on() -> None:
+        correct(case)
+        recompute(first, 300, 600)
+        # As the run says of itself: all that it has found is read.
+        monkeypatch.setattr(readiness, "look_at_live", lambda *_: None)
+        monkeypatch.setattr(readiness, "is_ready", lambda *_: True)
+        candidate = PipelineContext.require(second)
+        seen["waits"] = find_unready(candidate)
+        seen["done"] = follow(second)
+        seen["ready"] = find_unready(candidate)
+
+    run_live(spark, second, meanwhile=goes_on)
+    assert "can't read on" in seen["waits"].message
+    assert "by a recomputed range" in seen["waits"].message
+    assert "`hybrid follow P`" in seen["waits"].hint
+    done = [(each.generation, each.rows[:2]) for each in seen["done"]]
+    assert done == [("g1", (300, 200)), ("g2", (300, 200))]
+    assert seen["ready"] is None
+    assert case.differences(second) == 0
+    candidate = DeltaTable(own_table(second, "g2").url).to_pyarrow_table()
+    assert candidate.sort_by("id") == DeltaTable(second.target.url).to_pyarrow_table().sort_by("id")
+
+
+def test_a_candidate_that_can_not_follow_is_told_and_holds_up_nothing(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = TwoPipelines(tmp_path)
+    first, second = begun(spark, case), case.second(windows=False)
+    planned(spark, second)
+    run_live(spark, second)
+    begin(second)
+    # Planned, and not run: it has all files of before still to read.
+    planned(spark, second)
+    correct(case)
+    recompute(first, 300, 600)
+    said: list[str] = []
+    assert [each.generation for each in follow(second, said.append)] == ["g1"]
+    assert "Candidate g2 does not follow: The live run of `rows` does not run" in said[-1]
+    assert "`hybrid resume P --generation g2`" in said[-1]
+    scope = following.scope_of
+
+    def refuses(context: PipelineContext, replaced: ReplacedRange) -> RangeScope:
+        if context.generation.name == "g2":
+            message = "It merges single rows."
+            raise StateError(message, "Rerun.")
+        return scope(context, replaced)
+
+    monkeypatch.setattr(following, "scope_of", refuses)
+    assert follow(second, said.append) == []
+    assert said[-1].endswith("merges single rows. " + following._DISCARD)

@@ -17,6 +17,7 @@ from hybrid_extensions.generations.comparison.compare_generations import (
 )
 from hybrid_extensions.generations.switch import promotion
 from hybrid_extensions.generations.switch.lock import hold_switch_lock
+from hybrid_extensions.generations.switch.older_ranges import find_older_ranges
 from hybrid_extensions.generations.switch.progress import Say
 from orchestration.chain import BoundedStep, ChainRun, Observer, Step, run_chain
 from orchestration.comparison.installed_audit import audit, installed_audit
@@ -29,6 +30,7 @@ from sources.config.loader import LoadedPipeline
 from sources.errors import HybridError, StateError, leaving
 from sources.kept_definitions import declaration_of
 from sources.planning.approval import NotApprovedError, require_approver
+from sources.planning.context import PipelineContext
 from sources.serving import Serving, candidate_name, read_serving, require_in_service
 from sources.state.action_log import recorded
 from sources.state.generation import read_generation
@@ -99,8 +101,9 @@ def rerun(  # noqa: PLR0913 - each is another thing
         Which generation serves afterwards, and those that served before.
 
     Raises:
-        StateError: The new generation has too few rows, its audit has failed, or its live run is
-            not healthy. It is kept and waits; the serving one is not touched.
+        StateError: The new generation has too few rows, or those of before a range was recomputed;
+            its audit has failed; or its live run is not healthy. It is kept and waits; the serving
+            one is not touched.
         NotApprovedError: Its plan waits for a person's approval; repeated after that, the rerun
             continues.
         InputError: It is to be promoted, and ``approvers`` does not name ``by``; nothing was begun.
@@ -138,6 +141,10 @@ def rerun(  # noqa: PLR0913 - each is another thing
         raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
     if not promote:
         return read_serving(loaded)
+    if (older := find_older_ranges(PipelineContext.require(loaded))) is not None:
+        message = f"{older.message} {name} is not promoted, and stays a candidate."
+        hint = f"Promote it nevertheless: `hybrid generation promote P`. {older.hint}"
+        raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
     if is_audited is None:
         is_audited = loaded.pipeline.audit is not None and installed_audit() is not None
     if is_audited:

@@ -18,6 +18,7 @@ from hybrid_extensions.generations.switch.group_followers import (
 )
 from hybrid_extensions.generations.switch.group_members import GIVEN_UP, Group, Member, on_each
 from hybrid_extensions.generations.switch.lock import HeldSwitch
+from hybrid_extensions.generations.switch.older_ranges import find_older_ranges
 from hybrid_extensions.generations.switch.progress import Say, Steps, say_nothing
 from hybrid_extensions.generations.switch.readiness import (
     require_input,
@@ -78,6 +79,8 @@ def check(group: Group, loaded: Mapping[str, LoadedPipeline], say: Say) -> None:
             else:
                 require_own(to, promoted)
                 require_ready(to)
+                if (older := find_older_ranges(to)) is not None:
+                    say(f"Warning: {older.message} {older.hint}")
             switch_steps.check(its, switch)
             if not group.is_rollback and (misfit := query_misfit(to.loaded, each.to)) is not None:
                 say(f"Warning: an audit of {each.to} would be refused. {misfit}")

@@ -13,6 +13,7 @@ from hybrid_extensions.generations.switch import steps as switch_steps
 from hybrid_extensions.generations.switch.group_members import tell_of_others
 from hybrid_extensions.generations.switch.group_switch import abort_group, finish_group
 from hybrid_extensions.generations.switch.lock import hold_switch_lock
+from hybrid_extensions.generations.switch.older_ranges import find_older_ranges
 from hybrid_extensions.generations.switch.progress import (
     Say,
     Steps,
@@ -84,6 +85,9 @@ def promote(loaded: LoadedPipeline, *, by: str | None = None, say: Say = say_not
             to, _ = switch_steps.contexts(loaded, switch)
             require_own(to)
             require_ready(to)
+            if (older := find_older_ranges(to)) is not None:
+                # What was corrected may be worth less than the rest: it is for people to decide.
+                say(f"Warning: {older.message} {older.hint}")
         if (misfit := query_misfit(to.loaded, name)) is not None:
             # Readers may need the rows all the same: it is for people to decide.
             say(f"Warning: an audit of {name} would be refused. {misfit}")

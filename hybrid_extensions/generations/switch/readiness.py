@@ -124,10 +124,10 @@ def find_unready(context: PipelineContext) -> Unready | None:
                 "`supervision.caught_up_within`."
             )
             return Unready(message, hint, source.name)
-        if (reason := _why_it_waits(context)) is not None:
+        if (why := _why_it_waits(context)) is not None:
             message = (
                 f"Generation {generation.name} can't be promoted: its live run can't read on, and "
-                f"readers would get rows as they were. {reason}"
+                f"readers would get rows as they were. {why}"
             )
             hint = (
                 "If a range was recomputed there, let this generation follow, `hybrid follow P`, "

@@ -19,6 +19,7 @@ from hybrid_extensions.generations.switch.readiness import find_unready
 from hybrid_extensions.ranges.backfill import RangeResult, backfill
 from hybrid_extensions.ranges.followed import follow as following
 from hybrid_extensions.ranges.followed.follow import follow
+from hybrid_extensions.ranges.followed.followed_scope import scope_of
 from hybrid_extensions.ranges.range_scope import RangeScope
 from orchestration.remedies import Remedy
 from orchestration.supervision.status import status_of
@@ -241,13 +242,12 @@ def test_a_candidate_that_can_not_follow_is_told_and_holds_up_nothing(
     assert [each.generation for each in follow(second, said.append)] == ["g1"]
     assert "Candidate g2 does not follow: The live run of `rows` does not run" in said[-1]
     assert "`hybrid resume P --generation g2`" in said[-1]
-    scope = following.scope_of
 
     def refuses(context: PipelineContext, replaced: ReplacedRange) -> RangeScope:
         if context.generation.name == "g2":
             message = "It merges single rows."
             raise StateError(message, "Rerun.")
-        return scope(context, replaced)
+        return scope_of(context, replaced)
 
     monkeypatch.setattr(following, "scope_of", refuses)
     assert follow(second, said.append) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from sources.storage.stores import Stores
 
 _APPLICATION = "hybrid-cuts"
+_VECTORS = "deletionVectors"
 _SCHEMA = pa.schema(
     [
         pa.field("cut", pa.int64(), nullable=False),
@@ -71,7 +73,7 @@ class Cut(NamedTuple):
         return f"cut {self.number} of {iso(int(self.committed_at.timestamp() * 1000))}"
 
     def open(self, name: str, stores: Stores) -> DeltaTable:
-        """Return a table of the cut at its version; all its files exist.
+        """Return a table of the cut at its version; all its files exist, with deletion vectors.
 
         Args:
             name: Name of the table in the database, ``schema.table``.
@@ -90,6 +92,9 @@ class Cut(NamedTuple):
         try:
             table = delta_table(folder, found.version)
             gone = next((each for each in _files(table) if not folder.exists(each)), None)
+            if _VECTORS in (table.protocol().reader_features or ()):
+                # VACUUM removes one that a later version has replaced, and leaves the file's rows.
+                deque(table.deletion_vectors(), maxlen=0)
         except DeltaError as error:
             raise self._gone(name, str(error).rstrip(".")) from None
         except OSError as error:

@@ -29,7 +29,12 @@ from hybrid_extensions.ranges.followed.followers import (
     what_follows,
 )
 from hybrid_extensions.ranges.range_files import left_out_in_words, parts_in
-from hybrid_extensions.ranges.range_scope import RangeScope, require_fit, utc
+from hybrid_extensions.ranges.range_scope import (
+    RangeScope,
+    require_exchangeable,
+    require_fit,
+    utc,
+)
 from hybrid_extensions.ranges.side_pipeline import compute_side, side_pipeline
 from hybrid_extensions.ranges.table.replace_range import Replaced, Replacement, Turn
 from hybrid_extensions.ranges.table.replace_versions import VersionsReplacement
@@ -188,6 +193,7 @@ def backfill(  # noqa: PLR0913 - each is another thing
         context = _serving(loaded)
         with leaving("The range is as it was."):
             scope = require_fit(context, since, until)
+            require_exchangeable(context)
             followers = followers_of(loaded)
             if not is_regardless:
                 where = scope.where(context.pipeline.event_time.column)
@@ -298,6 +304,7 @@ def look(loaded: LoadedPipeline, since: datetime, until: datetime) -> RangeLook:
     """
     context = _serving(loaded)
     scope = require_fit(context, since, until)
+    require_exchangeable(context)
     parts = parts_in(context, scope)
     splits = [part.listing.splits for part in parts]
     return RangeLook(

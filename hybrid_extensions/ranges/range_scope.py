@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from hybrid_extensions.generations.files.file_rows import FileReader
 from hybrid_extensions.ranges.table.event_range import Range
 from hybrid_extensions.ranges.windows import RERUN, final_time, windows_by
 from sources.common.durations import duration
@@ -19,9 +20,11 @@ from sources.hybrid import Boundedness
 from sources.planning.context import PipelineContext
 from sources.planning.event_windows import EventWindows, Interval
 from sources.planning.transform_analysis import read_analysis
-from sources.serving import require_in_service
+from sources.serving import require_in_service, target_of
 from sources.state.adopted_table import read_adopted
+from sources.storage.tables.delta_log import has_log
 from spark_jobs.checkpoint.transform_compatibility import read_transforms
+from spark_jobs.table.delta_table import open_table
 
 
 @dataclass(frozen=True)
@@ -132,6 +135,19 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> R
         _require_complete(context, ends[-1], since, until)
     order = pipeline.sink.order
     return RangeScope(since, until, None, Interval(since, until), order)
+
+
+def require_exchangeable(context: PipelineContext) -> None:
+    """Refuse a table of which no rows of single files can be exchanged, before any are computed.
+
+    Raises:
+        StateError: It has deletion vectors or mapped columns.
+        InputError: It can't be read.
+        UnavailableError: The table's store does not answer.
+    """
+    table = target_of(context.loaded, context.generation.name)
+    if has_log(table):
+        FileReader(open_table(table))
 
 
 def _without_history(pipeline: Pipeline) -> StateError:

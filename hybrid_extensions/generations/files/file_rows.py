@@ -9,9 +9,11 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaProtocolError
 from deltalake.transaction import RemoveAction
 from pyarrow.dataset import FileSystemDataset
 
+from sources.errors import StateError
 from sources.storage.tables.delta import dataset_of
 
 
@@ -20,10 +22,17 @@ class FileReader:
 
     Args:
         table: The table.
+
+    Raises:
+        StateError: The table has deletion vectors or mapped columns, so that files alone do not
+            tell its rows.
     """
 
     def __init__(self, table: DeltaTable) -> None:
-        self._all = dataset_of(table)
+        try:
+            self._all = dataset_of(table)
+        except DeltaProtocolError:
+            raise _is_told_by_more(table) from None
         self._files = {fragment.path: fragment for fragment in self._all.get_fragments()}
 
     def rows(self, row: dict[str, Any], columns: Iterable[str] | None = None) -> pa.Table:
@@ -38,6 +47,17 @@ class FileReader:
             [fragment], self._all.schema, self._all.format, self._all.filesystem
         )
         return single.to_table(columns=None if columns is None else list(columns))
+
+
+def _is_told_by_more(table: DeltaTable) -> StateError:
+    """Return the error about a table whose files alone do not tell its rows."""
+    names = ", ".join(table.protocol().reader_features or ()) or "columnMapping"
+    message = (
+        f"The table {table.table_uri} has features of Delta by which its files alone do not tell "
+        f"its rows ({names}), so no rows of single files can be exchanged. Nothing was replaced."
+    )
+    hint = "Recompute the whole table as a new generation: `hybrid rerun P`."
+    return StateError(message, hint, table=table.table_uri)
 
 
 def remove_action(row: dict[str, Any]) -> RemoveAction:

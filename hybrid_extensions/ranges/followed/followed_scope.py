@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from hybrid_extensions.ranges.range_scope import RangeScope, utc
+from hybrid_extensions.ranges.range_scope import RangeScope, require_exchangeable, utc
 from hybrid_extensions.ranges.windows import RERUN, windows_by
 from sources.errors import StateError
 from sources.files.tables.replaced_range import ReplacedRange
@@ -30,13 +30,14 @@ def scope_of(context: PipelineContext, replaced: ReplacedRange) -> RangeScope:
     Raises:
         InputError: The transform can't be loaded.
         StateError: The table can't follow the range: its event time is another column, it merges
-            single rows, keeps state by something else than windows, or has windows of the range
-            that are still open.
+            single rows, keeps state by something else than windows, has windows of the range
+            that are still open, or has deletion vectors.
         UnavailableError: A store does not answer.
     """
     pipeline, generation = context.pipeline, context.generation
     name, event_time = pipeline.name, pipeline.event_time.column
     require_in_service(context.loaded, generation)
+    require_exchangeable(context)
     since, until = replaced.since, replaced.until
     if replaced.field is not None or replaced.column != event_time:
         message = (

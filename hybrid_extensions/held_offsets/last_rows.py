@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -108,9 +108,6 @@ class LastRows:
         event_time, select = self.pipeline.event_time.column, self.source.selection
         needed = {each for name in (event_time, *names) for each in select.inputs(name)}
         places = (self.offsets.partition, self.offsets.offset)
-        inside = parquet_file(path).schema_arrow.names
-        if not needed <= set(inside):
-            return []
         columns = pa.schema(
             [
                 *(self.listing.read.field(name) for name in sorted(needed - {*places})),
@@ -118,10 +115,13 @@ class LastRows:
             ]
         )
         reader = ArrivedRows(places[1], offsets.start, offsets.stop)
-        batches = [
-            batch.filter(pc.equal(batch[places[0]], at.partition))
-            for batch in reader.read(cast(Any, path), Region(path, 0, 0, 0), columns)
-        ]
+        with self.pipeline.stores.of(path).open(path) as stream:
+            if not needed <= set(parquet_file(stream).schema_arrow.names):
+                return []
+            batches = [
+                batch.filter(pc.equal(batch[places[0]], at.partition))
+                for batch in reader.read(stream, Region(path, 0, 0, 0), columns)
+            ]
         table = pa.Table.from_batches(batches, columns).combine_chunks()
         if not table.num_rows:
             return []

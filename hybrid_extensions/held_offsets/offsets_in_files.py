@@ -27,6 +27,7 @@ from sources.files.held_offsets import OffsetsInFiles
 from sources.files.listing.split_table import FileListing
 from sources.formats.parquet.file import parquet_file
 from sources.formats.parquet.footer import unreadable
+from sources.storage.stores import Stores
 
 _WORKERS = 8
 BATCH_ROWS = 1 << 18
@@ -135,6 +136,7 @@ def held_by_columns(
     topic: str,
     partition_column: str,
     offset_column: str,
+    stores: Stores,
     last_rows: LastRows | None = None,
 ) -> tuple[HeldOffsets, list[str]]:
     """Return the Kafka offsets that Parquet files contain, by columns of partition and offset.
@@ -149,6 +151,7 @@ def held_by_columns(
         topic: Topic that all rows come from.
         partition_column: Column with Kafka's partition numbers.
         offset_column: Column with Kafka's offsets.
+        stores: Storages that the files may be in.
         last_rows: Finds the last rows, which the log can be compared with; None to leave them out.
 
     Returns:
@@ -157,10 +160,11 @@ def held_by_columns(
     Raises:
         InputError: A file can't be read, lacks a column, or a column is not of integers, has
             nulls or numbers that Kafka does not use.
+        UnavailableError: A storage does not answer.
     """
     with ThreadPoolExecutor(_WORKERS) as pool:
         columns = (partition_column, offset_column)
-        files = list(pool.map(lambda path: _read_file(path, topic, columns), paths))
+        files = list(pool.map(lambda path: _read_file(path, topic, columns, stores), paths))
     held, warnings = _merge_files(files)
     if last_rows is None:
         return held, warnings
@@ -241,9 +245,9 @@ def _merge_files(files: Sequence[FileOffsets]) -> tuple[HeldOffsets, list[str]]:
     ]
 
 
-def _read_file(path: str, topic: str, columns: tuple[str, str]) -> FileOffsets:
+def _read_file(path: str, topic: str, columns: tuple[str, str], stores: Stores) -> FileOffsets:
     found: dict[TopicPartition, list[Ints]] = {}
-    for numbers, offsets in _read_batches(path, columns):
+    for numbers, offsets in _read_batches(path, columns, stores):
         order = np.argsort(numbers, kind="stable")
         present, firsts = np.unique(numbers[order], return_index=True)
         parts = np.split(offsets[order], firsts[1:])
@@ -255,11 +259,11 @@ def _read_file(path: str, topic: str, columns: tuple[str, str]) -> FileOffsets:
     )
 
 
-def _read_batches(path: str, columns: tuple[str, str]) -> Iterator[list[Ints]]:
+def _read_batches(path: str, columns: tuple[str, str], stores: Stores) -> Iterator[list[Ints]]:
     """Yield the values of the columns, batch by batch."""
     nulls = dict.fromkeys(columns, 0)
     try:
-        with parquet_file(path) as file:
+        with stores.of(path).open(path) as stream, parquet_file(stream) as file:
             for column in columns:
                 _check_column(path, file.schema_arrow, column)
             for batch in file.iter_batches(BATCH_ROWS, columns=list(columns), use_threads=False):
@@ -324,7 +328,9 @@ class _OffsetsInFiles:
         assert isinstance(columns, OffsetColumns)  # what the caller asks about
         assert live is not None
         last_rows = LastRows(pipeline, source, live, listing, columns)
-        return held_by_columns(paths, live.topics[0], columns.partition, columns.offset, last_rows)
+        return held_by_columns(
+            paths, live.topics[0], columns.partition, columns.offset, pipeline.stores, last_rows
+        )
 
 
 OFFSETS: OffsetsInFiles = _OffsetsInFiles()

@@ -18,8 +18,12 @@ from hybrid_extensions.held_offsets import offsets_in_files as module
 from hybrid_extensions.held_offsets.offsets_in_files import held_by_columns, held_by_names
 from sources.common.positions import HeldOffsets, TopicPartition
 from sources.errors import InputError
+from sources.storage.settings import S3Settings
+from sources.storage.stores import Stores
 from tests.properties import examples
+from tests.services.s3_server import LOGIN, client, s3_server
 
+_STORES = Stores(S3Settings())
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 Pair = tuple[int | None, int | None]
 
@@ -44,7 +48,7 @@ def write(path: Path, *groups: Sequence[Pair], kind: Any = None) -> str:
 
 
 def columns(*paths: str) -> tuple[HeldOffsets, list[str]]:
-    return without_files(*held_by_columns(paths, "orders", "p", "o"))
+    return without_files(*held_by_columns(paths, "orders", "p", "o", _STORES))
 
 
 def refusal_of_name(*files: str) -> str:
@@ -188,7 +192,7 @@ def test_the_files_on_both_sides_of_a_hole_are_known(tmp_path: Path) -> None:
     assert held.beside == {t0: [(paths[1], paths[2]), (paths[2], paths[0])], t1: [("", paths[4])]}
     first = write(tmp_path / "a.parquet", [(0, 0), (0, 1), (0, 7)])
     second = write(tmp_path / "b.parquet", [(0, 4), (0, 5)])
-    held, _ = held_by_columns([first, second], "orders", "p", "o")
+    held, _ = held_by_columns([first, second], "orders", "p", "o", _STORES)
     assert held.holes == {ZERO: [(2, 4), (6, 7)]}
     assert held.beside == {ZERO: [(first, second), (second, first)]}
 
@@ -526,3 +530,18 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
 def test_what_is_held_survives_the_state_document(tmp_path: Path) -> None:
     held, _ = columns(write(tmp_path / "a.p", [(0, 1), (0, 5), (1, 2)]))
     assert HeldOffsets.model_validate_json(held.model_dump_json()) == held
+
+
+@pytest.mark.slow
+def test_files_in_a_bucket_are_read_with_the_declared_settings_of_its_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in LOGIN.items():
+        monkeypatch.setenv(name, value)
+    own = write(tmp_path / "a.parquet", [(0, 0), (0, 1), (1, 4)])
+    with s3_server() as endpoint:
+        client(endpoint).create_bucket(Bucket="archive")
+        client(endpoint).upload_file(own, "archive", "in/a.parquet")
+        stores = Stores(S3Settings(endpoint=endpoint))
+        held, _ = held_by_columns(["s3://archive/in/a.parquet"], "orders", "p", "o", stores)
+    assert held.next == {ZERO: 2, ONE: 5}

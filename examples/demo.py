@@ -408,10 +408,11 @@ def _tell_when_open(port: int, loaded: LoadedPipeline) -> None:
     console.print(
         f"Dagster is open at http://127.0.0.1:{port}: choose the job `flight_events`, then "
         "Materialize all. Ctrl-C ends it and the streams.\n"
-        f"An edit to try then: set `LATE = 10` in {loaded.path.parent / 'flights.py'}, and launch "
+        f"An edit to try then: set `LATE = 10` in {loaded.path.parent / 'flights.py'}, and 10 in "
+        "place of 15 in audits/flight_events.sql beside it, the audit's own computation. Launch "
         "the job `flight_events_generation` with the action RERUN. It computes the whole table "
-        "again next to the one that readers see, compares the two, and switches readers in one "
-        "commit.",
+        "again next to the one that readers see, compares the two, audits the new one, and "
+        "switches readers in one commit.",
         soft_wrap=True,
     )
 

@@ -275,9 +275,10 @@ def _any_range(loaded: LoadedPipeline) -> Callable[..., None]:
                 rows = rows_by_range(fresh, {"range": (since, until)}).get("range")
                 context.add_output_metadata(metadata.looked(found, rows))
                 there = "" if rows is None else f" The table has {counted(rows, 'row')} there now."
+                meanwhile = " The stream continues meanwhile." if fresh.pipeline.followed else ""
                 context.log.info(
                     f"{found.text}{there} To recompute them, launch this job with "
-                    "`dry_run: false`. The stream continues meanwhile."
+                    f"`dry_run: false`.{meanwhile}"
                 )
                 return
             by = acting_user(context.run.tags, None)

@@ -131,7 +131,7 @@ def require_fit(context: PipelineContext, since: datetime, until: datetime) -> R
         return _scope_of_windows(context, ends, windows, since, until)
     _require_versions(pipeline)
     _require_same_time(context)
-    if ends and pipeline.growing_folder is None:
+    if ends and pipeline.followed and pipeline.growing_folder is None:
         _require_complete(context, ends[-1], since, until)
     order = pipeline.sink.order
     return RangeScope(since, until, None, Interval(since, until), order)

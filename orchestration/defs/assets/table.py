@@ -241,7 +241,9 @@ def _lineage(loaded: LoadedPipeline) -> dg.TableColumnLineage | None:
     analysis = None if generation is None else read_analysis(generation)
     if analysis is None or analysis.columns is None:
         return None
-    keys = [key for source in loaded.pipeline.sources for key in upstream_keys(loaded, source.name)]
+    sources = loaded.pipeline.sources
+    # Several sources may be of one folder, and Dagster refuses a column that is named twice.
+    keys = dict.fromkeys(key for each in sources for key in upstream_keys(loaded, each.name))
     return dg.TableColumnLineage(
         {
             column.name: [

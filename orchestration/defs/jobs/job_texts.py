@@ -26,8 +26,7 @@ CONTROLS = {
 def build(loaded: LoadedPipeline) -> str:
     """Return the description, in Markdown, of the job that runs the whole chain."""
     pipeline = loaded.pipeline
-    order = pipeline.hybrid_source().sources
-    steps = [f"1. {_source(loaded, source.name)}" for source in order]
+    steps = [f"1. {_source(loaded, source.name)}" for source in pipeline.hybrid_source().sources]
     table = pipeline.sink.table or loaded.locate(pipeline.sink.path)
     key = ", ".join(f"`{name}`" for name in pipeline.sink.key)
     how = "updates rows by" if pipeline.sink.mode == "merge" else "adds rows, each once, by"
@@ -52,7 +51,9 @@ def build(loaded: LoadedPipeline) -> str:
         )
     lines.append(
         "Safe to run again: what is done is not done again. To see the plan only, materialize the "
-        "asset `plan` by itself."
+        "asset `plan` by itself.\n\nA table of your own is another file like "
+        f"`{loaded.path}`: beside it, or in a folder that `HYBRID_PIPELINES` names, it appears "
+        "after *Deployment*, *Reload definitions*."
     )
     return "\n\n".join(lines)
 

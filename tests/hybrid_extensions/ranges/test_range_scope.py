@@ -135,6 +135,20 @@ def test_single_rows_are_read_as_they_are(tmp_path: Path) -> None:
     scope = case.fit(3, 5)
     assert (scope.read, scope.windows, scope.why) == ((at(3), at(5)), None, None)
     assert scope.where("at") == Range("at", at(3), at(5))
+    # All rows are of files, which were read to their end.
+    assert case.fit(3, 24).read == (at(3), at(24))
+
+
+def test_single_rows_that_a_live_run_may_still_add_to_are_refused(tmp_path: Path) -> None:
+    sink = {"path": "out", "mode": "append", "key": ["id"]}
+    case = ScopeCase(tmp_path, sink=sink).known(None, operators="a watermark of 1 hour on at")
+    [history] = yaml.safe_load((tmp_path / "events.yaml").read_text())["sources"]
+    topic = {"type": "kafka", "name": "live", "topic": "events", "bootstrap_servers": "localhost:1"}
+    case.write(sink=sink, sources=[history, topic])
+    keep_definition(case.loaded, case.context.generation)
+    case.context = PipelineContext(case.loaded, case.context.generation)
+    case.ended()
+    assert case.fit(3, 18).read == (at(3), at(18))
     assert "complete through 2024-03-01T17:59:59.999Z" in case.refused(3, 19).message
 
 

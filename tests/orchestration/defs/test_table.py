@@ -14,13 +14,15 @@ import yaml
 from deltalake import write_deltalake
 from pydantic import ValidationError
 
-from orchestration.defs.assets.table import kept_action, last_action
+from orchestration.defs.assets.table import kept_action, last_action, table_metadata
 from orchestration.pipeline_definitions import pipeline_definitions
+from orchestration.progress.table_facts import table_facts
 from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.config.table.about import About
 from sources.generations import begin
 from sources.kept_definitions import keep_definition
+from sources.planning.transform_analysis import OutputColumn, TransformAnalysis, keep_analysis
 from sources.state import action_log
 from sources.state.action_log import begin_action, end_action, recorded
 from tests.orchestration.generations.generation_case import GenerationCase
@@ -57,6 +59,23 @@ def test_lineage_goes_from_files_and_topic_to_the_table(tmp_path: Path) -> None:
     assert found["events/inbox"] == {"events/inbox_handover", "kafka/events.v1"}
     assert found["events/table"] == {"events/inbox"}
     assert found["kafka/events.v1"] == set()
+
+
+def test_columns_are_of_the_folder_that_two_sources_are_in(tmp_path: Path) -> None:
+    case = GenerationCase(tmp_path)
+    [first] = yaml.safe_load((tmp_path / "events.yaml").read_text())["sources"]
+    case.write(sources=[first, {**first, "name": "later", "path": "in/*.jsonl"}])
+    generation = case.run({1: 10})
+    columns = [OutputColumn(name="v", type="bigint", nullable=True, inputs=["id", "v"])]
+    keep_analysis(generation, TransformAnalysis(digest="", columns=columns))
+    facts = table_facts(case.loaded)
+    assert facts is not None
+    lineage = table_metadata(case.loaded, facts)["dagster/column_lineage"]
+    assert isinstance(lineage, dg.TableColumnLineage)
+    folder = dg.AssetKey(["files", tmp_path.name, "in"])
+    assert lineage.deps_by_column == {
+        "v": [dg.TableColumnDep(folder, name) for name in ("id", "v")]
+    }
 
 
 def test_an_asset_that_a_source_declares_is_its_upstream(tmp_path: Path) -> None:

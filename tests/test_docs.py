@@ -30,6 +30,7 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 _CODE = re.compile(r"`([^`\n]+)`|^ {4}(\S.*)$", re.MULTILINE)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+_NUMBERED = re.compile(r"^(\d+)\. ", re.MULTILINE)
 
 
 def typed(page: Path, first: str) -> Iterator[list[str]]:
@@ -137,6 +138,14 @@ def test_links_lead_somewhere(page: Path) -> None:
         if part:
             headings = _HEADING.findall(target.read_text())
             assert part in [anchor(heading) for heading in headings], link
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_no_item_is_missing_from_a_numbered_list(page: Path) -> None:
+    last = 0
+    for number in map(int, _NUMBERED.findall(page.read_text())):
+        assert number in (1, last + 1), f"{last} is followed by {number}"
+        last = number
 
 
 def test_the_page_of_the_benchmarks_says_what_they_found() -> None:

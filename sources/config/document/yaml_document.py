@@ -141,8 +141,8 @@ def validated_parts(
         message = f"{path.name}: environment {are} not set, or empty."
         hint = (
             f"Set {given} first (`export {names[0]}=…`, or the path of a file with "
-            f"the value in {names[0]}{FILE_SUFFIX}), or write a default into the pipeline's file: "
-            f"`${{{names[0]}:-default}}`."
+            f"the value in {names[0]}{FILE_SUFFIX}). What is no secret may have a default in the "
+            f"pipeline's file: `${{{names[0]}:-default}}`."
         )
         raise InputError(message, hint, file=str(path))
     lines: list[str] = []

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import socket
@@ -48,6 +49,9 @@ _KILLED = (
     "Something killed it, often for lack of memory: look at the kernel's log (`dmesg`), then start "
     "the broker again."
 )
+_ENDED = "Start the broker again where it is needed: its topics are kept in its folder."
+# Of Java, which ends properly on SIGTERM.
+_SIGTERM_STATUS = 143
 # For a broker of this size, C1 and the serial collector start faster, use less of the other
 # processes' cores, and cost nothing measurable when producing and consuming.
 _JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO")
@@ -99,7 +103,8 @@ class LocalBroker(Service):
             ``version`` (1), ``bootstrap_servers``, the ``pid`` of a process that ends the broker on
             SIGTERM, and the ``folder`` where it was started. It is never taken from another broker.
         secured: Listeners to open next to the plain one, and their users.
-        port: Port of the plain listener; a free one if left out.
+        port: Port of the plain listener; if left out, that of the last start in the folder, or a
+            free one.
     """
 
     def __init__(
@@ -166,7 +171,8 @@ class LocalBroker(Service):
     def start(self) -> None:
         """Start the broker and wait until it answers; do nothing if it runs.
 
-        Its ports are free ones, but for that of the plain listener if it was given.
+        Its ports are free ones. That of the plain listener is the one that was given, or that of
+        the last start in the same folder if it is free: streams that read from there go on.
 
         Raises:
             RunError: The broker ended, did not answer within 60 s, can't prepare its data folder,
@@ -221,6 +227,8 @@ class LocalBroker(Service):
                 return
             tail = last_lines(self.log_file.read_bytes())
             what = f"ended by itself, with exit status {status}"
+            if status == _SIGTERM_STATUS:
+                raise RunError("The Kafka broker was ended by SIGTERM, as by `kill`.", _ENDED)
             if status < 0:
                 what = f"was ended by signal {-status}"
             message = f"The Kafka broker {what}. The end of its log:\n{tail}"
@@ -230,10 +238,14 @@ class LocalBroker(Service):
     def _start(self, launcher: list[str], folder: Path) -> None:
         protocols = ["PLAINTEXT", *self._secured.protocols]
         config = {**self._secured.settings(), **self._config}
+        last = _last_port(folder / "server.properties")
         for remaining in reversed(range(_PORT_TRIES)):
             *ports, controller_port = free_ports(len(protocols) + 1)
             if self._port is not None:
                 ports[0] = self._port
+            elif last is not None and not is_taken(last):
+                # Once: if it is taken meanwhile, the next try has another one.
+                ports[0], last = last, None
             self._ports = dict(zip(protocols, ports, strict=True))
             settings = kraft.settings(self._ports, controller_port, folder / "data", config)
             properties = folder / "server.properties"
@@ -387,3 +399,12 @@ def _wait_until_it_answers(process: subprocess.Popen[bytes], servers: str, data:
                 return True
         time.sleep(_POLL_S)
     return False
+
+
+def _last_port(properties: Path) -> int | None:
+    """Return the port of the plain listener by the settings of an earlier start; None without."""
+    try:
+        found = re.search(r"^listeners=PLAINTEXT://[^:]+:(\d+)", properties.read_text(), re.M)
+    except OSError:
+        return None
+    return None if found is None else int(found[1])

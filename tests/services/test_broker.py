@@ -113,14 +113,20 @@ def test_a_port_that_another_kafka_took_first_is_given_up(
 
 @pytest.mark.kafka
 @pytest.mark.slow
-def test_records_survive_a_restart_on_the_same_folder_with_other_ports(tmp_path: Path) -> None:
+def test_records_and_address_survive_a_restart_on_the_same_folder(tmp_path: Path) -> None:
     with LocalBroker(tmp_path / "data of mine") as first:
         create_topic(first.bootstrap_servers, "kept")
         produce(first.bootstrap_servers, "kept", b"still here")
         before = first.bootstrap_servers
     with LocalBroker(tmp_path / "data of mine") as second:
-        assert second.bootstrap_servers != before
-        assert consume(second.bootstrap_servers, "kept", 1) == [b"still here"]
+        assert second.bootstrap_servers == before
+    with socket.socket() as other:
+        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        other.bind(("127.0.0.1", int(before.split(":")[1])))
+        other.listen()
+        with LocalBroker(tmp_path / "data of mine") as third:
+            assert third.bootstrap_servers != before
+            assert consume(third.bootstrap_servers, "kept", 1) == [b"still here"]
 
 
 @pytest.mark.kafka
@@ -158,6 +164,16 @@ def test_a_broker_that_is_stopped_has_not_ended_by_itself() -> None:
         wait_for(waiting.running, "the broker is not waited for")
         broker.stop()
         waiting.result(30)
+
+
+@pytest.mark.kafka
+def test_a_broker_that_somebody_ended_is_not_told_to_be_at_fault(tmp_path: Path) -> None:
+    file = tmp_path / "broker.json"
+    with LocalBroker(address_file=file) as broker:
+        os.kill(json.loads(file.read_text())["pid"], signal.SIGTERM)
+        with pytest.raises(RunError, match="was ended by SIGTERM, as by `kill`") as told:
+            broker.wait()
+    assert "Correct the cause" not in told.value.hint
 
 
 def test_the_name_local_is_not_taken_from_another_broker_that_runs(tmp_path: Path) -> None:

@@ -52,8 +52,8 @@ def unreadable_definitions(failed: UnreadableFile, number: int = 0) -> dg.Defini
     told = str(error) if isinstance(error, HybridError) else f"{type(error).__name__}: {error}"
     text = (
         f"`{path}` can't be loaded, so its pipeline is neither shown nor supervised. {told} Then "
-        "reload the code location. A live run of it goes on; the command `stop` ends it by the "
-        "copy of the file in the pipeline's state folder, below `definition` of its generation."
+        "reload the code location. A live run of it, if one is active, goes on; the command `stop` "
+        "ends it by the file's copy in the state folder, below `definition` of its generation."
     )
     spec = dg.AssetSpec([name, "file"], group_name=name, kinds={"yaml"}, description=text)
 

@@ -78,6 +78,7 @@ def test_a_file_that_is_invalid_is_red_and_the_others_are_shown(
     description = told(found, "my_shop_file")
     assert str(folder / "my shop.yaml") in description
     assert reason in description
+    assert "A live run of it, if one is active, goes on" in description, "there may be none"
     # Where people look for the pipeline: in the catalog, and on the page of jobs.
     [asset] = [each for each in found.assets or [] if isinstance(each, dg.AssetSpec)][-1:]
     assert (asset.key.path, asset.description) == (["my_shop", "file"], description)
@@ -101,12 +102,16 @@ def run_of(folder: Path) -> Iterator[Callable[..., dg.ExecuteInProcessResult]]:
     with DefinitionsLoadContext.scoped(DefinitionsLoadContext(DefinitionsLoadType.INITIALIZATION)):
         kept = initialize_repository_def_from_pointer(pointer).repository_load_data
 
-        def run(job: str, config: Any = None) -> dg.ExecuteInProcessResult:
+        def run(
+            job: str, config: Any = None, instance: dg.DagsterInstance | None = None
+        ) -> dg.ExecuteInProcessResult:
             # Another process loads it again.
             del sys.modules[file.stem]
             there = ReconstructableRepository(pointer).with_repository_load_data(kept)
             found = there.get_definition().get_job(job)
-            return found.execute_in_process(run_config=config, raise_on_error=False)
+            return found.execute_in_process(
+                run_config=config, instance=instance, raise_on_error=False
+            )
 
         yield run
     del sys.modules[file.stem]
@@ -130,12 +135,20 @@ def test_stop_works_while_the_file_is_invalid_and_other_actions_say_so(
 ) -> None:
     generation = GenerationCase(folder).run({1: 10})
     (folder / "events.yaml").write_text(NOT_YAML)
-    assert run_of("events_control", control("STOP")).success
+    with dg.DagsterInstance.ephemeral() as instance:
+        stopped = run_of("events_control", control("STOP"), instance)
+        told = "\n".join(each.user_message for each in instance.all_logs(stopped.run_id))
+    assert stopped.success
+    # So the check `healthy` goes on to tell what is wrong in the file.
+    assert "How the pipeline is now can't be shown." in told
+    assert "events.yaml" in told
     copy = generation.location("definition/events.yaml")
     assert invoke(["stop", copy]).exit_code == 0, "what the code location says once it is reloaded"
     failed = run_of("events_control", control("RATE"))
     [step] = [each for each in failed.all_events if each.is_step_failure]
-    assert "STOP of this job ends it even now" in str(step.step_failure_data.error)
+    told = str(step.step_failure_data.error)
+    assert "A live run, if one is active, goes on" in told
+    assert "STOP of this job ends it even now" in told
 
 
 def control(action: str) -> Any:

@@ -34,8 +34,8 @@ from sources.serving import generation_with_role
 _REPORT_EVERY = 20
 """Looks between two log lines of a drain: one for each would fill Dagster's event log."""
 _UNSUPERVISED = (
-    "A live run goes on, but nobody supervises it until the file is corrected; STOP of this job "
-    "ends it even now."
+    "A live run, if one is active, goes on, but nobody supervises it until the file is corrected; "
+    "STOP of this job ends it even now."
 )
 
 

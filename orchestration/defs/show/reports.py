@@ -34,7 +34,7 @@ from orchestration.supervision.live_look import look_at_live
 from orchestration.supervision.rules.findings import merge_findings
 from orchestration.supervision.supervisor import Tick, watched
 from sources.common.times import now_ms
-from sources.config.loader import LoadedPipeline
+from sources.config.loader import LoadedPipeline, load_pipeline
 from sources.errors import HybridError, StateError
 from sources.ledger import read_ledger
 from sources.planning.approval import find_approval
@@ -221,7 +221,7 @@ def report_now(context: dg.OpExecutionContext, loaded: LoadedPipeline, done: str
     """Log what an action has done, and report how the pipeline is, as the next look would.
 
     So no page shows what was before the action until the supervision looks again. A pipeline that
-    can't be looked at is left to that.
+    can't be looked at, or whose file is invalid since, is left to that.
 
     Args:
         context: The Dagster run of the action.
@@ -230,6 +230,7 @@ def report_now(context: dg.OpExecutionContext, loaded: LoadedPipeline, done: str
     """
     context.log.info(done)
     try:
+        load_pipeline(loaded.path)
         looks = [(each, look_at_live(each, each.require_generation())) for each in watched(loaded)]
         found = [(each, Tick(look.verdict, None, None)) for each, look in looks if look is not None]
         shown = reports(context.instance, loaded, found, Cursor(), done)

@@ -28,7 +28,7 @@ from sources.errors import ErrorReport
 from sources.serving import read_serving
 from sources.state.generation import Generation
 from spark_jobs.launch import run_control
-from spark_jobs.launch.launch_record import last_launch
+from spark_jobs.launch.launch_record import last_launch, log_path
 from spark_jobs.launch.obstacle import find_obstacle
 from spark_jobs.launch.runs import find_run, why_ended
 from spark_jobs.run_state.heartbeat import read_heartbeat
@@ -144,6 +144,7 @@ def look_at_live(
         lag_unknown_since_ms=unknown_ms,
         refused=None if refusal is None else refusal.report,
         ended=None if is_alive else why_ended(generation, name),
+        log=None if is_alive else log_path(generation, name),
         restarts=len(restarts),
         last_failure=restarts[-1].why if restarts else None,
         gave_up=watch.gave_up,

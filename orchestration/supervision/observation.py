@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from orchestration.backlog import RECORDS
 from orchestration.capture.silent_database import SilentDatabase
@@ -30,6 +31,7 @@ class Seen:
         beat: The last heartbeat of that launch; None if there is none yet.
         ended: How a driver on a cluster ended, as the cluster reports it; None if it runs, was
             local, or the cluster gives no reason.
+        log: Its log on the machine that looks, whether or not it is there; None while it runs.
         refused: Error for which the last restart launched nothing; None if it launched a run, or
             none was tried.
         lag: Records or splits that are not committed yet; None if unknown.
@@ -62,6 +64,7 @@ class Seen:
     lag_error: ErrorReport | None = None
     lag_unknown_since_ms: int | None = None
     ended: str | None = None
+    log: Path | None = None
     refused: ErrorReport | None = None
     restarts: int = 0
     last_failure: str | None = None

@@ -280,8 +280,7 @@ def _ended(seen: Seen, requested_ms: int, now_ms: int) -> _Process:
     else:
         reason = (
             "The process of the live run ended without a report, so something killed it, such as "
-            "the kernel for want of memory (`dmesg`), or its machine is gone. See its log: `hybrid "
-            "logs P`."
+            f"the kernel for want of memory (`dmesg`), or its machine is gone. See `{seen.log}`."
         )
     return _Process("dead", f"{reason}{_AGAIN}", "dead")
 

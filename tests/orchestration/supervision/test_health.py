@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -82,7 +83,7 @@ BUSY = replace(
 )
 HANGING = replace(HEALTHY, beat=beat(listing_due_ms=NOW - 21 * S))
 STILL = replace(BUSY, behind_since_ms=NOW - 30 * S)
-DEAD = replace(HEALTHY, is_alive=False)
+DEAD = replace(HEALTHY, is_alive=False, log=Path("/state/live.log"))
 COMING_UP = replace(HEALTHY, beat=None, lag=None)
 
 
@@ -122,7 +123,11 @@ def slot(**seen: Any) -> Seen:
             "paused",
             "UTC by ann (w). 9 rec",
         ),
-        (DEAD, "dead", "hybrid logs P`. If nothing starts it again, `hybrid resume P` does."),
+        (
+            DEAD,
+            "dead",
+            "See `/state/live.log`. If nothing starts it again, `hybrid resume P` does.",
+        ),
         (
             replace(DEAD, obstacle="the disk is full"),
             "dead",

@@ -26,6 +26,7 @@ from orchestration.supervision.watch_memory import Restart, Watch, write_watch
 from sources.common.times import now_ms
 from sources.config.supervision import Restarts, Supervision
 from sources.errors import RunError, StateError, UnavailableError
+from spark_jobs.launch.launch_record import log_path
 from spark_jobs.run_state.heartbeat import Heartbeat, heartbeat_name
 from spark_jobs.run_state.requested_state import request, require_requested
 from tests.command_line import invoke
@@ -168,6 +169,15 @@ def test_a_bounded_run_whose_driver_says_nothing_is_told_to_be_silent(tmp_path: 
             found = status(case.loaded)
             assert (found.sources[0].state, found.healthy) == (state, state == "running")
     assert status(case.loaded).sources[0].state == "dead"
+
+
+def test_a_run_that_ended_without_a_report_is_told_with_the_path_of_its_log(tmp_path: Path) -> None:
+    case = LiveCase(tmp_path)
+    case.ask_for_it()
+    case.launch("0")
+    reason = look_at(case).verdict.reason
+    log = log_path(case.generation, case.loaded.pipeline.sources[-1].name)
+    assert f"or its machine is gone. See `{log}`." in reason
 
 
 def test_a_stopped_run_is_neither_red_nor_started_again(tmp_path: Path) -> None:

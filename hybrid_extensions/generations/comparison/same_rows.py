@@ -28,8 +28,8 @@ _SETTLED = "No candidate waits any more. The last comparison: "
 def same_rows_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
     """Return the check, which the job for generations evaluates and people can run by hand.
 
-    Without a candidate it is skipped, which says neither that rows are the same nor that they are
-    not.
+    Without a candidate it tells the last comparison again. If there was none, it is skipped, which
+    says neither that rows are the same nor that they are not.
     """
     key, job = table_key(loaded), generation_name(loaded)
     spec = dg.AssetCheckSpec(
@@ -38,8 +38,9 @@ def same_rows_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
         description=(
             "The candidate has all rows that readers see, with the same values unless the "
             "pipeline's file or its code was changed since. Evaluated by "
-            f"COMPARE of the job `{job}`, or by hand: it reads both tables. Skipped while there is "
-            "no candidate, as there is nothing to compare: RERUN or NEW of that job begin one."
+            f"COMPARE of the job `{job}`, or by hand: it reads both tables. Without a candidate "
+            "the last comparison is told again, or it is skipped, as there is nothing to compare: "
+            "RERUN or NEW of that job begin one."
         ),
     )
 
@@ -51,6 +52,11 @@ def same_rows_check(loaded: LoadedPipeline) -> dg.AssetChecksDefinition:
         with failures(loaded):
             fresh = load_pipeline(loaded.path)
             if candidate_name(fresh) is None:
+                last = last_evaluation(context.instance, dg.AssetCheckKey(key, COMPARED))
+                if last is not None and (settled := _settled(last.found)) is not None:
+                    text, shown = settled
+                    yield dg.AssetCheckResult(passed=True, description=text, metadata=shown)
+                    return
                 how = f"The job `{job}` begins one with RERUN or NEW."
                 context.log.info(f"{_NOTHING}there is no candidate. {how}")
                 return
@@ -109,19 +115,27 @@ def comparison_again(
     found = kept.found
     before, candidate = found.description or "", candidate_name(loaded)
     if candidate is None:
-        if before.startswith((_NOTHING, _SETTLED)):
+        if before.startswith(_SETTLED) or (settled := _settled(found)) is None:
             return None
-        # The next step of then is done, or can't be done any more.
-        left = {
-            name: each for name, each in found.metadata.items() if name != generation_metadata.NEXT
-        }
-        return _compared(loaded, f"{_SETTLED}{before}", passed=True, metadata=left)
+        return _compared(loaded, settled[0], passed=True, metadata=settled[1])
     # After a candidate was discarded, another one may have its name.
     is_newer = kept.at_ms >= loaded.require_generation().info.created_ms
     if is_newer and before.startswith(f"{pair(candidate, read_serving(loaded).generation)}:"):
         return _compared(loaded, before, passed=found.passed, metadata=found.metadata)
     text = f"{_NOTHING}{candidate} was not compared yet."
     return None if before == text else _compared(loaded, text, passed=False)
+
+
+def _settled(last: dg.AssetCheckEvaluation) -> tuple[str, Mapping[str, Any]] | None:
+    """Return text and metadata of a comparison whose candidate is gone; None if it compared none.
+
+    Without its next step, which is done, or can't be done any more.
+    """
+    before = last.description or ""
+    if before.startswith(_NOTHING):
+        return None
+    left = {name: each for name, each in last.metadata.items() if name != generation_metadata.NEXT}
+    return f"{_SETTLED}{before.removeprefix(_SETTLED)}", left
 
 
 def _compared(

@@ -183,6 +183,11 @@ def test_by_hand_the_comparison_is_skipped_without_a_candidate_which_is_no_failu
         case.run({1: 10})
         [compared] = by_hand().get_asset_check_evaluations()
         assert compared.passed
+        assert run(case, instance, "DISCARD").success
+        settled = f"No candidate waits any more. The last comparison: {compared.description}"
+        for _ in range(2):
+            [again] = by_hand().get_asset_check_evaluations()
+            assert (again.passed, again.description) == (True, settled)
 
 
 def plan(case: GenerationCase, generation: str | None) -> dg.ExecuteInProcessResult:

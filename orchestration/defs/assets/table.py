@@ -241,15 +241,14 @@ def _lineage(loaded: LoadedPipeline) -> dg.TableColumnLineage | None:
     analysis = None if generation is None else read_analysis(generation)
     if analysis is None or analysis.columns is None:
         return None
-    sources = loaded.pipeline.sources
     # Several sources may be of one folder, and Dagster refuses a column that is named twice.
-    keys = dict.fromkeys(key for each in sources for key in upstream_keys(loaded, each.name))
+    keys = {key for each in loaded.pipeline.sources for key in upstream_keys(loaded, each.name)}
     return dg.TableColumnLineage(
         {
             column.name: [
                 dg.TableColumnDep(asset_key=key, column_name=name)
                 for name in column.inputs
-                for key in keys
+                for key in sorted(keys, key=str)
             ]
             for column in analysis.columns
             if column.inputs

@@ -51,9 +51,8 @@ def build(loaded: LoadedPipeline) -> str:
         )
     lines.append(
         "Safe to run again: what is done is not done again. To see the plan only, materialize the "
-        "asset `plan` by itself.\n\nA table of your own is another file like "
-        f"`{loaded.path}`: beside it, or in a folder that `HYBRID_PIPELINES` names, it appears "
-        "after *Deployment*, *Reload definitions*."
+        "asset `plan` by itself.\n\nA table of your own is another file beside "
+        f"`{loaded.path}`: it appears after *Deployment*, *Reload definitions*."
     )
     return "\n\n".join(lines)
 

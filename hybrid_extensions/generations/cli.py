@@ -172,7 +172,7 @@ def rerun(
     ] = 0.99,
     audit: Annotated[
         bool | None,
-        typer.Option(help="Audit it before it is promoted; by default if `audit` is declared."),
+        typer.Option(help="Audit it once it is computed; by default if `audit` is declared."),
     ] = None,
     by: By = None,
     as_json: AsJson = False,

@@ -25,6 +25,7 @@ from hybrid_extensions.generations.switch.group_switch import promote_group, rol
 from hybrid_extensions.generations.table_report import report_table
 from hybrid_extensions.schedules.ticks import schedule
 from orchestration.attribution import acting_user, by_schedule
+from orchestration.comparison.kept_audit import read_audit
 from orchestration.defs.checks.from_job import report_check
 from orchestration.defs.jobs.action_form import action_schema, read_form
 from orchestration.defs.jobs.actions import Act, Action
@@ -56,6 +57,7 @@ from sources.kept_definitions import changed_since
 from sources.planning.approval import NotApprovedError
 from sources.serving import Serving, candidate_name
 from sources.state.action_log import read_actions
+from sources.state.generation import read_generation
 
 _TEXTS = {
     "NEW": "begins a candidate: the whole table, computed again next to the serving one by the "
@@ -299,6 +301,8 @@ def _rerun(context: dg.OpExecutionContext, loaded: LoadedPipeline, form: Generat
         return
     note_on_run(context, {RESULT_TAG: "not promoted", GENERATION_TAG: candidate})
     text = f"Generation {candidate} is computed; readers see {served.generation} until a promotion."
+    if (audited := read_audit(read_generation(loaded.state, candidate))) is not None:
+        text += f" {candidate}: {audited.text}"
     context.log.info(text)
     report_table(context, loaded, text)
 

@@ -43,8 +43,8 @@ def fields_of(loaded: LoadedPipeline) -> Mapping[str, Mapping[str, dg.Field]]:
             "audit": dg.Field(
                 bool,
                 is_required=False,
-                description="Whether to audit the candidate before CHECKS promotes it, which reads "
-                f"all of the input again; one that fails holds the promotion back. {default}",
+                description="Whether to audit the candidate once it is computed, which reads all "
+                f"of the input again; CHECKS promotes none whose audit fails. {default}",
             ),
             "rows_at_least": dg.Field(
                 float,
@@ -64,7 +64,7 @@ class GenerationForm(ActionForm):
         by: Name of the person who decides what serves; empty if only Dagster knows it.
         promote: ``CHECKS`` if a rerun is promoted once its checks hold, ``NEVER`` to leave that to
             a person.
-        audit: Whether a rerun is audited before it is promoted; None if the pipeline declares it.
+        audit: Whether the candidate of a rerun is audited; None if the pipeline declares it.
         rows_at_least: Fewest rows of a rerun, as a fraction of those of the serving generation.
         together_with: Files of the pipelines that are promoted or rolled back together with this
             one, relative to its file.

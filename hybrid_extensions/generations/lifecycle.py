@@ -21,6 +21,7 @@ from hybrid_extensions.generations.switch.older_ranges import find_older_ranges
 from hybrid_extensions.generations.switch.progress import Say
 from orchestration.chain import BoundedStep, ChainRun, Observer, Step, run_chain
 from orchestration.comparison.installed_audit import audit, installed_audit
+from orchestration.comparison.kept_audit import KeptAudit
 from orchestration.operations import stopping
 from orchestration.progress.in_words import progress_parts, share_of
 from orchestration.remedies import for_generation
@@ -92,8 +93,9 @@ def rerun(  # noqa: PLR0913 - each is another thing
         promote: Whether to promote it if it passes; otherwise it waits for a person.
         rows_at_least: Fewest rows, as a fraction of those of the serving generation, such as 0.95.
         say: Called with a line of text for each step.
-        is_audited: Whether to audit it before it is promoted, which reads all of the input; None if
-            the pipeline declares ``audit`` and an extension audits tables.
+        is_audited: Whether to audit it, which reads all of the input: before it is promoted, or for
+            the person who decides, whom a failure is told as a line of text; None if the pipeline
+            declares ``audit`` and an extension audits tables.
         by: Who requests the promotion; kept with the serving generation. None if unknown.
         compared: Called with the comparison of both tables, before a promotion.
 
@@ -139,37 +141,50 @@ def rerun(  # noqa: PLR0913 - each is another thing
             "`hybrid generation promote P`; otherwise `hybrid generation discard P`."
         )
         raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
+    if is_audited is None:
+        is_audited = loaded.pipeline.audit is not None and installed_audit() is not None
     if not promote:
+        if is_audited and _audit(loaded, name, say).outcome == "failed":
+            say(_ways_out(name))
         return read_serving(loaded)
     if (older := find_older_ranges(PipelineContext.require(loaded))) is not None:
         message = f"{older.message} {name} is not promoted, and stays a candidate."
         hint = f"Promote it nevertheless: `hybrid generation promote P`. {older.hint}"
         raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
-    if is_audited is None:
-        is_audited = loaded.pipeline.audit is not None and installed_audit() is not None
     if is_audited:
         _require_audit(loaded, name, say)
     return promotion.promote(loaded, by=by, say=say)
 
 
-def _require_audit(loaded: LoadedPipeline, name: str, say: Say) -> None:
-    """Audit a candidate and keep the verdict; refuse its promotion if the audit has failed.
-
-    One that could not check everything holds nothing back, as a live run may write meanwhile.
-    """
+def _audit(loaded: LoadedPipeline, name: str, say: Say) -> KeptAudit:
+    """Audit a candidate, say the verdict and keep it."""
     say(f"Generation {name}: audit, before its promotion")
     acting = of_one_generation(generations.acting_on(loaded, name, as_kept=True))
     with leaving(f"Generation {name} is not promoted, and stays a candidate."):
         kept = keep_audit(acting, audit(acting))
     say(f"Generation {name}: {kept.text}")
+    return kept
+
+
+def _require_audit(loaded: LoadedPipeline, name: str, say: Say) -> None:
+    """Audit a candidate, as :func:`_audit`; refuse its promotion if the audit has failed.
+
+    One that could not check everything holds nothing back, as a live run may write meanwhile.
+    """
+    kept = _audit(loaded, name, say)
     if kept.outcome == "failed":
         message = f"Generation {name} is not promoted, and stays a candidate. {kept.text}"
-        hint = (
-            f"See which rows differ: `hybrid audit P --generation {name}`. If the transform was "
-            "changed, change the audit's query in the same way. If the rows are right, run `hybrid "
-            "generation promote P`; otherwise `hybrid generation discard P`."
-        )
+        hint = _ways_out(name)
         raise StateError(message, hint, pipeline=loaded.pipeline.name, generation=name)
+
+
+def _ways_out(name: str) -> str:
+    """Return in sentences, with remedies, what to do if the audit of a candidate has failed."""
+    return (
+        f"See which rows differ: `hybrid audit P --generation {name}`. If the transform was "
+        "changed, change the audit's query in the same way. If the rows are right, run `hybrid "
+        "generation promote P`; otherwise `hybrid generation discard P`."
+    )
 
 
 class _Lines(Observer):

@@ -6,16 +6,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import dagster as dg
 import pytest
 
 from hybrid_extensions.generations import lifecycle
 from orchestration.comparison.kept_audit import read_audit
+from orchestration.defs.keys import table_key
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.errors import StateError
 from sources.generations import begin
 from sources.serving import read_serving
 from sources.state.generation import read_generation
 from tests.extensions import needs
+from tests.hybrid_extensions.generations.test_generation_jobs import run
 from tests.orchestration.generations.generation_case import GenerationCase
 
 pytestmark = needs("audit")
@@ -63,6 +66,38 @@ def test_a_declared_audit_that_fails_holds_the_promotion_back_and_is_kept(tmp_pa
     assert kept is not None
     assert kept.outcome == "failed"
     assert rerun(case, is_audited=False) == "g2", "for people who leave it out"
+
+
+def test_a_person_who_is_to_promote_is_told_the_verdict_and_a_failure_fails_no_work(
+    tmp_path: Path,
+) -> None:
+    case = candidate(tmp_path, WRONG, **DECLARED)
+
+    def waiting(is_audited: bool | None) -> str:
+        said: list[str] = []
+        lifecycle.rerun(
+            case.loaded, promote=False, rows_at_least=0.9, is_audited=is_audited, say=said.append
+        )
+        return "\n".join(said)
+
+    assert "audit" not in waiting(is_audited=False)
+    told = waiting(is_audited=None)
+    assert "Generation g2: The table differs from what its input makes it: 1 different." in told
+    assert "otherwise `hybrid generation discard P`" in told
+    assert read_serving(case.loaded).generation == "g1"
+    kept = read_audit(read_generation(case.loaded.state, "g2"))
+    assert kept is not None
+    assert kept.outcome == "failed"
+
+
+def test_the_form_with_never_shows_the_verdict_and_its_run_succeeds(tmp_path: Path) -> None:
+    case = candidate(tmp_path, WRONG, **DECLARED)
+    with dg.DagsterInstance.ephemeral() as instance:
+        done = run(case, instance, "RERUN", promote="NEVER")
+        assert done.success
+        [seen] = instance.fetch_materializations(table_key(case.loaded), limit=1).records
+    assert seen.asset_materialization is not None
+    assert "g2: The table differs" in str(seen.asset_materialization.description)
 
 
 def test_one_that_does_not_fail_is_promoted_with_its_verdict(tmp_path: Path) -> None:

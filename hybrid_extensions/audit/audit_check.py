@@ -164,12 +164,13 @@ def _time(kept: KeptAudit) -> str:
 
 def _shown(loaded: LoadedPipeline, kept: KeptAudit, examples: Metadata) -> dict[str, Any]:
     """Return verdict, numbers and notes: failed with ways out; a warning if accepted or unknown."""
-    ways = [in_dagster(ways_out(loaded), loaded)] if kept.is_wrong else []
+    ways = [ways_out(loaded)] if kept.is_wrong else []
+    more = [in_dagster(each, loaded) for each in (*ways, *kept.remarks)]
     severity = dg.AssetCheckSeverity.ERROR if kept.is_wrong else dg.AssetCheckSeverity.WARN
     return {
         "passed": kept.outcome == "passed",
         "severity": severity,
-        "description": "\n\n".join([kept.text, *ways, *kept.remarks]),
+        "description": "\n\n".join([kept.text, *more]),
         "metadata": {
             _AUDITED_AT: _time(kept),
             **audit_counts(kept),

@@ -85,7 +85,7 @@ def audit_table(context: dg.OpExecutionContext, loaded: LoadedPipeline, config: 
     acting = of_one_generation(acting_generation(context, loaded, config))
     found = audit(acting)
     kept = keep_audit(acting, found)
-    shown = {**audited(kept), **examples_of(found)}
+    shown = {**audited(kept, loaded), **examples_of(found)}
     which = declared_generation(acting)
     is_serving = which == read_serving(loaded).generation
     text = _of(which, kept.text, is_serving=is_serving)

@@ -53,8 +53,8 @@ def without_in_flight(comparison: Comparison, in_flight: RecordsInFlight) -> Jud
     if in_flight.is_live:
         sentence = (
             f"The live run goes on: {counted(records, 'record was', 'records were')} on the way "
-            f"while topics and target were read, {why}. `hybrid drain P` stops it once it has "
-            "caught up; then audit again."
+            f"while topics and target were read, {why}. Audit again once nothing waits, or after "
+            "`hybrid drain P`, which stops it then."
         )
     else:
         sentence = (

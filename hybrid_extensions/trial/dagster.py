@@ -90,7 +90,7 @@ def try_on_sample(context: dg.OpExecutionContext, loaded: LoadedPipeline, config
         keep=None,
     )
     found = try_sample(loaded, options, _StepLog(context.log), _SHOWN)
-    context.add_output_metadata(_shown(found))
+    context.add_output_metadata(_shown(loaded, found))
     if found.audit is not None and found.outcome == "failed":
         hint = f"Look at examples with `hybrid try P --keys {config.keys}`."
         raise InputError(
@@ -100,7 +100,7 @@ def try_on_sample(context: dg.OpExecutionContext, loaded: LoadedPipeline, config
     context.log.info(f"Tried on {found.sample.share * 100:g}% of the keys: {rows} in the table.")
 
 
-def _shown(found: SampleRun) -> metadata.Metadata:
+def _shown(loaded: LoadedPipeline, found: SampleRun) -> metadata.Metadata:
     """Return the metadata of a run over a sample."""
     columns = [{"column": name, "type": kind} for name, kind in found.columns.items()]
     shown: metadata.Metadata = {
@@ -112,7 +112,7 @@ def _shown(found: SampleRun) -> metadata.Metadata:
         first = [{name: str(value) for name, value in row.items()} for row in found.examples]
         shown["first rows"] = metadata.table(first)
     if found.audit is not None:
-        shown |= audited(KeptAudit.of(found.audit, now_ms()))
+        shown |= audited(KeptAudit.of(found.audit, now_ms()), loaded)
     else:
         shown["not audited"] = str(found.not_audited)
     if found.serving is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import pytest
 import yaml
 
 from hybrid_extensions.audit.acceptance import accept_audit
-from hybrid_extensions.audit.audit_check import audit_again, audited_check
+from hybrid_extensions.audit.audit_check import audit_again, audit_evaluation, audited_check
+from hybrid_extensions.comparison import audit_metadata
 from hybrid_extensions.comparison.keeping_audits import keep_audit
 from hybrid_extensions.comparison.last_evaluation import last_evaluation
 from orchestration.comparison.installed_audit import AUDITED
@@ -360,3 +362,16 @@ def test_a_table_that_is_wrong_is_told_with_the_ways_out(
         accepted = audit_again(instance, case.loaded)
     assert accepted is not None
     assert "ROLLBACK" not in str(accepted.description)
+
+
+def test_what_an_audit_could_not_check_is_told_with_the_job_that_helps(
+    tmp_path: Path, live: LiveCase
+) -> None:
+    note = "The live run goes on. Audit again once nothing waits, or after `hybrid drain P`."
+    report = audited(tmp_path / "audited", ROWS)
+    kept = keep_audit(live.loaded, replace(report, unchecked=[note]))
+    shown = audit_evaluation(live.loaded, kept, report)
+    assert "the action DRAIN" in str(shown.description)
+    assert "hybrid drain" not in str(shown.description)
+    notes = audit_metadata.audited(kept, live.loaded)["notes"]
+    assert "the action DRAIN" in str(notes)

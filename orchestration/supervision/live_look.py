@@ -25,7 +25,7 @@ from sources.common.times import now_ms
 from sources.config.loader import LoadedPipeline
 from sources.config.source.kafka_source import KafkaSource
 from sources.errors import ErrorReport
-from sources.serving import read_serving
+from sources.serving import is_replaced, read_serving
 from sources.state.generation import Generation
 from spark_jobs.launch import run_control
 from spark_jobs.launch.launch_record import last_launch, log_path
@@ -154,10 +154,11 @@ def look_at_live(
         behind=find_behind(log, beat, due, behind_ms, looked_ms, late_ms),
         late=look_at_late_rows(loaded, generation, looked_ms),
         wrong_rows=_wrong_rows(loaded, generation),
+        is_replaced=is_replaced(loaded, generation.name),
     )
     refused = find_refusal(loaded, generation) or (None if looked is None else looked.altered)
     verdict = with_refusal(judge(seen, expected, looked_ms), refused)
-    if verdict.is_red and read_serving(loaded).generation != generation.name:
+    if read_serving(loaded).generation != generation.name:
         verdict = verdict.rendered(partial(for_generation, generation=generation.name))
     down_ms = None
     if verdict.down is not None:

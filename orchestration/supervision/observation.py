@@ -51,6 +51,8 @@ class Seen:
         late: Rows dropped behind the watermark; None if the query has no watermark.
         wrong_rows: Rows of a mirror that are stale or missing, as a change of theirs could not be
             read; None if such changes are not left out.
+        is_replaced: Whether it is of a generation that another one has replaced, so that it can't
+            be resumed.
     """
 
     pipeline: str
@@ -75,6 +77,7 @@ class Seen:
     behind: Behind | None = None
     late: LateSeen | None = None
     wrong_rows: int | None = None
+    is_replaced: bool = False
 
 
 def behind_since(

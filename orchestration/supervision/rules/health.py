@@ -159,7 +159,8 @@ def _not_requested(seen: Seen, expected: Supervision, now_ms: int) -> Verdict:
         reason += " How much input waits is unknown: nobody looks into the folder meanwhile."
     if seen.is_alive:
         reason += " The process of the run is still there."
-    reason += " To resume it, run `hybrid resume P`."
+    if not seen.is_replaced:
+        reason += " To resume it, run `hybrid resume P`."
     found = [
         Finding(name=name, passed=False, is_pending=True, text=reason)
         for name in expected_findings(has_slot=False)

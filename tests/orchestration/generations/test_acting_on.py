@@ -219,6 +219,22 @@ def test_status_is_of_the_generation_that_serves_and_of_one_that_waits(
     assert (found["generation"], found["served_by"]) == ("g1", None)
 
 
+@pytest.mark.parametrize(
+    ("role", "way"), [("candidate", " --generation g2`"), ("rolled back", None)]
+)
+def test_status_of_a_paused_generation_offers_no_resume_of_the_one_that_serves(
+    case: LiveCase, role: str, way: str | None
+) -> None:
+    in_role(case, role)
+    request(other(case), "inbox", is_requested=False)
+    result = invoke(["status", str(case.path), "--json", "--generation", "g2"])
+    told = json.loads(result.stdout)["live"]["reason"]
+    if way is None:
+        assert "resume" not in told
+    else:
+        assert f"resume {case.path}{way}" in told
+
+
 def test_a_run_can_be_stopped_after_its_declaration_was_changed(
     case: LiveCase, ended: list[str]
 ) -> None:

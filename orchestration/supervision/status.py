@@ -147,17 +147,21 @@ def status_of(loaded: LoadedPipeline, generation: str | None = None) -> Status:
     if generation is not None or candidate_name(loaded) is None:
         # After a rollback the newest one neither serves nor waits.
         loaded = acting_on(loaded, generation)
-    found = with_changed_files(status(loaded), loaded)
+    found = with_changed_files(status(loaded, alone=generation is not None), loaded)
     is_healthy = found.healthy and all(each.is_healthy for each in parts)
     return found.model_copy(update={"parts": parts, "healthy": is_healthy})
 
 
-def status(loaded: LoadedPipeline) -> Status:
+def status(loaded: LoadedPipeline, *, alone: bool = False) -> Status:
     """Return the status of a pipeline, by a look at its state, its processes and its topic.
 
     A broker that does not answer is no error: the lag is then unknown. What is seen of the
     replication slot and of the captured table is written to the state, and nothing else. Parts of
     extensions are not asked: see :func:`status_of`.
+
+    Args:
+        loaded: The pipeline.
+        alone: Leave out the serving generation if it is another one.
 
     Raises:
         StateError: The state can't be read.
@@ -180,7 +184,7 @@ def status(loaded: LoadedPipeline) -> Status:
     if waits and generation is not None:
         waits = find_approval(generation) is None
     judged = sources if live is None else sources[:-1]
-    others = in_service(loaded)[1:] if loaded.kept is None else []
+    others = [] if alone or loaded.kept is not None else in_service(loaded)[1:]
     served_by = status(others[0]) if others else None
     compared, narrowed = None, list[Part]()
     if generation is not None and (capture := installed_capture()) is not None:

@@ -214,9 +214,10 @@ def test_status_is_of_the_generation_that_serves_and_of_one_that_waits(
         assert (found["generation"], found["served_by"]["generation"]) == ("g2", "g1")
     else:
         assert (found["generation"], found["served_by"]) == ("g1", None)
-    result = invoke(["status", str(case.path), "--json", "--generation", "g1"])
-    found = json.loads(result.stdout)
-    assert (found["generation"], found["served_by"]) == ("g1", None)
+    for name in ("g1", "g2"):
+        result = invoke(["status", str(case.path), "--json", "--generation", name])
+        found = json.loads(result.stdout)
+        assert (found["generation"], found["served_by"]) == (name, None)
 
 
 @pytest.mark.parametrize(

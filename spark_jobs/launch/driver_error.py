@@ -6,10 +6,10 @@ from typing import cast
 
 from sources.errors import ErrorFields, ErrorReport, RunError
 
-_UNREPORTED = (
-    "Read more of the run's output with `hybrid logs P`, and correct the cause. Then run the "
-    "pipeline again: `hybrid run P`. It resumes after the last committed micro-batch."
-)
+_AGAIN = "Run the pipeline again: `hybrid run P`. It resumes after the last committed micro-batch."
+_UNREPORTED = f"Read more of its output with `hybrid logs P`, and correct the cause. {_AGAIN}"
+KILLED = ("with status -9", "with status 137")
+"""How a driver of this machine ended that was killed, by itself or below a shell."""
 
 
 class DriverError(RunError):
@@ -34,7 +34,7 @@ class DriverError(RunError):
         known: dict[str, str | int] = {} if reported is None else reported.fields
         super().__init__(
             f"The Spark run of `{source}` ended{how and f' {how}'}. {cause}".rstrip(),
-            (reported and reported.hint) or _UNREPORTED,
+            (reported and reported.hint) or (_AGAIN if how in KILLED else _UNREPORTED),
             transient=None if reported is None else reported.transient,
             **cast("ErrorFields", {"source": source, **known}),
         )

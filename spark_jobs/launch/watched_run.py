@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from sources.common.durations import duration
 from sources.errors import RunError
-from spark_jobs.launch.driver_error import DriverError
+from spark_jobs.launch.driver_error import KILLED, DriverError
 from spark_jobs.launch.driver_state import DriverState
 from spark_jobs.launch.launch_record import log_of
 from spark_jobs.launch.places.base import DriverStatus
@@ -176,7 +176,7 @@ class WatchedRun:
         """
         how, beat = self._ended().reason, self.driver.beat()
         reported = None if beat is None else beat.failure
-        words = "" if reported is not None else self._last_words()
+        words = "" if reported is not None else self._last_words(how)
         if (obstacle := self._generation.obstacle()) is not None:
             # Then the driver may have been unable to report.
             words = f"{obstacle[0].upper()}{obstacle[1:]}. {words}".rstrip()
@@ -206,7 +206,9 @@ class WatchedRun:
             self._process.wait()
         return self.driver.status()
 
-    def _last_words(self) -> str:
+    def _last_words(self, how: str) -> str:
+        if how in KILLED:
+            return "It was killed: by a person, or by the system because memory ran out."
         driver = self.driver
         printed = driver.launcher.logs(driver.launch, _TAIL_LINES)
         if driver.is_on_cluster and printed and self._log.exists():

@@ -61,11 +61,14 @@ def load_function(loaded: LoadedPipeline, field: str, name: str) -> Callable[[An
     except Exception as error:
         place = find_line(loaded, module_name, error)
         where = "" if place is None else f"{place}: "
-        message = f"{where}`{field}: {name}` can't be imported: {type(error).__name__}: {error}."
+        why = f"{type(error).__name__}: {error}".rstrip(".")
+        message = f"{where}`{field}: {name}` can't be imported: {why}."
         hint = (
             f"Correct the name (`module:function`) or the module, which is looked for first in "
             f"{loaded.code[0]}, then among the installed packages."
         )
+        if "SESSION_OR_CONTEXT_NOT_EXISTS" in why:
+            hint = f"Make what needs a Spark session within `{function_name}`: there is one then."
         raise InputError(
             message, hint, pipeline=loaded.pipeline.name, field=field, value=name
         ) from error

@@ -63,6 +63,18 @@ def _modules_of_others() -> Iterator[None]:
             del sys.modules[name]
 
 
+def test_code_that_needs_a_session_while_it_is_imported_is_told_where_it_belongs(
+    tmp_path: Path,
+) -> None:
+    loaded = declared(tmp_path / "one", "one")
+    code = "raise RuntimeError('[SESSION_OR_CONTEXT_NOT_EXISTS] SparkContext should be created.')"
+    (tmp_path / "one" / "transforms.py").write_text(code)
+    with pytest.raises(InputError, match="SESSION") as caught:
+        load_function(loaded, "transform", "transforms:identity")
+    assert caught.value.message.endswith(" created.")
+    assert "within `identity`" in caught.value.hint
+
+
 def test_each_pipeline_has_its_own_modules_of_a_name(tmp_path: Path) -> None:
     # One that was imported as usual before.
     load_transform(replace(declared(tmp_path / "before", "before"), modules=None))

@@ -83,8 +83,9 @@ def estimate(
             guessed.append(_format_of(source))
         else:
             total += amount / found.per_s
-            speed = f"{found.per_s:,.0f} {unit}/s as in {found.generation}"
-            measured.append(f"`{source.name}` at {speed}")
+            # Less than half a unit a second is no speed that a person could check.
+            speed = f"at {found.per_s:,.0f} {unit}/s " if found.per_s >= 0.5 else ""
+            measured.append(f"`{source.name}` {speed}as in {found.generation}")
     reads = len(measured) + len(guessed)
     if not reads:
         return Estimate(

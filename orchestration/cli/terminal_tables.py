@@ -53,7 +53,7 @@ def plan(made: Plan, seen: Preview, then: str) -> Group:
         for room in topic.headroom[:1]
     ]
     if seen.previous is not None and not seen.changes:
-        parts.append(f"Nothing differs from the plan of {seen.previous}.")
+        parts.append(f"Files, offsets and columns are those of the plan of {seen.previous}.")
     parts.extend(
         f"[yellow]Warning {number} of {len(made.warnings)}:[/] {escape(text)}"
         for number, text in enumerate(made.warnings, 1)

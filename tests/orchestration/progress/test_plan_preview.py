@@ -119,11 +119,21 @@ def test_a_plan_tells_what_is_otherwise_than_in_the_one_before(loaded: LoadedPip
     }
 
 
+def test_a_rate_that_rounds_to_0_is_left_out_of_the_basis(loaded: LoadedPipeline) -> None:
+    chain_plan.plan(loaded)
+    samples = [Sample(launch_id="a", at_ms=at * 1000, done=at // 10, left=0) for at in (0, 10)]
+    log = ProgressLog(unit="rows", samples=samples)
+    loaded.require_generation().replace(progress_log_name("history"), log)
+    next_generation(loaded)
+    found = preview(loaded, chain_plan.plan(loaded)).estimate
+    assert found.basis == "`history` as in g1, with 20 s for Spark's start"
+
+
 def test_a_plan_that_is_the_same_says_so(loaded: LoadedPipeline) -> None:
     chain_plan.plan(loaded)
     next_generation(loaded)
     result = invoke(["plan", str(loaded.path)])
-    assert "Nothing differs from the plan of g1." in result.stdout
+    assert "Files, offsets and columns are those of the plan of g1." in result.stdout
 
 
 def test_what_another_version_has_left_is_not_compared_and_no_error(

@@ -166,7 +166,7 @@ def leaving(effect: str) -> Iterator[None]:
     try:
         yield
     except HybridError as error:
-        if not error.effect and "othing was" not in error.message:
+        if not error.effect and "othing was" not in str(error):
             error.effect = effect
         raise
 

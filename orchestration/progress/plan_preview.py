@@ -158,10 +158,7 @@ def _facts(plan: Plan) -> dict[str, dict[str, str]]:
 def _files(source: str, before: set[str], now: set[str]) -> list[Change]:
     """Return how many files are new and missing, with the names of the first few."""
     found = []
-    for what, paths in (
-        ("new files", now - before),
-        ("missing files", before - now),
-    ):
+    for what, paths in (("new files", now - before), ("missing files", before - now)):
         if paths:
             text = f"{len(paths):,}: {first_few(sorted(paths))}"
             is_new = what.startswith("new")

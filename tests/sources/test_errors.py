@@ -33,6 +33,9 @@ def test_an_error_tells_once_what_became_of_the_data() -> None:
     with pytest.raises(InputError) as caught, leaving("Nothing was changed."):
         raise InputError("It is wrong: nothing was deleted.", "Mend it.")
     assert str(caught.value) == "It is wrong: nothing was deleted. Mend it."
+    with pytest.raises(InputError) as caught, leaving("Nothing was changed."):
+        raise InputError("It is wrong.", "Mend it. Nothing was read or written.")
+    assert str(caught.value) == "It is wrong. Mend it. Nothing was read or written."
 
 
 @pytest.mark.parametrize(

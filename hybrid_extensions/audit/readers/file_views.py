@@ -97,7 +97,7 @@ class AuditFiles:
         except HybridError as error:
             error.message, error.hint = map(self._copies.as_declared, (error.message, error.hint))
             end = "" if error.message.endswith((".", "!", "?")) else "."
-            error.message = f"{error.message}{end} The audit changed nothing, and gives no verdict."
+            error.message = f"{error.message}{end} Nothing was changed, and there is no verdict."
             error.args = (error.message,)
             if "file" in error.fields:
                 error.fields["file"] = self._copies.as_declared(error.fields["file"])

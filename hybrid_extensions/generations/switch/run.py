@@ -215,10 +215,11 @@ def record_steps(
     removed, deleted = surplus.clean(loaded)
     before = read_serving(loaded).before
     kept = [f"{each.generation} (version {each.version:,})" for each in before]
-    steps.end(
-        f"removed, as no rollback needs them: generations: {', '.join(removed) or 'none'}; "
-        f"{counted(deleted, 'file')}; kept for a rollback: {', '.join(kept) or 'none'}"
-    )
+    gone = ""
+    if removed or deleted:
+        names = f"generations: {', '.join(removed) or 'none'}"
+        gone = f"removed, as no rollback needs them: {names}; {counted(deleted, 'file')}; "
+    steps.end(f"{gone}kept for a rollback: {', '.join(kept) or 'none'}")
     return to
 
 

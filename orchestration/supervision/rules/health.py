@@ -187,21 +187,15 @@ def _process(seen: Seen, expected: Supervision, now_ms: int) -> _Process:
     if beat is None or beat.advanced_at_ms is None:
         # Before the first micro-batch a driver may well be silent: it prepares the query.
         worked = 0 if beat is None else beat.worked_at_ms or 0
-        age_s = (
-            now_ms - max(seen.requested.at_ms if launched is None else launched, worked)
-        ) / 1000
+        begun_ms = max(seen.requested.at_ms if launched is None else launched, worked)
+        age_s = (now_ms - begun_ms) / 1000
         limit_s = expected.start_within.total_seconds()
         first = "The first micro-batch of the live run is not committed"
         outage = _outage(seen)
         why = "" if outage is None else f" {outage}"
         if age_s >= limit_s:
-            return _Process(
-                "stuck",
-                f"{first} after {duration(age_s)}.{why}",
-                "stuck",
-                still_s=age_s,
-                limit_s=limit_s,
-            )
+            reason = f"{first} after {duration(age_s)}.{why}"
+            return _Process("stuck", reason, "stuck", still_s=age_s, limit_s=limit_s)
         return _Process("starting", f"{first} yet.{why}", still_s=age_s, limit_s=limit_s)
     silent_s, limit_s = (now_ms - beat.at_ms) / 1000, expected.stuck_after.total_seconds()
     if silent_s >= limit_s:

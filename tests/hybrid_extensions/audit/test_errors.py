@@ -17,7 +17,7 @@ from tests.hybrid_extensions.audit.audit_case import COLUMNS, SCHEMA, Case, row
 ROWS = [row(number) for number in range(5)]
 MERGE = {"path": "table", "mode": "merge", "key": ["id", "origin"]}
 
-NO_VERDICT = "The audit changed nothing, and gives no verdict."
+NO_VERDICT = "Nothing was changed, and there is no verdict."
 
 
 @pytest.fixture

@@ -30,8 +30,7 @@ PROMOTED = [
     "1 of 5: no run of g1 or g2 was active",
     "2 of 5: one commit to the table's log (version 2) lists 1 file of g2; readers see g2",
     "3 of 5: g2 is recorded as serving",
-    "4 of 5: removed, as no rollback needs them: generations: none; 0 files; kept for "
-    "a rollback: g1 (version 1)",
+    "4 of 5: kept for a rollback: g1 (version 1)",
     "5 of 5: g2 has no live run to start",
 ]
 

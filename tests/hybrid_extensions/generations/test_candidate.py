@@ -92,7 +92,7 @@ def test_what_is_told_of_a_dead_candidate_leads_to_its_own_log(case: LiveCase) -
     with dg.DagsterInstance.ephemeral() as instance, case.alive():
         [live] = shown(case, instance, LIVE)
         [healthy] = [each for each in evaluations(case, instance) if each.check_name == HEALTHY]
-    own = f"hybrid logs {case.path} --generation g2`"
+    own = "/g2/run/inbox.log`"
     assert own in live["candidate"]
     assert own in (healthy.description or "")
 

@@ -171,7 +171,7 @@ def test_a_driver_that_reported_no_way_out_gets_one(loaded: LoadedPipeline) -> N
     assert failure.description is not None
     message, way_out = failure.description.splitlines()
     assert message.endswith("Out of memory.")
-    assert way_out.startswith("What to do: Read more of the run's output with")
+    assert way_out.startswith("What to do: Read more of its output with")
 
 
 def test_a_transient_failure_is_tried_a_limited_number_of_times(loaded: LoadedPipeline) -> None:

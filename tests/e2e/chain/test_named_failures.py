@@ -148,7 +148,7 @@ def test_a_driver_whose_launch_record_was_deleted_is_described_as_it_is(
         assert beat is not None
         assert record is not None
         generation.delete(LAUNCH)
-        with pytest.raises(StateError, match=f"runs \\(process {beat.pid} on ") as caught:
+        with pytest.raises(StateError, match=f"runs \\(in process {beat.pid} on ") as caught:
             live_run.resume(PipelineContext.require(loaded), live_of(loaded))
         assert f"{generation.location(LAUNCH)} does not name it" in str(caught.value)
         assert f"`kill {beat.pid}`" in caught.value.hint

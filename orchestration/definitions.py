@@ -20,7 +20,7 @@ from orchestration.defs.assets.unloadable_pipeline import (
     file_name,
     unreadable_definitions,
 )
-from orchestration.defs.known_files import load_known
+from orchestration.defs.known_files import files_before, load_known
 from orchestration.defs.pipeline_group import PipelineGroup, group_of
 from orchestration.pipeline_definitions import pipeline_definitions
 from sources.config.loader import LoadedPipeline
@@ -56,11 +56,8 @@ def find_pipelines(places: Iterable[Path]) -> Declared:
     Args:
         places: Files and folders; folders below a folder are not searched.
     """
-    files = [
-        file.absolute()
-        for place in places
-        for file in (_files_in(place) if place.is_dir() else [place])
-    ]
+    given = [place.absolute() for place in places]
+    files = [file for at in given for file in (_files_in(at) if at.is_dir() else [at])]
     found = Declared([], [], [])
     made, plain = set[Path](), list[Path]()
     for file in files:
@@ -70,7 +67,9 @@ def find_pipelines(places: Iterable[Path]) -> Declared:
             else:
                 made.update(group.files())
                 found.groups.append(group)
-    for file in plain:
+    # Last: a file that has another name since has the jobs of the one before.
+    before = (each for each in files_before() if not {each, each.parent}.isdisjoint(given))
+    for file in dict.fromkeys((*plain, *before)):
         if file not in made:
             with _apart(file, found.unreadable):
                 found.pipelines.append(load_known(file))

@@ -1,8 +1,8 @@
 """Pipelines' files as a code location has loaded them, for the processes of its Dagster runs.
 
-Such a process loads all definitions again. Without those of a file that is invalid since, it would
-not know the job or asset that it is to run, and fail with Dagster's stack trace. With them each
-step reads the file itself, and fails with the field that is wrong.
+Such a process loads all definitions again. Without those of a file that is invalid or gone since,
+it would not know the job or asset that it is to run, and fail with Dagster's stack trace. With them
+each step reads the file itself, and fails with what is wrong with it.
 """
 
 from __future__ import annotations
@@ -17,6 +17,16 @@ from dagster._core.definitions.definitions_load_context import (
 from sources.config.loader import LoadedPipeline, load_earlier, load_pipeline
 from sources.errors import InputError
 
+_KEY = "hybrid:"
+
+
+def files_before() -> list[Path]:
+    """Return the pipelines' files that the code location has loaded; none but in a Dagster run."""
+    context = DefinitionsLoadContext.get()
+    is_run = context.load_type is DefinitionsLoadType.RECONSTRUCTION
+    keys = context.reconstruction_metadata if is_run else ()
+    return [Path(key.removeprefix(_KEY)) for key in keys if key.startswith(_KEY)]
+
 
 def load_known(file: Path) -> LoadedPipeline:
     """Load a pipeline's file for its definitions.
@@ -30,12 +40,11 @@ def load_known(file: Path) -> LoadedPipeline:
     Raises:
         InputError, StateError: As :func:`~sources.config.loader.load_pipeline` raises them.
     """
-    context, key = DefinitionsLoadContext.get(), f"hybrid:{file}"
+    context, key = DefinitionsLoadContext.get(), f"{_KEY}{file}"
     try:
         loaded, text = load_pipeline(file), file.read_text()
     except InputError:
-        is_run = context.load_type is DefinitionsLoadType.RECONSTRUCTION
-        if not is_run or key not in context.reconstruction_metadata:
+        if file not in files_before():
             raise
         text = context.reconstruction_metadata[key]
         loaded = load_earlier(file, text)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from stat import S_ISREG
 from typing import NamedTuple, Protocol
@@ -179,7 +180,8 @@ class LocalStorage:
     def children(self, folder: str) -> Children:
         """Return the files and folders directly in a folder; none if it does not exist.
 
-        Links are followed; what is neither, such as a broken link, is left out.
+        Links are followed; what is neither, such as a broken link, is left out, and so is a file
+        that is gone by now, such as one that its writer has renamed.
 
         Raises:
             InputError: The folder can't be listed, for example without permission; or a name in it
@@ -194,7 +196,8 @@ class LocalStorage:
                     if entry.is_dir():
                         folders.append(entry.path)
                     elif entry.is_file():
-                        yield _described(entry.path, entry.stat())
+                        with suppress(FileNotFoundError):
+                            yield _described(entry.path, entry.stat())
 
         try:
             return Children(folders, table_of(files()))

@@ -178,11 +178,11 @@ def would_match(pattern: str, folder: Path, path: str) -> bool:
     """
     glob = parse_glob(pattern, folder)
     inside = path.removeprefix(f"{glob.base.rstrip('/')}/")
-    reached = _closure(glob, () if inside == path else {0})
+    ahead: set[int] = set() if inside == path else {0}
     for name in inside.split("/"):
-        ahead = _step(_Visit("", glob, reached), name) if is_data(name) else ()
-        reached = _closure(glob, ahead)
-    return len(glob.parts) in reached
+        ahead = _step(_Visit("", glob, _closure(glob, ahead)), name) if is_data(name) else set()
+    # Without what `**` may leave out: that is of folders, and the last name is of a file.
+    return len(glob.parts) in ahead
 
 
 def _matches(glob: Glob, stores: Stores, logs: list[str]) -> Iterable[pa.Table]:
@@ -251,9 +251,7 @@ def _chosen(visit: _Visit, children: Children) -> pa.Table:
     # A `**` at the end stands for folders with their content, so it matches all files of this one.
     takes_all = any(all(part == "**" for part in parts[at:]) for at in visit.reached)
     ends = [parts[at] for at in visit.reached if at == last]
-    chosen = []
-    for path in children.files["path"].to_pylist():
-        name = path.rpartition("/")[2]
-        fits = takes_all or any(fnmatchcase(name, end) for end in ends)
-        chosen.append(fits and is_data(name))
+    names = [path.rpartition("/")[2] for path in children.files["path"].to_pylist()]
+    fits = (takes_all or any(fnmatchcase(name, end) for end in ends) for name in names)
+    chosen = [is_data(name) and fit for name, fit in zip(names, fits, strict=True)]
     return children.files.filter(pa.array(chosen, pa.bool_()))

@@ -130,6 +130,28 @@ def test_runs_of_a_file_that_is_invalid_since_fail_with_what_is_wrong_in_it(
     assert all("events.yaml" in each.message and not each.stack for each in told)
 
 
+@pytest.mark.parametrize("job", ["events", "events_control", "__ASSET_JOB"])
+def test_runs_of_a_file_that_is_gone_since_fail_with_its_path(
+    folder: Path, run_of: Callable[..., dg.ExecuteInProcessResult], job: str
+) -> None:
+    (folder / "events.yaml").unlink()
+    failed = run_of(job)
+    errors = [each.step_failure_data.error for each in failed.all_events if each.is_step_failure]
+    assert errors
+    assert all(
+        each and "There is no file" in each.message and "events.yaml" in each.message
+        for each in errors
+    )
+
+
+def test_runs_of_a_file_that_was_renamed_since_read_it_by_its_new_name(
+    folder: Path, run_of: Callable[..., dg.ExecuteInProcessResult]
+) -> None:
+    GenerationCase(folder).run({1: 10})
+    (folder / "events.yaml").rename(folder / "shop.yaml")
+    assert run_of("events_control", control("STOP")).success
+
+
 def test_stop_works_while_the_file_is_invalid_and_other_actions_say_so(
     folder: Path, run_of: Callable[..., dg.ExecuteInProcessResult]
 ) -> None:

@@ -118,8 +118,8 @@ def list_source(
     else:
         files = new_files(loaded, source, known)
     if written is not None:
-        names = pa.array([path.rpartition("/")[2] for path in files["path"].to_pylist()])
-        files = files.filter(pc.is_in(names, pa.array(sorted(written))))
+        names = [path.rpartition("/")[2] for path in files["path"].to_pylist()]
+        files = files.filter(pa.array([each in written for each in names], pa.bool_()))
     if known is not None:
         if not files.num_rows:
             return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -256,3 +257,27 @@ def test_a_partition_column_that_no_folder_tells_is_refused(tmp_path: Path) -> N
     hive(tmp_path, day_01=[JAN_1])
     with pytest.raises(InputError, match="has no value for the partition column `hour`"):
         splits(source(partitions={"hour": "int"}), tmp_path)
+
+
+def test_a_file_that_its_writer_renames_hides_no_other(tmp_path: Path) -> None:
+    """Between its name being read and its size, the file of the old name is gone."""
+    whole = {str(tmp_path / f"part-{number}.parquet") for number in range(20)}
+    for each in whole:
+        Path(each).write_bytes(b"rows")
+    is_over = threading.Event()
+
+    def write() -> None:
+        while not is_over.is_set():
+            for number in range(20):
+                (tmp_path / f"late-{number}.tmp").write_bytes(b"rows")
+            for number in range(20):
+                (tmp_path / f"late-{number}.tmp").rename(tmp_path / f"late-{number}.parquet")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(1000):
+            assert whole <= set(LocalStorage().children(str(tmp_path)).files["path"].to_pylist())
+    finally:
+        is_over.set()
+        writer.join()

@@ -36,11 +36,11 @@ def broker(
         from sources.kafka.client.address import local_address_file
 
         if topics and data is None and (other := running_broker(local_address_file())) is not None:
-            _create_missing(other.servers, topics)
+            there = _create_missing(other.servers, topics)
             names = ", ".join(f"`{topic}`" for topic in topics)
             typer.echo(
                 f"Kafka listens at {other.servers}, process {other.pid}, and has {names}, "
-                "perhaps among other topics."
+                f"perhaps among other topics.{there}"
             )
             return
         # SIGTERM ends it as Ctrl-C does.
@@ -48,14 +48,24 @@ def broker(
         folder = data or cache_folder() / "broker"
         with LocalBroker(folder, address_file=local_address_file()) as running:
             servers = running.bootstrap_servers
-            _create_missing(servers, topics or [])
-            typer.echo(f"Kafka listens at {servers}; Ctrl-C ends it.")
+            there = _create_missing(servers, topics or [])
+            typer.echo(f"Kafka listens at {servers}; Ctrl-C ends it.{there}")
             running.wait()
 
 
-def _create_missing(servers: str, topics: list[str]) -> None:
-    """Create those of the topics that a broker does not have."""
+def _create_missing(servers: str, topics: list[str]) -> str:
+    """Create those of the topics that a broker does not have; return a sentence about the others.
+
+    It begins with a space, and is empty if there are none.
+    """
     from hybrid_extensions.servers.broker import create_topic, topics_of
 
-    for topic in sorted({*topics} - topics_of(servers)):
+    there = topics_of(servers)
+    for topic in sorted({*topics} - there):
         create_topic(servers, topic)
+    if not (before := [topic for topic in topics if topic in there]):
+        return ""
+    return (
+        f" There before, with the records that they have: {', '.join(before)}. For topics without "
+        "any, choose other names, or another folder with `--data`."
+    )

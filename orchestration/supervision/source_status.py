@@ -19,6 +19,7 @@ from sources.config.source.bad_record_policy import (
 )
 from sources.config.source.file_source import FileSource
 from sources.config.source.kafka_source import KafkaSource
+from sources.config.source.rate_limit import RateLimit, rate_of
 from sources.config.source.source_kinds import AnySource
 from sources.config.table.row_rules import RULE_KIND
 from sources.errors import ErrorReport, InputError, UnavailableError
@@ -58,8 +59,8 @@ class SourceStatus(BaseModel):
             because changes are followed while it is read; else None.
         note: A sentence about a changed declaration that has no effect yet, about input that an
             open transaction keeps back, about a topic that does not exist yet, about an input
-            whose topic has no record yet, about a broker that does not answer a bounded run, or
-            about where records are that were left out; None if there is none.
+            whose topic has no record yet, about a broker that does not answer a bounded run, about
+            where records are that were left out, or about a rate limit; None if there is none.
     """
 
     source: str
@@ -122,6 +123,9 @@ def source_status(loaded: LoadedPipeline, generation: Generation | None, name: s
         note = f"Source `{name}` makes no progress. {beat.unreachable}"
     if missing:
         note = f"Source `{name}` waits: {missing_in_words(missing)}"
+    limit = rate_of(generation, name, source.rate)
+    if note is None and not is_read and limit != RateLimit():
+        note = f"`{name}` is read at {limit.in_words} at most; `hybrid rate P {name}` lifts that."
     return SourceStatus(
         source=name,
         state=state,
@@ -163,9 +167,8 @@ def _silent_in_words(loaded: LoadedPipeline, name: str) -> str:
 
 def _backlog(context: PipelineContext, source: AnySource) -> Backlog:
     """Return the backlog of a live source: of one of several inputs that of its own topic."""
-    if context.pipeline.inputs and isinstance(source, KafkaSource):
-        return TopicBacklog(context, source)
-    return backlog_of(context)
+    is_one = context.pipeline.inputs and isinstance(source, KafkaSource)
+    return TopicBacklog(context, source) if is_one else backlog_of(context)
 
 
 def _state(
@@ -183,5 +186,4 @@ def _state(
         return beat.state
     # By the store's clock, as the driver's may be behind.
     age_ms = generation.documents.age_ms(generation.location(heartbeat_name(name))) or 0
-    is_silent = age_ms >= span_ms(loaded.pipeline.supervision.stuck_after)
-    return "silent" if is_silent else beat.state
+    return "silent" if age_ms >= span_ms(loaded.pipeline.supervision.stuck_after) else beat.state

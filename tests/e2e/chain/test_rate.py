@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from hybrid_extensions.audit.run import audit
 from orchestration.operations import rate_change
+from orchestration.supervision.source_status import source_status
 from sources.config.source.rate_limit import RateLimit
 from sources.errors import InputError
 from sources.hand_over import hand_over
@@ -45,6 +46,9 @@ def test_a_live_run_keeps_its_limit_until_another_is_put_in_force(
 
     def faster() -> None:
         rate_change.change_rate(loaded, "live", RateLimit(offsets=5000))
+        told = source_status(loaded, loaded.require_generation(), "live").note
+        assert told is not None
+        assert told.startswith("`live` is read at 5,000 offsets per second at most")
         case.produce(range(1400, 2400))
 
     run_live(spark, loaded, meanwhile=faster)

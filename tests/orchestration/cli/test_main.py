@@ -245,10 +245,11 @@ def test_a_broker_that_runs_gets_the_topics_of_the_command(
     (tmp_path / "broker.json").write_text(json.dumps(address))
     monkeypatch.setenv("HYBRID_BROKER_FILE", str(tmp_path / "broker.json"))
     topic = f"made-{tmp_path.name}"
-    for _ in range(2):
+    for was_there in (False, True):
         said = invoke(["broker", "--topic", topic])
         assert said.exit_code == 0, said.output
         assert f"`{topic}`" in said.output
+        assert ("There before, with the records" in said.output) == was_there
     assert topic in topics_of(servers)
     said = invoke(["broker"])
     assert (said.exit_code, "runs already" in said.output) == (2, True)

@@ -112,9 +112,8 @@ def source_status(loaded: LoadedPipeline, generation: Generation | None, name: s
         except (InputError, UnavailableError) as error:
             lag_error = error.report()
     left = eta_s(read_progress_log(generation, run)) if state == "running" else None
-    note = _left_out_in_words(loaded, generation, source)
-    if isinstance(source, FileSource):
-        note = waiting_change(source, generation) or note
+    change = waiting_change(source, generation) if isinstance(source, FileSource) else None
+    note = change or _left_out_in_words(loaded, generation, source)
     if is_live and beat is not None and name in beat.silent and beat.watermark_ms is not None:
         note = _silent_in_words(loaded, name)
     if held:
@@ -167,8 +166,9 @@ def _silent_in_words(loaded: LoadedPipeline, name: str) -> str:
 
 def _backlog(context: PipelineContext, source: AnySource) -> Backlog:
     """Return the backlog of a live source: of one of several inputs that of its own topic."""
-    is_one = context.pipeline.inputs and isinstance(source, KafkaSource)
-    return TopicBacklog(context, source) if is_one else backlog_of(context)
+    if context.pipeline.inputs and isinstance(source, KafkaSource):
+        return TopicBacklog(context, source)
+    return backlog_of(context)
 
 
 def _state(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,9 +49,10 @@ class Declared(NamedTuple):
 def find_pipelines(places: Iterable[Path]) -> Declared:
     """Return the declarations in some files, and in ``*.yaml`` of some folders.
 
-    So are files ``*.yml`` of a folder that declare ``sink`` or ``tables``, as pipelines do. A file
-    that can't be loaded raises nothing: it is in ``unreadable``. Files of a group's pipelines count
-    as part of the group. They come in the order of the places, those of a folder by name.
+    So are files ``*.yml`` of a folder that declare ``sink`` or ``tables``, as pipelines do; names
+    that begin with ``.`` are left out. A file that can't be loaded raises nothing: it is in
+    ``unreadable``. Files of a group's pipelines count as part of the group. They come in the order
+    of the places, those of a folder by name.
 
     Args:
         places: Files and folders; folders below a folder are not searched.
@@ -77,9 +78,16 @@ def find_pipelines(places: Iterable[Path]) -> Declared:
 
 
 def _files_in(folder: Path) -> list[Path]:
+    # Editors and systems keep files of their own beside one that is worked at: `.#orders.yaml`.
+    files = folder.glob("[!.]*")
+    return sorted(file for file in files if file.suffix == ".yaml" or _declares(file))
+
+
+def _declares(file: Path) -> bool:
     # Files of other tools, such as of Docker Compose, mostly have the shorter suffix.
-    declared = (file for file in folder.glob("*.yml") if _DECLARES.search(file.read_bytes()))
-    return sorted((*folder.glob("*.yaml"), *declared))
+    with suppress(OSError):
+        return file.suffix == ".yml" and _DECLARES.search(file.read_bytes()) is not None
+    return False
 
 
 def find_definitions(places: Iterable[Path]) -> dg.Definitions:
@@ -109,10 +117,7 @@ def find_definitions(places: Iterable[Path]) -> dg.Definitions:
             made.append(_fitting(group.definitions(members), group.path, taken))
             shown += members
             unreadable += failed
-    names = [
-        *(each.pipeline.name for each in shown),
-        *(file_name(each.path) for each in unreadable),
-    ]
+    names = [each.pipeline.name for each in shown] + [file_name(each.path) for each in unreadable]
     return dg.Definitions.merge(
         *made,
         *(make(shown) for make in contributions("location_definitions")),
@@ -136,12 +141,11 @@ def _apart(file: Path, unreadable: list[UnreadableFile]) -> Iterator[None]:
 
 def _fitting(own: dg.Definitions, file: Path, taken: dict[str, Path]) -> dg.Definitions:
     """Return a file's definitions; refuse those that Dagster would not load with the others."""
-    for each in own.jobs or ():
-        _require_new(each.name, file, taken)
-    names = [each.name for each in (*(own.schedules or ()), *(own.sensors or ()))]
-    for name in names:
-        # Dagster knows schedules and sensors by one name, apart from that of a job.
-        _require_new(f"{name} (schedule or sensor)", file, taken)
+    ticking = (*(own.schedules or ()), *(own.sensors or ()))
+    # Dagster knows schedules and sensors by one name, apart from that of a job.
+    names = [f"{each.name} (schedule or sensor)" for each in ticking]
+    for name in (*(each.name for each in own.jobs or ()), *names):
+        _require_new(name, file, taken)
     return own
 
 

@@ -188,6 +188,17 @@ def test_a_pipeline_may_have_the_shorter_suffix_and_files_of_other_tools_are_non
     assert all(not job.name.endswith(IS_INVALID) for job in found.jobs or [])
 
 
+def test_what_editors_leave_beside_a_file_is_no_pipeline(folder: Path) -> None:
+    """Emacs locks a file by a link to nowhere, and macOS keeps attributes in a file."""
+    alone = job_names(find_definitions([folder]))
+    for name in (".#events.yaml", ".#events.yml", "no.yml"):
+        (folder / name).symlink_to("me@host.1234")
+    (folder / "._events.yaml").write_bytes(b"\x00\x05\x16\x07")
+    found = find_definitions([folder])
+    assert job_names(found) == alone
+    assert all(not job.name.endswith(IS_INVALID) for job in found.jobs or [])
+
+
 def test_of_two_files_with_one_name_the_second_is_red(folder: Path) -> None:
     [file] = folder.glob("*.yaml")
     alone = job_names(find_definitions([folder]))

@@ -195,6 +195,7 @@ class CapturedTable:
         sink: The declaration of the target; its key without a column that names the shard.
         truncates: Whether a TRUNCATE of the table is followed.
         exported: Database snapshot in which it is read; None to take one.
+        may_have_more: Whether columns that nothing declares are left out rather than refused.
     """
 
     source: str
@@ -205,6 +206,7 @@ class CapturedTable:
     sink: Sink
     truncates: bool = False
     exported: Exported | None = None
+    may_have_more: bool = False
 
     @classmethod
     def of(cls, loaded: LoadedPipeline, source: FileSource, topic: KafkaSource) -> CapturedTable:
@@ -251,7 +253,8 @@ class CapturedTable:
             there: Names of the table's columns, in its order.
 
         Raises:
-            InputError: A declared column is missing, or the table has one that nothing declares.
+            InputError: A declared column is missing, or the table has one that nothing declares
+                and must not have one (:attr:`may_have_more`).
         """
         if lacking := [name for name in self.columns if name not in there]:
             message = f"Table `{self.name}` has no column `{lacking[0]}`, which the `schema` names."
@@ -261,12 +264,13 @@ class CapturedTable:
             )
             raise InputError(message, hint, source=self.source, table=self.name, column=lacking[0])
         known = {*self.columns, *self.ignored}
-        if extra := [name for name in there if name not in known]:
+        if (extra := [name for name in there if name not in known]) and not self.may_have_more:
             message = f"Table `{self.name}` has a column `{extra[0]}` that the `schema` lacks."
             hint = (
                 "Add it to the `schema`, or list it in `ignored_columns`; `added_columns` are "
-                "those that are added after the snapshot. A snapshot that has begun has to be "
-                "taken again, in another folder."
+                "those that are added after the snapshot. A snapshot that has begun goes on if "
+                "`on_schema_change` follows or ignores added columns; else it has to be taken "
+                "again, in another folder."
             )
             raise InputError(message, hint, source=self.source, table=self.name, column=extra[0])
 

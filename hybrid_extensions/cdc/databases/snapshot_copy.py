@@ -139,7 +139,8 @@ class SnapshotCopy:
             return
         require_settings(self._table.options, self._topic)
         try:
-            with _opened(access_to(self._table.options.dsn).open_table(self._table)):
+            begun = self._begun(self._read())
+            with _opened(access_to(begun.options.dsn).open_table(begun)):
                 pass
         except QueryError as error:
             text = " ".join(str(error).split()).rstrip(".")
@@ -178,7 +179,7 @@ class SnapshotCopy:
         if exported is None or self._log_end is None:
             self.note_log_end()
         try:
-            shared = replace(self._table, exported=exported)
+            shared = replace(self._begun(manifest), exported=exported)
             with _opened(access_to(shared.options.dsn).open_table(shared)) as table:
                 self.warnings += table.warnings
                 readers = table.readers(1 if first_only else self._table.options.workers)
@@ -237,6 +238,16 @@ class SnapshotCopy:
                 source=self._table.source,
                 table=self._table.name,
             ) from None
+
+    def _begun(self, manifest: SnapshotManifest | None) -> CapturedTable:
+        """Return the table as it may be now: with columns of later, if its copy is begun.
+
+        Those are left to the topic, where ``on_schema_change`` follows or ignores them: rows that
+        no change is of hold their default, as rows of chunks from before do.
+        """
+        changes = self._topic.changes
+        is_left = changes is not None and changes.policies.added != "stop"
+        return replace(self._table, may_have_more=manifest is not None and is_left)
 
     def _refusal(self, error: QueryError, message: str) -> HybridError:
         """Return the error of a statement before any chunk: the server is lost, or refuses."""

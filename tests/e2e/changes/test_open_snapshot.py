@@ -25,6 +25,7 @@ from tests.e2e.case import live_of, wrong
 from tests.e2e.changes.binlog_case import ORDERS as BINLOG_ORDERS
 from tests.e2e.changes.binlog_case import BinlogCase, make_orders
 from tests.e2e.changes.cdc_case import CdcCase, is_equal
+from tests.e2e.changes.test_followed_columns import follow, has_all
 from tests.e2e.in_session import DEADLINE_S, run_history, run_live
 from tests.services.processes import wait_for
 
@@ -148,3 +149,42 @@ def test_a_table_of_mariadb_or_mysql_is_followed_while_its_chunks_are_read(
     run_live(spark, loaded, is_equal(loaded))
     report = audit(loaded)
     assert (wrong(report), report.ok) == ({}, True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_in_target", [False, True])
+def test_a_column_that_is_added_between_chunks_has_its_default_in_later_ones(
+    case: CdcCase, spark: SparkSession, *, is_in_target: bool
+) -> None:
+    """Chunks have the columns of the plan: rows that no change is of hold the default."""
+    case.capture(["public.orders"], snapshot_mode="no_data")
+
+    def edit(document: dict[str, Any]) -> None:
+        while_reading(document)
+        follow(document)
+
+    loaded = case.pipeline(edit=edit)
+    snapshots.take(loaded, lambda _: None, first_only=True)
+    run_history(spark, loaded)
+    hand_over(PipelineContext.require(loaded), live_of(loaded))
+
+    def has_column() -> bool:
+        return "discount" in delta_table(loaded.target).schema().to_arrow().names
+
+    def end(_: str) -> None:
+        raise ChunksEndError
+
+    def read_the_rest() -> None:
+        with pytest.raises(ChunksEndError):
+            snapshots.take(loaded, end)
+        case.execute(
+            "ALTER TABLE orders ADD discount numeric(6,2) DEFAULT 7.5",
+            "UPDATE orders SET discount = NULL WHERE id IN (1, 901)",
+            "UPDATE orders SET discount = 9 WHERE id IN (201, 902)",
+        )
+        if is_in_target:
+            wait_for(has_column, "the added column", DEADLINE_S)
+        snapshots.take(loaded, lambda _: None)
+
+    run_live(spark, loaded, has_all(case, loaded), read_the_rest)
+    assert (wrong(audit(loaded)), audit(loaded).ok) == ({}, True)

@@ -126,16 +126,20 @@ class HdfsDocuments:
         """
         client, plain = self._at(folder)
         namenode, _ = split(folder)
+        found, left = [], [plain]
         try:
-            return sorted(
-                Listed(f"hdfs://{namenode}{each.path}", each.length, each.modification_time)
-                for each in client.list_status(plain, recursive=True)
-                if not each.isdir
-            )
-        except FileNotFoundError:
-            return []
+            while left:
+                # Each by itself: one that vanishes meanwhile would end the client's own recursion.
+                with suppress(FileNotFoundError):
+                    for each in client.list_status(left.pop()):
+                        if each.isdir:
+                            left.append(each.path)
+                            continue
+                        path = f"hdfs://{namenode}{each.path}"
+                        found.append(Listed(path, each.length, each.modification_time))
         except (OSError, RuntimeError) as error:
             raise store_error(folder, "listed", error) from None
+        return sorted(found)
 
     def folders(self, folder: str) -> list[str]:
         """Return the names of the folders directly in a folder, sorted; empty if it is missing.

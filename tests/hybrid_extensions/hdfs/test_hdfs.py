@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import pickle
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from deltalake import write_deltalake
 from hdfs_native import Client, WriteOptions
 
 from hybrid_extensions.delta_history.delta_table import list_table
+from hybrid_extensions.hdfs.documents import HdfsDocuments
 from hybrid_extensions.hdfs.files import connect
 from sources.common.schema import parse_schema
 from sources.common.sql.select import EventColumn
@@ -60,6 +63,30 @@ def stores(**settings: Any) -> Stores:
 def listing(declared: FileSource) -> pa.Table:
     found = find_files("h", declared.patterns, Path("/"), stores())
     return list_splits(declared, "at", found, stores()).splits
+
+
+def test_folders_that_come_and_go_while_a_state_folder_is_listed_hide_no_document(
+    client: Client, folder: str
+) -> None:
+    for number in range(20):
+        put(client, f"{folder}/kept-{number}/a.json", b"")
+    documents, ended = HdfsDocuments(HdfsSettings()), threading.Event()
+    plain = "/" + folder.removeprefix("hdfs://").partition("/")[2]
+
+    def come_and_go() -> None:
+        while not ended.is_set():
+            for number in range(5):
+                client.mkdirs(f"{plain}/gone-{number}", create_parent=True)
+            for number in range(5):
+                client.delete(f"{plain}/gone-{number}", recursive=True)
+
+    with ThreadPoolExecutor(1) as pool:
+        other = pool.submit(come_and_go)
+        try:
+            assert {len(documents.listing(folder)) for _ in range(50)} == {20}
+        finally:
+            ended.set()
+        other.result()
 
 
 def test_globs_walk_folders_beyond_a_page(client: Client, folder: str) -> None:

@@ -41,12 +41,7 @@ class UserRunCoordinator(dg.QueuedRunCoordinator[dg.DagsterInstance]):
         options: Options of Dagster's own coordinator.
     """
 
-    def __init__(
-        self,
-        inst_data: Any = None,
-        header: str = HEADER,
-        **options: Any,
-    ) -> None:
+    def __init__(self, inst_data: Any = None, header: str = HEADER, **options: Any) -> None:
         super().__init__(inst_data=inst_data, **options)
         self._header = header
 

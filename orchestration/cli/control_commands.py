@@ -44,10 +44,7 @@ def _document(loaded: LoadedPipeline) -> dict[str, Any]:
 
 @app.command(rich_help_panel=panels.RUN)
 def stop(
-    pipeline: PipelineFile,
-    by: By = "",
-    generation: GenerationName = None,
-    as_json: AsJson = False,
+    pipeline: PipelineFile, by: By = "", generation: GenerationName = None, as_json: AsJson = False
 ) -> None:
     """Stop a generation's Spark run; `hybrid run` or `hybrid resume` continues from there.
 
@@ -93,10 +90,7 @@ def pause(
 
 @app.command(rich_help_panel=panels.RUN)
 def resume(
-    pipeline: PipelineFile,
-    by: By = "",
-    generation: GenerationName = None,
-    as_json: AsJson = False,
+    pipeline: PipelineFile, by: By = "", generation: GenerationName = None, as_json: AsJson = False
 ) -> None:
     """Start the live stream again after it was paused or stopped, or drained (read to its end).
 

@@ -141,11 +141,7 @@ def plan(pipeline: PipelineFile, as_json: AsJson = False) -> None:
 
 
 @app.command(rich_help_panel=panels.RUN)
-def approve(
-    pipeline: PipelineFile,
-    by: By = None,
-    as_json: AsJson = False,
-) -> None:
+def approve(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
     """Approve the plan of a pipeline that declares `approve: true`, so that its chain may run."""
     with answer(as_json, "The table was not changed, and no run was started.") as show:
         from sources.common.times import iso

@@ -11,11 +11,7 @@ app = typer.Typer()
 
 
 @app.command(rich_help_panel=panels.TABLE)
-def accept(
-    pipeline: PipelineFile,
-    by: By = None,
-    as_json: AsJson = False,
-) -> None:
+def accept(pipeline: PipelineFile, by: By = None, as_json: AsJson = False) -> None:
     """Accept changes of the target's rows that others made, such as a legal deletion.
 
     The pipeline then continues with them. A RESTORE can't be accepted.

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -17,13 +19,16 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from sources.errors import InputError
+from sources.errors import InputError, UnavailableError
 from sources.storage.base import FILES, Children, table_of
 from sources.storage.stores import Stores
 from sources.storage.tables.table_folders import logs_above, logs_among, refuse_tables
 
 _MAGIC = re.compile(r"[*?\[]")
 _WORKERS = 16
+_LOOKS = 5
+_REST_S = 0.1
+_Version = tuple[int, int] | None
 
 
 @dataclass(frozen=True)
@@ -65,9 +70,9 @@ def find_files(name: str, patterns: Sequence[str], folder: Path, stores: Stores)
     Raises:
         InputError: Nothing matches, a storage refuses, the scheme of a path is not supported, or a
             file can't be read as one (:func:`match_files`).
-        UnavailableError: A storage does not answer.
+        UnavailableError: A storage does not answer, or a local folder does not come to rest.
     """
-    files = match_files(name, patterns, folder, stores)
+    files = match_files(name, patterns, folder, stores, whole=True)
     require_no_table_above(name, files, patterns, folder, stores)
     if not files.num_rows:
         message = f"Source `{name}`: no file matches {', '.join(patterns)}."
@@ -104,17 +109,24 @@ def require_no_table_above(
         refuse_tables(name, files["path"].to_pylist(), logs)
 
 
-def match_files(name: str, patterns: Sequence[str], folder: Path, stores: Stores) -> pa.Table:
+def match_files(
+    name: str, patterns: Sequence[str], folder: Path, stores: Stores, *, whole: bool = False
+) -> pa.Table:
     """Return the files that globs match, sorted by path; there may be none.
 
     Names of files and folders that are no data (:func:`is_data`) are left out; a folder stands for
     all files below it. A file that several globs match is returned once.
+
+    A local file or folder that is renamed during a listing may be seen under neither name. So all
+    is listed again while names in local folders change, up to five times; files that have only been
+    added are no reason.
 
     Args:
         name: Name of the source, for messages.
         patterns: Globs.
         folder: Folder that relative globs start from.
         stores: Storages of the pipeline.
+        whole: Refuse folders whose names change each time: they are not listed later.
 
     Returns:
         A table of schema :data:`sources.storage.base.FILES`.
@@ -122,13 +134,30 @@ def match_files(name: str, patterns: Sequence[str], folder: Path, stores: Stores
     Raises:
         InputError: A storage refuses, the scheme of a path is not supported, a file is one of a
             table, or its path has an empty part, which Hadoop's paths can't have.
-        UnavailableError: A storage does not answer.
+        UnavailableError: A storage does not answer; or, with ``whole``, files or folders were
+            renamed or removed each time.
     """
     globs = [parse_glob(pattern, folder) for pattern in patterns]
-    logs: list[str] = []
-    tables = [table for glob in globs for table in _matches(glob, stores, logs)]
-    files = pa.concat_tables([FILES.empty_table(), *tables])
-    paths = files["path"].to_pylist()
+    before: set[str] | None = None
+    for _ in range(_LOOKS):
+        logs: list[str] = []
+        seen: dict[str, _Version] = {}
+        tables = [table for glob in globs for table in _matches(glob, stores, logs, seen)]
+        files = pa.concat_tables([FILES.empty_table(), *tables])
+        paths = files["path"].to_pylist()
+        moved = [place for place, version in seen.items() if _version(place) != version]
+        if not moved or (before is not None and before.issubset(paths)):
+            break
+        before = set(paths)
+        time.sleep(_REST_S)
+    else:
+        if whole:
+            message = (
+                f"Source `{name}`: files or folders in {moved[0]} were renamed or removed each "
+                "time that they were listed, so some may be missing from the list."
+            )
+            hint = "Let their writer finish, then try again."
+            raise UnavailableError(message, hint, source=name, file=moved[0])
     refuse_tables(name, paths, logs)
     if odd := next((path for path in paths if "//" in path.partition("://")[2]), None):
         message = (
@@ -185,8 +214,13 @@ def would_match(pattern: str, folder: Path, path: str) -> bool:
     return len(glob.parts) in ahead
 
 
-def _matches(glob: Glob, stores: Stores, logs: list[str]) -> Iterable[pa.Table]:
-    """Yield the files that a glob matches; add to ``logs`` what shows that a folder is a table."""
+def _matches(
+    glob: Glob, stores: Stores, logs: list[str], seen: dict[str, _Version]
+) -> Iterable[pa.Table]:
+    """Yield the files that a glob matches; add to ``logs`` what shows that a folder is a table.
+
+    Each folder's version before it was listed is added to ``seen``.
+    """
     storage = stores.of(glob.base)
     if not glob.parts and (file := next(iter(storage.stat([glob.base])))) is not None:
         yield table_of([file])
@@ -194,6 +228,8 @@ def _matches(glob: Glob, stores: Stores, logs: list[str]) -> Iterable[pa.Table]:
     visits = [_Visit(glob.base, glob, _closure(glob, {0}))]
     with ThreadPoolExecutor(_WORKERS) as pool:
         while visits:
+            for visit in visits:
+                seen.setdefault(visit.folder, _version(visit.folder))
             listed = pool.map(lambda visit: storage.children(visit.folder), visits)
             deeper: list[_Visit] = []
             for visit, children in zip(visits, listed, strict=True):
@@ -201,6 +237,14 @@ def _matches(glob: Glob, stores: Stores, logs: list[str]) -> Iterable[pa.Table]:
                 logs += logs_among(visit.folder, children.folders, stores)
                 deeper += _below(visit, children)
             visits = deeper
+
+
+def _version(folder: str) -> _Version:
+    """Return what differs once names in a local folder have changed; None of stores and of none."""
+    with suppress(OSError):
+        status = None if "://" in folder else os.stat(folder)
+        return status and (status.st_ino, status.st_mtime_ns)
+    return None
 
 
 def _closure(glob: Glob, states: Iterable[int]) -> frozenset[int]:

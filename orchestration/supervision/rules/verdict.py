@@ -30,16 +30,7 @@ Health = Literal[
 much waits is unknown at the moment.
 """
 RED: frozenset[Health] = frozenset(
-    {
-        "dead",
-        "failed",
-        "stuck",
-        "late",
-        "dropping-rows",
-        "wrong-rows",
-        "cut-off",
-        "crash-looping",
-    }
+    {"dead", "failed", "stuck", "late", "dropping-rows", "wrong-rows", "cut-off", "crash-looping"}
 )
 FindingName = Literal["alive", "lag", "waiting_time", "late_rows", "wrong_rows", "slot"]
 FINDINGS: dict[FindingName, str] = {

@@ -96,17 +96,10 @@ def _tag(value: Any) -> str:
 
 
 DeclaredTransform = Annotated[
-    Annotated[
-        FunctionTransform,
-        or_text(FunctionTransform, "function"),
-        Tag(_FUNCTION),
-    ]
+    Annotated[FunctionTransform, or_text(FunctionTransform, "function"), Tag(_FUNCTION)]
     | Annotated[SqlTransform, Tag(_SQL)],
     Discriminator(_tag),
 ]
 """A function by its name, ``module:function``, or a query: ``{sql: FILE}``."""
-TRANSFORM_MODELS: Mapping[str, type[BaseModel]] = {
-    _FUNCTION: FunctionTransform,
-    _SQL: SqlTransform,
-}
+TRANSFORM_MODELS: Mapping[str, type[BaseModel]] = {_FUNCTION: FunctionTransform, _SQL: SqlTransform}
 """The models of a transform by the tags that Pydantic's errors name them by."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -18,9 +20,10 @@ from hypothesis import strategies as st
 
 from hybrid_extensions.audit.readers.folder_values import values_in
 from sources.config.source.file_source import FileSource
-from sources.errors import InputError
+from sources.errors import InputError, UnavailableError
 from sources.files.listing.source_listing import list_splits
-from sources.storage.base import Children, LocalStorage
+from sources.storage import base
+from sources.storage.base import Children, File, LocalStorage
 from sources.storage.folder_partitions import (
     FolderTime,
     partition_from,
@@ -28,7 +31,7 @@ from sources.storage.folder_partitions import (
     typed_value,
     values_of,
 )
-from sources.storage.listing import find_files, parse_glob, would_match
+from sources.storage.listing import find_files, match_files, parse_glob, would_match
 from sources.storage.settings import S3Settings
 from sources.storage.stores import Stores
 from tests.properties import examples
@@ -89,6 +92,91 @@ def test_folders_that_no_glob_can_match_are_not_looked_into(
         "in",
         "in/day=1",
     ]
+
+
+def files(folder: Path, *names: str) -> Path:
+    folder.mkdir(parents=True)
+    for name in names:
+        (folder / name).write_text("{}")
+    return folder
+
+
+def during(
+    monkeypatch: pytest.MonkeyPatch, name: str, change: Callable[[], Callable[[], object] | None]
+) -> None:
+    """Let something change whenever a folder of a name is listed; what it returns comes after."""
+    children = LocalStorage.children
+
+    def listed(self: LocalStorage, folder: str) -> Children:
+        later = change() if folder.endswith(f"/{name}") else None
+        found = children(self, folder)
+        if later is not None:
+            later()
+        return found
+
+    monkeypatch.setattr(LocalStorage, "children", listed)
+
+
+@pytest.mark.parametrize("listed", ["day=1", "in"])
+def test_a_partition_that_is_exchanged_while_its_folder_is_listed_is_found(
+    listed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files(tmp_path / "in/day=0", "a.json")
+    place, old = files(tmp_path / "in/day=1", "b.json", "c.json"), tmp_path / "old"
+    new = files(tmp_path / "new", "b.json", "c.json")
+
+    def exchange() -> Callable[[], object] | None:
+        if old.exists():
+            return None
+        place.rename(old)
+        return lambda: new.rename(place)
+
+    during(monkeypatch, listed, exchange)
+    assert len(find_files("s", ["in/*/*.json"], tmp_path, STORES)) == 3
+
+
+def test_files_that_are_rotated_while_they_are_listed_are_all_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files(tmp_path / "in", "app.log", "app.log.1")
+    described = base._described
+
+    def rotate(path: str, status: os.stat_result) -> File:
+        # As logrotate, once: after names were read, before the next file is looked at.
+        if not (tmp_path / "in/app.log.2").exists():
+            for new, old in ((".2", ".1"), (".1", "")):
+                (tmp_path / f"in/app.log{old}").rename(tmp_path / f"in/app.log{new}")
+            (tmp_path / "in/app.log").touch()
+        return described(path, status)
+
+    monkeypatch.setattr(base, "_described", rotate)
+    assert len(find_files("s", ["in/app.log*"], tmp_path, STORES)) == 3
+
+
+def test_a_folder_that_is_emptied_while_it_is_listed_is_refused_for_a_plan_and_not_for_later_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = files(tmp_path / "in", *(f"{number}.json" for number in range(20)))
+
+    def remove() -> Callable[[], object]:
+        return lambda: min(folder.iterdir()).unlink()
+
+    during(monkeypatch, "in", remove)
+    with pytest.raises(UnavailableError, match=f"files or folders in {folder} were renamed"):
+        find_files("s", ["in/*.json"], tmp_path, STORES)
+    assert len(match_files("s", ["in/*.json"], tmp_path, STORES)) == 11
+
+
+def test_files_that_are_only_added_while_a_folder_is_listed_are_no_reason_to_list_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, numbers = files(tmp_path / "in"), itertools.count()
+
+    def add() -> None:
+        (folder / f"{next(numbers)}.json").touch()
+
+    during(monkeypatch, "in", add)
+    assert len(find_files("s", ["in/*.json"], tmp_path, STORES)) == 2
 
 
 def test_a_file_that_several_globs_match_is_found_once(tmp_path: Path) -> None:

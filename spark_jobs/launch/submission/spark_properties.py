@@ -47,6 +47,9 @@ TIMES = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS"}
 """Times in Parquet as all readers know them: of INT96, Spark's default, many lose those that
 nanoseconds can't hold, such as 9999-12-31."""
 
+# Spark would pass over files that are damaged or gone in silence, and their rows would be missing.
+_WHOLE = {f"spark.sql.files.ignore{what}Files": "false" for what in ("Corrupt", "Missing")}
+
 WORKER_DAEMON = {"spark.python.daemon.module": "spark_jobs.inside.worker_daemon"}
 """Python workers that have loaded what our tasks import; for drivers in this environment."""
 
@@ -66,7 +69,7 @@ def _master(settings: SparkSettings) -> str:
 def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
     """Return the Spark properties with which a pipeline's drivers are started.
 
-    Those that the pipeline declares take precedence.
+    Those that the pipeline declares take precedence, but not to pass over files in silence.
 
     Args:
         loaded: The pipeline.
@@ -117,7 +120,7 @@ def spark_conf(loaded: LoadedPipeline, scratch: Path) -> dict[str, str]:
         # The same Python and modules for the workers as for the driver.
         conf["spark.executorEnv.PYTHONPATH"] = python_path(loaded)
         conf["spark.pyspark.python"] = sys.executable
-    return {**conf, **settings.conf}
+    return {**conf, **settings.conf, **_WHOLE}
 
 
 def _jvm_options(settings: SparkSettings) -> str:

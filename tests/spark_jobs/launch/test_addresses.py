@@ -74,6 +74,12 @@ def test_drivers_write_times_as_every_reader_knows_them(tmp_path: Path, master: 
     assert conf["spark.sql.parquet.outputTimestampType"] == "TIMESTAMP_MICROS"
 
 
+def test_no_declaration_lets_files_be_passed_over_in_silence(tmp_path: Path) -> None:
+    for name in ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles"):
+        loaded = pipeline(tmp_path, {"conf": {name: "true"}})
+        assert spark_properties.spark_conf(loaded, tmp_path)[name] == "false"
+
+
 def test_a_launch_has_a_folder_of_its_own(tmp_path: Path) -> None:
     before = os.umask(0)
     try:

@@ -21,10 +21,16 @@ from sources.config.code.user_functions import load_function
 from sources.config.document.yaml_document import KEPT
 from sources.config.loader import load_pipeline
 from sources.errors import StateError
-from sources.generations import begin
+from sources.generations import acting_on, begin
 from sources.kept_definitions import in_service, kept_folder
 from sources.planning.context import PipelineContext
-from sources.serving import pending_switch, read_serving, require_in_service, target_of
+from sources.serving import (
+    generation_with_role,
+    pending_switch,
+    read_serving,
+    require_in_service,
+    target_of,
+)
 from sources.state.generation import read_generation
 from sources.storage.folder import Folder
 from spark_jobs.run_state.table_locks import is_switching, take_switch_lock
@@ -61,6 +67,9 @@ def test_a_new_generation_has_a_table_of_its_own_until_readers_get_it(tmp_path: 
     assert case.seen() == OLD
     assert target_of(case.loaded, "g2").url == f"{tmp_path}/out.g2"
     assert [line["role"] for line in call(case, "list")["generations"]] == ["serving", "waiting"]
+
+    roles = {name: generation_with_role(acting_on(case.loaded, name)) for name in ("g1", "g2")}
+    assert roles == {"g1": "g1, which serves", "g2": "g2, the candidate"}
 
     done = call(case, "promote", "--by", "Ada")
     assert done == {"ok": True, "serving": "g2", "before": ["g1"], "by": "Ada"}

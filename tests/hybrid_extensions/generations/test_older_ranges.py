@@ -45,8 +45,8 @@ class Recomputed:
     def correct(self, value: int) -> None:
         self.file.write_text(json.dumps({"id": 1, "at": END.isoformat(), "v": value}) + "\n")
 
-    def backfill(self, generation: str = "g1") -> None:
-        of = {"since": SINCE, "until": UNTIL}
+    def backfill(self, generation: str = "g1", since: str = SINCE) -> None:
+        of = {"since": since, "until": UNTIL}
         with recorded(self.case.loaded.state, "backfill", None, generation, of):
             pass
 
@@ -68,7 +68,8 @@ def test_a_promotion_warns_that_readers_would_get_rows_of_before_a_correction(
 
 
 def test_a_candidate_that_has_read_the_files_as_they_are_is_not_held_up(tmp_path: Path) -> None:
-    made = Recomputed(tmp_path)
+    made, first = Recomputed(tmp_path), (END - timedelta(days=1)).isoformat()
+    made.backfill(since=first)
     for _ in range(70):
         made.backfill()
     assert find_older_ranges(made.candidate) is None
@@ -77,6 +78,7 @@ def test_a_candidate_that_has_read_the_files_as_they_are_is_not_held_up(tmp_path
     found = find_older_ranges(made.candidate)
     assert found is not None
     assert found.message.count(SINCE) == 1
+    assert f"({first}/{UNTIL}, {SINCE}/{UNTIL})" in found.message
 
 
 def test_a_rerun_leaves_it_to_people(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -83,6 +83,10 @@ class ObstoreStorage:
         )
         return Children([f"{base}/{name}" for name in sorted(names)], table_of(files))
 
+    def version(self, _: str) -> Sequence[int]:
+        """Return nothing: prefixes of objects have no version."""
+        return ()
+
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
         """Yield size, modification time and ETag of each object as it is now, in the given order.
 

@@ -75,6 +75,16 @@ class HdfsStorage:
         except (OSError, RuntimeError) as error:
             raise store_error(folder, "listed", error) from None
 
+    def version(self, folder: str) -> Sequence[int]:
+        """Return the modification time of a folder, in ms; empty if it does not exist.
+
+        Raises:
+            UnavailableError: The cluster does not answer.
+            InputError: The cluster refuses, for example without permission.
+        """
+        found = self._found(folder, "listed")
+        return () if found is None else (found.modification_time,)
+
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
         """Yield size and modification time of each file as it is now, in the given order.
 
@@ -127,14 +137,17 @@ class HdfsStorage:
         return f"hdfs://{namenode}{quote(plain)}"
 
     def _status(self, path: str) -> File | None:
+        status = self._found(path, "examined")
+        return None if status is None or status.isdir else _described(split(path)[0], status)
+
+    def _found(self, path: str, what: str) -> FileStatus | None:
         namenode, plain = split(path)
         try:
-            status = self._client(namenode).get_file_info(plain)
+            return self._client(namenode).get_file_info(plain)
         except FileNotFoundError:
             return None
         except (OSError, RuntimeError) as error:
-            raise store_error(path, "examined", error) from None
-        return None if status.isdir else _described(namenode, status)
+            raise store_error(path, what, error) from None
 
     def _client(self, namenode: str) -> Client:
         if namenode not in self._clients:

@@ -109,6 +109,10 @@ class S3Storage:
         except REFUSALS as error:
             raise store_error(self._settings, folder, "listed", error) from None
 
+    def version(self, _: str) -> Sequence[int]:
+        """Return nothing: prefixes of objects have no version."""
+        return ()
+
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
         """Yield size, modification time and ETag of each object as it is now, in the given order.
 

@@ -77,6 +77,15 @@ class Storage(Protocol):
             InputError: The folder can't be listed, for example without permission.
         """
 
+    def version(self, folder: str) -> Sequence[int]:
+        """Return what differs once names in a folder have changed; empty if nothing tells.
+
+        So it is in an object store, which has no folders, and without such a folder.
+
+        Raises:
+            UnavailableError: The storage does not answer.
+        """
+
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
         """Yield size, modification time and ETag of each file as it is now, in the given order.
 
@@ -210,6 +219,13 @@ class LocalStorage:
                 "owner), or correct the path."
             )
             raise InputError(message, hint, file=folder) from None
+
+    def version(self, folder: str) -> Sequence[int]:
+        """Return inode and modification time of a folder; empty if it does not exist."""
+        with suppress(OSError):
+            status = os.stat(folder)
+            return status.st_ino, status.st_mtime_ns
+        return ()
 
     def stat(self, paths: Sequence[str]) -> Iterator[File | None]:
         """Yield size and modification time of each file as it is now, lazily, in the given order.

@@ -11,7 +11,6 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from sources.errors import InputError, UnavailableError
-from sources.storage.base import FILES, Children, table_of
+from sources.storage.base import FILES, Children, Storage, table_of
 from sources.storage.stores import Stores
 from sources.storage.tables.table_folders import logs_above, logs_among, refuse_tables
 
@@ -28,7 +27,6 @@ _MAGIC = re.compile(r"[*?\[]")
 _WORKERS = 16
 _LOOKS = 5
 _REST_S = 0.1
-_Version = tuple[int, int] | None
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ def find_files(name: str, patterns: Sequence[str], folder: Path, stores: Stores)
     Raises:
         InputError: Nothing matches, a storage refuses, the scheme of a path is not supported, or a
             file can't be read as one (:func:`match_files`).
-        UnavailableError: A storage does not answer, or a local folder does not come to rest.
+        UnavailableError: A storage does not answer, or a folder does not come to rest.
     """
     files = match_files(name, patterns, folder, stores, whole=True)
     require_no_table_above(name, files, patterns, folder, stores)
@@ -117,9 +115,9 @@ def match_files(
     Names of files and folders that are no data (:func:`is_data`) are left out; a folder stands for
     all files below it. A file that several globs match is returned once.
 
-    A local file or folder that is renamed during a listing may be seen under neither name. So all
-    is listed again while names in local folders change, up to five times; files that have only been
-    added are no reason.
+    A file or folder that is renamed during a listing may be seen under neither name. So all is
+    listed again while names in folders of a file system change, up to five times; files that have
+    only been added are no reason.
 
     Args:
         name: Name of the source, for messages.
@@ -141,11 +139,13 @@ def match_files(
     before: set[str] | None = None
     for _ in range(_LOOKS):
         logs: list[str] = []
-        seen: dict[str, _Version] = {}
+        seen: dict[str, Sequence[int]] = {}
         tables = [table for glob in globs for table in _matches(glob, stores, logs, seen)]
         files = pa.concat_tables([FILES.empty_table(), *tables])
         paths = files["path"].to_pylist()
-        moved = [place for place, version in seen.items() if _version(place) != version]
+        with ThreadPoolExecutor(_WORKERS) as pool:
+            now = pool.map(lambda each: stores.of(each).version(each), seen)
+            moved = [each for each, version in zip(seen, now, strict=True) if version != seen[each]]
         if not moved or (before is not None and before.issubset(paths)):
             break
         before = set(paths)
@@ -215,7 +215,7 @@ def would_match(pattern: str, folder: Path, path: str) -> bool:
 
 
 def _matches(
-    glob: Glob, stores: Stores, logs: list[str], seen: dict[str, _Version]
+    glob: Glob, stores: Stores, logs: list[str], seen: dict[str, Sequence[int]]
 ) -> Iterable[pa.Table]:
     """Yield the files that a glob matches; add to ``logs`` what shows that a folder is a table.
 
@@ -228,23 +228,19 @@ def _matches(
     visits = [_Visit(glob.base, glob, _closure(glob, {0}))]
     with ThreadPoolExecutor(_WORKERS) as pool:
         while visits:
-            for visit in visits:
-                seen.setdefault(visit.folder, _version(visit.folder))
-            listed = pool.map(lambda visit: storage.children(visit.folder), visits)
+            listed = pool.map(lambda visit: _listed(storage, visit.folder), visits)
             deeper: list[_Visit] = []
-            for visit, children in zip(visits, listed, strict=True):
+            for visit, (version, children) in zip(visits, listed, strict=True):
+                seen.setdefault(visit.folder, version)
                 yield _chosen(visit, children)
                 logs += logs_among(visit.folder, children.folders, stores)
                 deeper += _below(visit, children)
             visits = deeper
 
 
-def _version(folder: str) -> _Version:
-    """Return what differs once names in a local folder have changed; None of stores and of none."""
-    with suppress(OSError):
-        status = None if "://" in folder else os.stat(folder)
-        return status and (status.st_ino, status.st_mtime_ns)
-    return None
+def _listed(storage: Storage, folder: str) -> tuple[Sequence[int], Children]:
+    """Return the version of a folder before it is listed, and what is in it."""
+    return storage.version(folder), storage.children(folder)
 
 
 def _closure(glob: Glob, states: Iterable[int]) -> frozenset[int]:

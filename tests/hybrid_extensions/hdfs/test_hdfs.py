@@ -16,7 +16,7 @@ from hdfs_native import Client, WriteOptions
 
 from hybrid_extensions.delta_history.delta_table import list_table
 from hybrid_extensions.hdfs.documents import HdfsDocuments
-from hybrid_extensions.hdfs.files import connect
+from hybrid_extensions.hdfs.files import HdfsStorage, connect
 from sources.common.schema import parse_schema
 from sources.common.sql.select import EventColumn
 from sources.config.source.file_source import FileSource
@@ -27,6 +27,7 @@ from sources.files.listing.changed_splits import changed_splits
 from sources.files.listing.source_listing import list_splits
 from sources.formats.file_regions import Region
 from sources.formats.open_file import read_region
+from sources.storage.base import Children
 from sources.storage.listing import find_files
 from sources.storage.settings import HdfsSettings, S3Settings
 from sources.storage.stores import Stores
@@ -107,6 +108,29 @@ def test_globs_walk_folders_beyond_a_page(client: Client, folder: str) -> None:
     for nothing in ("nowhere/*", "aside.json/*"):
         with pytest.raises(InputError, match="no file matches"):
             found(nothing)
+
+
+def test_a_partition_that_is_exchanged_while_its_folder_is_listed_is_found(
+    client: Client, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While the folder is listed, the partition has neither its name nor a file."""
+    for day in ("day=1", "day=2", "new"):
+        put(client, f"{folder}/{day}/a.json", b"")
+    place, looks, children = "/" + folder.rpartition("/")[2], list[str](), HdfsStorage.children
+
+    def listed(storage: HdfsStorage, at: str) -> Children:
+        looks.append(at)
+        if len(looks) > 1:
+            return children(storage, at)
+        client.rename(f"{place}/day=1", f"{place}/_old")
+        found = children(storage, at)
+        client.rename(f"{place}/new", f"{place}/day=1")
+        return found
+
+    monkeypatch.setattr(HdfsStorage, "children", listed)
+    found = find_files("h", [f"{folder}/day=*/*.json"], Path("/"), stores())["path"].to_pylist()
+    assert found == [f"{folder}/day=1/a.json", f"{folder}/day=2/a.json"]
+    assert looks.count(folder) == 2
 
 
 def test_footers_and_samples_are_read_where_they_are(client: Client, folder: str) -> None:

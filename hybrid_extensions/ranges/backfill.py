@@ -89,7 +89,9 @@ class RangeLook:
     def text(self) -> str:
         """Sentences about what is read, with its size."""
         parts = counted(self.splits, "file or part of a file", "files or parts of files")
-        more = " ".join(each for each in (self.scope.why, self.left_out) if each is not None)
+        none = None if self.splits else "Rows of history that the table has of it would be removed."
+        said = (self.scope.why, self.left_out, none)
+        more = " ".join(each for each in said if each is not None)
         return f"{parts}, {size(self.bytes)}, would be read. {more}".rstrip()
 
 
@@ -124,7 +126,10 @@ class RangeResult:
     @property
     def text(self) -> str:
         """Sentences about what was replaced."""
-        live, scope = self.replaced.kept_live, self.scope
+        live, scope, removed = self.replaced.kept_live, self.scope, self.replaced.removed
+        emptied = ""
+        if removed and not self.replaced.written:
+            emptied = "Warning: the files have no row of the range any more. "
         if self.is_repeated:
             return (
                 f"From {utc(scope.since)} until {utc(scope.until)}: this run, or one that it "
@@ -141,8 +146,8 @@ class RangeResult:
         kind = " of history" if scope.is_of_single_rows else ""
         return (
             f"From {utc(scope.since)} until {utc(scope.until)}: "
-            f"{counted(self.replaced.removed, 'row')}{kind} replaced by "
-            f"{self.replaced.written:,}{kept}. {self.followers}".rstrip()
+            f"{counted(removed, 'row')}{kind} replaced by "
+            f"{self.replaced.written:,}{kept}. {emptied}{self.followers}".rstrip()
         )
 
 

@@ -8,6 +8,7 @@ import dagster as dg
 from hybrid_extensions.schedules.schedule import Schedule
 from orchestration.attribution import SCHEDULE_TAG
 from sources.config.loader import LoadedPipeline
+from sources.errors import InputError
 
 _UNDER_WAY = [
     dg.DagsterRunStatus.QUEUED,
@@ -38,17 +39,12 @@ def schedule(
         job: Name of the job whose runs keep a tick from launching another one; by default only runs
             of the schedule itself do.
         tags: Tags by which those runs differ from others of the job.
+
+    Raises:
+        InputError: No time fits the cron expression, such as one of the hour 25.
     """
     name = f"{loaded.pipeline.name}_{declared.name}"
 
-    @dg.schedule(
-        name=name,
-        **({"job_name": target} if isinstance(target, str) else {"target": target}),
-        cron_schedule=declared.cron,
-        execution_timezone=declared.timezone,
-        default_status=dg.DefaultScheduleStatus.RUNNING,
-        description=declared.text,
-    )
     def tick(context: dg.ScheduleEvaluationContext) -> dg.RunRequest | dg.SkipReason:
         # Missed ticks come all at once: the first of them is enough.
         same = {SCHEDULE_TAG: name} if job is None else dict(tags or {})
@@ -65,4 +61,19 @@ def schedule(
             return dg.SkipReason(made)
         return dg.RunRequest(**made)
 
-    return tick
+    try:
+        return dg.schedule(
+            name=name,
+            **({"job_name": target} if isinstance(target, str) else {"target": target}),
+            cron_schedule=declared.cron,
+            execution_timezone=declared.timezone,
+            default_status=dg.DefaultScheduleStatus.RUNNING,
+            description=declared.text,
+        )(tick)
+    except dg.DagsterInvalidDefinitionError:
+        message = (
+            f"Schedule `{declared.name}`: no time fits its `cron`, `{declared.cron}` (minute, "
+            "hour, day, month, day of the week)."
+        )
+        hint = "Write one such as `0 3 * * *`, which means every night at three."
+        raise InputError(message, hint, field="cron", value=declared.cron) from None

@@ -13,7 +13,7 @@ from hybrid_extensions.starter.detection import detect
 from hybrid_extensions.starter.written_pipeline import (
     EXAMPLE,
     StarterOptions,
-    first_file,
+    some_files,
     write_starter,
 )
 from sources.errors import InputError
@@ -100,8 +100,8 @@ def _write_pipeline(folder: Path, root: Path | None, params: ScaffoldParams) -> 
             key=params.key or EXAMPLE.key,
         )
     else:
-        first = first_file(Path.cwd(), params.files)
-        found = detect(first, params.event_time, params.key)
+        first, *others = some_files(Path.cwd(), params.files)
+        found = detect(first, params.event_time, params.key, others)
         files, topic = os.path.relpath(params.files, folder), params.topic
     options = StarterOptions(folder.name, files, topic, params.servers, home=home)
     write_starter(folder, options, found)

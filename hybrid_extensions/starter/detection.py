@@ -1,9 +1,10 @@
-"""Detection of format, columns, event time and key from one file, for ``hybrid init``."""
+"""Detection of format, columns, event time and key from some files, for ``hybrid init``."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from hybrid_extensions.starter.json_objects import begins_with_object, names_in_
 from hybrid_extensions.starter.keys import find_key
 from hybrid_extensions.starter.nested import columns_of_fields, expression_of
 from hybrid_extensions.starter.readable_types import readable_types, types_of_parquet
+from hybrid_extensions.starter.several_csv_files import wider, without_codes
 from sources.common.schema import normalize, type_name, with_leaves
 from sources.common.sql.sql_names import quoted
 from sources.errors import InputError
@@ -70,14 +72,17 @@ class Detected:
     unread: list[str] = field(default_factory=list)
 
 
-def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
-    """Detect format and columns of history from one of its files.
+def detect(
+    path: Path, event_time: str | None, key: Sequence[str], others: Sequence[Path] = ()
+) -> Detected:
+    """Detect format and columns of history from one of its files, and types of CSV from some more.
 
     Args:
         path: The file.
         event_time: Name of the event-time column; None to detect it.
         key: Names of the columns that identify a row; empty to detect them. Like the event time,
             one may be a field of a struct, such as ``event.id``.
+        others: More of its files.
 
     Raises:
         InputError: The format is not known, the file can't be read, the event time or the key
@@ -85,6 +90,8 @@ def detect(path: Path, event_time: str | None, key: Sequence[str]) -> Detected:
     """
     form = format_of(path)
     every = _columns_of(path, form, folders=False)
+    if form == "csv":
+        every = _types_in_all(path, every, others)
     if list(every) == ["json"] and not begins_with_object(path):
         raise _no_objects(path)
     index = [name for name in _index_of(path, form, every) if name not in (event_time, *key)]
@@ -179,6 +186,21 @@ def _columns_of(path: Path, form: str, *, folders: bool) -> dict[str, str]:
         name: "string" if form == "csv" and kind == "binary" else kind
         for name, kind in types.items()
     }
+
+
+def _types_in_all(path: Path, columns: dict[str, str], others: Sequence[Path]) -> dict[str, str]:
+    """Return the columns of a CSV file with types that hold what other files have, too."""
+    unknown = set(_without_values(path, "csv", columns))
+    for other in others:
+        # What is wrong with it will be said by the plan.
+        with suppress(InputError):
+            found = _columns_of(other, "csv", folders=False)
+            without = _without_values(other, "csv", found)
+            for name in [each for each in found if each in columns and each not in without]:
+                known = found[name] if name in unknown else columns[name]
+                columns[name] = wider(known, found[name])
+            unknown -= {*found} - {*without}
+    return without_codes([path, *others], columns)
 
 
 def _type_of(kind: pa.DataType, none: pa.DataType) -> str:

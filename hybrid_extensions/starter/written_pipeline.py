@@ -122,8 +122,8 @@ def start(folder: Path, options: StarterOptions) -> tuple[LoadedPipeline, list[P
             event time or the key can't be detected or is no column, one of the files to be written
             exists, or the pipeline would not be valid.
     """
-    first = first_file(folder, options.files)
-    found = detect(first, options.event_time, options.key)
+    first, *others = some_files(folder, options.files)
+    found = detect(first, options.event_time, options.key, others)
     notes = [found.why_key] if found.why_key else []
     if found.index:
         left_out = ", ".join(f"`{name}`" for name in found.index)
@@ -259,10 +259,11 @@ def _column(name: str) -> str:
     return name if _USUAL.fullmatch(name) else in_backticks(name)
 
 
-def first_file(folder: Path, pattern: str) -> Path:
-    """Return the first of history's files by path that has a row.
+def some_files(folder: Path, pattern: str) -> list[Path]:
+    """Return the first of history's files by path that has a row, the middle one and the last one.
 
-    Format and columns are detected in it. If none of the first 100 has a row, the first of all.
+    Format and columns are detected in the first. If none of the first 100 has a row, it is the
+    first of all.
 
     Args:
         folder: Folder that a relative pattern starts at.
@@ -289,4 +290,6 @@ def first_file(folder: Path, pattern: str) -> Path:
         raise InputError(message, hint, file=pattern)
     found = [Path(each) for each in find_files(*place)["path"].to_pylist()]
     # Spark writes a file without rows for each empty partition.
-    return next((each for each in found[:_MOST_FILES] if has_rows(each)), found[0])
+    first = next((each for each in found[:_MOST_FILES] if has_rows(each)), found[0])
+    more = {found[len(found) // 2], found[-1]} - {first}
+    return [first, *sorted(more)]

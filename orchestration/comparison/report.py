@@ -16,11 +16,12 @@ Outcome = Literal["agrees", "differs", "unknown"]
 
 
 def example_text(value: Any) -> str:
-    """Return a value as JSON, with texts unquoted, for examples in messages.
+    """Return a value as JSON, with texts unquoted unless empty, for examples in messages.
 
     What JSON lacks, such as a date, is its Python text in double quotes.
     """
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    is_seen = isinstance(value, str) and value
+    return value if is_seen else json.dumps(value, ensure_ascii=False, default=str)
 
 
 @dataclass(frozen=True)

@@ -159,6 +159,17 @@ def test_of_a_range_without_rows_it_says_that_nothing_changed() -> None:
     assert "launch a new run" in again.text
 
 
+def test_of_files_that_are_gone_it_warns_that_the_range_is_empty_now() -> None:
+    since, until = (datetime(2020, 1, day, tzinfo=UTC) for day in (1, 2))
+    scope = RangeScope(since, until, None, Interval(since, until))
+    done = ranges.RangeResult(scope, "g1", Replaced(288, 0, 0))
+    assert "Warning: the files have no row of the range any more." in done.text
+    assert "Warning" not in ranges.RangeResult(scope, "g1", Replaced(288, 1, 0)).text
+    look = ranges.RangeLook(scope, "g1", splits=0, bytes=0)
+    assert look.text.endswith("Rows of history that the table has of it would be removed.")
+    assert "removed" not in ranges.RangeLook(scope, "g1", splits=1, bytes=9).text
+
+
 def test_numbers_of_several_ranges_say_whose_they_are() -> None:
     since, until = (datetime(2020, 1, day, tzinfo=UTC) for day in (1, 3))
     scope = RangeScope(since, until, None, Interval(since, until))

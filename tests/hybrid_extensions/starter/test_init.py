@@ -237,6 +237,38 @@ def test_a_packed_file_that_is_cut_off_is_refused(tmp_path: Path) -> None:
     assert (status, "a.csv.gz can't be read as csv" in answer["message"]) == (2, True)
 
 
+@needs("text_files")
+def test_types_of_csv_hold_what_further_files_have(tmp_path: Path) -> None:
+    """A postcode that begins with 0 would lose that as a number, and the audit would agree."""
+    (tmp_path / "data").mkdir()
+    rows = {
+        "a": ["1,10115,40,10,2024-05-01T10:00:00Z,"],
+        "b": ["2,80331,40.5,11,2024-05-01T11:00:00Z,x"],
+        "c": ["3,01067,41,n/a,2024-05-01T12:00:00Z,"],
+        "d": [],
+    }
+    for name, lines in rows.items():
+        text = "\n".join(["id,plz,amount,size,at,note", *lines, ""])
+        (tmp_path / "data" / f"{name}.csv").write_text(text)
+    status, answer = call(tmp_path, "--files", "data/[a-c].csv", "--key", "id")
+    assert status == 0, answer
+    [history] = yaml.safe_load((tmp_path / "mine.yaml").read_text())["sources"]
+    assert history["schema"] == {
+        "id": "bigint",
+        "plz": "string",
+        "amount": "double",
+        "size": "string",
+        "at": "timestamp",
+        "note": "string",
+    }
+    for name in ("mine.yaml", "mine_audit.sql", "mine_transform.py"):
+        (tmp_path / name).unlink()
+    # A file without rows tells nothing.
+    status, _ = call(tmp_path, "--files", "data/[bd].csv", "--key", "id")
+    [history] = yaml.safe_load((tmp_path / "mine.yaml").read_text())["sources"]
+    assert (status, history["schema"]["plz"]) == (0, "bigint")
+
+
 def test_a_row_that_is_none_is_named_with_its_line_and_what_it_lacks(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     start = datetime(2024, 5, 1, tzinfo=UTC)

@@ -23,12 +23,13 @@ from hybrid_extensions.generations.files.range_history import (
 from hybrid_extensions.generations.overtaken_audit import overtake_audit
 from hybrid_extensions.generations.switch.lock import HeldSwitch, hold_switch_lock_in_turn
 from hybrid_extensions.generations.switch.merge_turn import between_merges
+from hybrid_extensions.ranges.files.moved_rows import moved_in_words
+from hybrid_extensions.ranges.files.range_files import left_out_in_words, parts_in
 from hybrid_extensions.ranges.followed.followers import (
     followers_of,
     require_followers,
     what_follows,
 )
-from hybrid_extensions.ranges.range_files import left_out_in_words, parts_in
 from hybrid_extensions.ranges.range_scope import (
     RangeScope,
     require_exchangeable,
@@ -66,6 +67,7 @@ class RangeLook:
         generation: Name of the serving generation, whose rows would be replaced.
         splits, bytes: Number of splits that may contain rows of the range now, and their bytes.
         left_out: Sentence about damaged files of other times; None if there are none.
+        moved: Sentence about files that reach further than by the plan; None if there are none.
     """
 
     scope: RangeScope
@@ -73,6 +75,7 @@ class RangeLook:
     splits: int
     bytes: int
     left_out: str | None = None
+    moved: str | None = None
 
     @property
     def document(self) -> dict[str, Any]:
@@ -90,7 +93,7 @@ class RangeLook:
         """Sentences about what is read, with its size."""
         parts = counted(self.splits, "file or part of a file", "files or parts of files")
         none = None if self.splits else "Rows of history that the table has of it would be removed."
-        said = (self.scope.why, self.left_out, none)
+        said = (self.scope.why, self.left_out, none, self.moved)
         more = " ".join(each for each in said if each is not None)
         return f"{parts}, {size(self.bytes)}, would be read. {more}".rstrip()
 
@@ -104,6 +107,7 @@ class RangeResult:
         generation: Name of the serving generation, whose rows were replaced.
         replaced: Numbers of rows removed and written; all zero if this backfill was done before.
         is_repeated: Whether it was done before, by a call with the same ``run_id``.
+        moved: Sentence about files that reach further than by the plan; None if there are none.
         followers: Sentences about the pipelines that have to follow; "" if there are none.
     """
 
@@ -111,6 +115,7 @@ class RangeResult:
     generation: str
     replaced: Replaced
     is_repeated: bool = False
+    moved: str | None = None
     followers: str = ""
 
     @property
@@ -127,9 +132,9 @@ class RangeResult:
     def text(self) -> str:
         """Sentences about what was replaced."""
         live, scope, removed = self.replaced.kept_live, self.scope, self.replaced.removed
-        emptied = ""
+        warned = f"{self.moved} " if self.moved is not None else ""
         if removed and not self.replaced.written:
-            emptied = "Warning: the files have no row of the range any more. "
+            warned = f"Warning: the files have no row of the range any more. {warned}"
         if self.is_repeated:
             return (
                 f"From {utc(scope.since)} until {utc(scope.until)}: this run, or one that it "
@@ -147,7 +152,7 @@ class RangeResult:
         return (
             f"From {utc(scope.since)} until {utc(scope.until)}: "
             f"{counted(removed, 'row')}{kind} replaced by "
-            f"{self.replaced.written:,}{kept}. {emptied}{self.followers}".rstrip()
+            f"{self.replaced.written:,}{kept}. {warned}{self.followers}".rstrip()
         )
 
 
@@ -234,6 +239,8 @@ def _backfill(
     parts = parts_in(context, scope)
     if (left_out := left_out_in_words(parts)) is not None:
         say(left_out)
+    if (moved := moved_in_words(context, parts, scope.read.since, scope.read.until)) is not None:
+        say(moved)
     side = side_pipeline(context, folder, scope, parts)
     if side is None:
         say(f"No file contains rows from {utc(scope.read.since)} until {utc(scope.read.until)}.")
@@ -262,7 +269,7 @@ def _backfill(
     for name in ("scratch", "state", "rows"):
         folder.folder(name).delete_all()
     replaced = done or Replaced(0, 0, 0)
-    return RangeResult(scope, generation.name, replaced, is_repeated=done is None)
+    return RangeResult(scope, generation.name, replaced, is_repeated=done is None, moved=moved)
 
 
 def _replacement(
@@ -318,6 +325,7 @@ def look(loaded: LoadedPipeline, since: datetime, until: datetime) -> RangeLook:
         splits=sum(len(each) for each in splits),
         bytes=sum(pc.sum(each["length"], min_count=0).as_py() for each in splits),
         left_out=left_out_in_words(parts),
+        moved=moved_in_words(context, parts, scope.read.since, scope.read.until),
     )
 
 

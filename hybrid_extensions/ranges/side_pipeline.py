@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from hybrid_extensions.ranges.range_files import RangePart
+from hybrid_extensions.ranges.files.range_files import RangePart
 from hybrid_extensions.ranges.range_scope import RangeScope
 from orchestration.chain import ChainRun, Observer, Outcome, PlanStep, Step, run_chain
 from sources.common.counting import counted

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from hybrid_extensions.generations.files.file_rows import FileReader
-from hybrid_extensions.ranges.range_files import RangePart
+from hybrid_extensions.ranges.files.range_files import RangePart
 from hybrid_extensions.ranges.table.key_match import without_keys
 from hybrid_extensions.ranges.table.replace_range import Replacement
 from orchestration.catch_up import UpToNow

@@ -13,7 +13,7 @@ import pytest
 from hybrid_extensions.ranges import adjacent
 from hybrid_extensions.ranges.adjacent import backfill_adjacent
 from hybrid_extensions.ranges.backfill import RangeResult, look
-from hybrid_extensions.ranges.range_files import left_out_in_words, parts_in
+from hybrid_extensions.ranges.files.range_files import left_out_in_words, parts_in
 from hybrid_extensions.ranges.range_scope import RangeScope
 from hybrid_extensions.ranges.side_pipeline import side_pipeline
 from hybrid_extensions.ranges.table.replace_range import Replaced

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import yaml
 
-from hybrid_extensions.ranges.range_files import parts_in
+from hybrid_extensions.ranges.files.range_files import parts_in
 from hybrid_extensions.ranges.range_scope import RangeScope
 from hybrid_extensions.ranges.side_pipeline import side_pipeline
 from orchestration.chain import ChainRun, run_step

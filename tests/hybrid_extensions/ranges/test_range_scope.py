@@ -11,7 +11,7 @@ import yaml
 
 from hybrid_extensions.ranges import side_pipeline
 from hybrid_extensions.ranges.backfill import latest_end
-from hybrid_extensions.ranges.range_files import parts_in
+from hybrid_extensions.ranges.files.range_files import parts_in
 from hybrid_extensions.ranges.range_scope import RangeScope, require_fit
 from hybrid_extensions.ranges.table.event_range import Range
 from sources.common.positions import EndPosition

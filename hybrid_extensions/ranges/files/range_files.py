@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from hybrid_extensions.ranges.damaged import is_of_other_times
+from hybrid_extensions.ranges.files.damaged import is_of_other_times
 from hybrid_extensions.ranges.range_scope import RangeScope, utc
 from sources.config.source.file_options import TimeRange
 from sources.config.source.file_source import FileSource
